@@ -1,0 +1,119 @@
+//! Randomness as an input: a seed from the operating system in production, a number in a test.
+
+use crate::hmac_sha256;
+
+/// 32 bytes from which a machine draws everything it would call random.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// From 32 bytes of entropy.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// From a number; for tests and simulations.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        Self(hmac_sha256(b"millstream seed", &[&number.to_be_bytes()]))
+    }
+
+    /// An independent seed for a part named by `label` and `index`.
+    #[must_use]
+    pub fn derive(&self, label: &str, index: u64) -> Self {
+        Self(hmac_sha256(&self.0, &[label.as_bytes(), &[0], &index.to_be_bytes()]))
+    }
+
+    /// The generator that this seed starts.
+    #[must_use]
+    pub fn random(&self) -> Random {
+        Random { key: self.0, counter: 0, block: [0; 32], used: 32 }
+    }
+}
+
+/// Never prints the seed: cookies and session ids are drawn from it.
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
+/// HMAC-SHA256 in counter mode over a [`Seed`].
+#[derive(Clone)]
+pub struct Random {
+    key: [u8; 32],
+    counter: u64,
+    block: [u8; 32],
+    used: usize,
+}
+
+impl Random {
+    /// Fills `out`.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        for byte in out {
+            *byte = self.byte();
+        }
+    }
+
+    /// A number of all 64-bit values.
+    pub fn u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_be_bytes(bytes)
+    }
+
+    /// A number below `bound` (0 when `bound` is 0). The modulo bias is below 2^-32 for the bounds in use.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.u64().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// True with the given probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        #[allow(clippy::cast_precision_loss, reason = "53 bits are enough for a probability")]
+        let unit = (self.u64() >> 11) as f64 / (1u64 << 53) as f64;
+        unit < probability
+    }
+
+    fn byte(&mut self) -> u8 {
+        if self.used >= self.block.len() {
+            self.block = hmac_sha256(&self.key, &[&self.counter.to_be_bytes()]);
+            self.counter = self.counter.wrapping_add(1);
+            self.used = 0;
+        }
+        let byte = self.block.get(self.used).copied().unwrap_or(0);
+        self.used += 1;
+        byte
+    }
+}
+
+impl std::fmt::Debug for Random {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Random(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_seed_same_sequence_other_label_other_sequence() {
+        let draw = |seed: &Seed| (0..5).scan(seed.random(), |r, _| Some(r.u64())).collect::<Vec<_>>();
+        let seed = Seed::from_number(7);
+        assert_eq!(draw(&seed), draw(&Seed::from_number(7)));
+        assert_ne!(draw(&seed), draw(&Seed::from_number(8)));
+        assert_ne!(draw(&seed.derive("a", 1)), draw(&seed.derive("a", 2)));
+        assert_ne!(draw(&seed.derive("a", 1)), draw(&seed.derive("b", 1)));
+    }
+
+    #[test]
+    fn bounds_and_chances_hold() {
+        let mut r = Seed::from_number(1).random();
+        assert!((0..1000).all(|_| r.below(10) < 10));
+        assert_eq!(r.below(0), 0);
+        let hits = (0..10_000).filter(|_| r.chance(0.25)).count();
+        assert!((2200..2800).contains(&hits), "{hits}");
+        assert!(!format!("{:?}{:?}", r, Seed::from_number(1)).contains(char::is_numeric));
+    }
+}

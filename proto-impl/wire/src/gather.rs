@@ -1,0 +1,76 @@
+//! The slices of one vectored write, borrowed from wherever they lie.
+
+use std::io::IoSlice;
+
+/// How many slices one write may have. Two per message (head and payload) make room for a second of video and
+/// sound; a longer backlog takes another write.
+const SLICES_MAX: usize = 128;
+
+/// Collects borrowed slices for one `writev`, up to a budget of bytes.
+#[derive(Debug)]
+pub struct Gather<'a> {
+    slices: [IoSlice<'a>; SLICES_MAX],
+    len: usize,
+    bytes: usize,
+    budget: usize,
+}
+
+impl<'a> Gather<'a> {
+    /// Takes slices until `budget` bytes are named; the slice that crosses it is still taken whole.
+    #[must_use]
+    pub fn new(budget: usize) -> Self {
+        Self { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, budget }
+    }
+
+    /// Names one more slice. False when there is no room left: stop, and take the rest with the next write.
+    pub fn push(&mut self, slice: &'a [u8]) -> bool {
+        if self.bytes >= self.budget {
+            return false;
+        }
+        if slice.is_empty() {
+            return true;
+        }
+        let Some(entry) = self.slices.get_mut(self.len) else {
+            return false;
+        };
+        *entry = IoSlice::new(slice);
+        self.len += 1;
+        self.bytes = self.bytes.saturating_add(slice.len());
+        true
+    }
+
+    /// The slices, for `write_vectored`.
+    #[must_use]
+    pub fn slices(&self) -> &[IoSlice<'a>] {
+        self.slices.get(..self.len).unwrap_or_default()
+    }
+
+    /// Bytes named so far.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing was named.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_at_the_budget_and_at_the_slots() {
+        let mut g = Gather::new(10);
+        assert!(g.push(&[0; 4]) && g.push(&[]) && g.push(&[0; 8]));
+        assert!(!g.push(&[0; 1]));
+        assert_eq!((g.slices().len(), g.bytes()), (2, 12));
+
+        let mut g = Gather::new(usize::MAX);
+        let taken = (0..1000).take_while(|_| g.push(&[1])).count();
+        assert_eq!((taken, g.slices().len()), (SLICES_MAX, SLICES_MAX));
+    }
+}

@@ -1,0 +1,157 @@
+//! A cursor over borrowed bytes that never reads past its end.
+
+/// The input ended before a value was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("truncated at byte {at}: {need} more wanted")]
+pub struct Truncated {
+    /// Offset of the value within the reader's own slice.
+    pub at: usize,
+    /// Bytes that were missing (for a bit reader: bits).
+    pub need: usize,
+}
+
+/// Reads big-endian values front to back. Nested lengths go through [`Reader::sub`], so that a lying length
+/// cannot leave its box.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte of `bytes`.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, at: 0 }
+    }
+
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Truncated> {
+        let Some((head, tail)) = self.rest.split_at_checked(n) else {
+            return Err(Truncated { at: self.at, need: n.saturating_sub(self.rest.len()) });
+        };
+        self.rest = tail;
+        self.at = self.at.saturating_add(n);
+        Ok(head)
+    }
+
+    /// The next `N` bytes as an array.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        let Some((head, tail)) = self.rest.split_first_chunk::<N>() else {
+            return Err(Truncated { at: self.at, need: N.saturating_sub(self.rest.len()) });
+        };
+        self.rest = tail;
+        self.at = self.at.saturating_add(N);
+        Ok(*head)
+    }
+
+    /// A reader fenced to the next `n` bytes; this one continues behind them.
+    pub fn sub(&mut self, n: usize) -> Result<Self, Truncated> {
+        self.take(n).map(Reader::new)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, Truncated> {
+        self.array::<1>().map(|[b]| b)
+    }
+
+    /// Two bytes, big-endian.
+    pub fn u16(&mut self) -> Result<u16, Truncated> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Three bytes, big-endian.
+    pub fn u24(&mut self) -> Result<u32, Truncated> {
+        self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+    }
+
+    /// Three bytes, big-endian, two's complement (FLV composition times).
+    pub fn i24(&mut self) -> Result<i32, Truncated> {
+        // The arithmetic shift back extends the sign of bit 23.
+        self.array().map(|[a, b, c]| i32::from_be_bytes([a, b, c, 0]) >> 8)
+    }
+
+    /// Four bytes, big-endian.
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// Four bytes, little-endian (RTMP message stream ids).
+    pub fn u32_le(&mut self) -> Result<u32, Truncated> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes, big-endian.
+    pub fn u64(&mut self) -> Result<u64, Truncated> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// Eight bytes, IEEE 754 binary64, big-endian (AMF numbers).
+    pub fn f64(&mut self) -> Result<f64, Truncated> {
+        self.array().map(f64::from_be_bytes)
+    }
+
+    /// The next byte, not consumed.
+    #[must_use]
+    pub fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    /// All that is left, consumed.
+    pub fn rest(&mut self) -> &'a [u8] {
+        self.at = self.at.saturating_add(self.rest.len());
+        std::mem::take(&mut self.rest)
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Offset of the next byte.
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_big_endian_and_the_position_follows() {
+        let mut r = Reader::new(&[1, 0, 2, 0xff, 0xff, 0xfe, 9, 0, 0, 0]);
+        assert_eq!(r.u8(), Ok(1));
+        assert_eq!(r.u16(), Ok(2));
+        assert_eq!(r.clone().u24(), Ok(0xff_fffe));
+        assert_eq!(r.i24(), Ok(-2));
+        assert_eq!(r.u32_le(), Ok(9));
+        assert_eq!((r.position(), r.is_empty()), (10, true));
+    }
+
+    #[test]
+    fn a_short_input_tells_where_and_how_much_and_consumes_nothing() {
+        let mut r = Reader::new(&[1, 2, 3]);
+        r.u8().unwrap();
+        assert_eq!(r.u32(), Err(Truncated { at: 1, need: 2 }));
+        assert_eq!(r.take(usize::MAX), Err(Truncated { at: 1, need: usize::MAX - 2 }));
+        assert_eq!(r.remaining(), 2);
+    }
+
+    #[test]
+    fn a_nested_length_cannot_leave_its_box() {
+        let mut r = Reader::new(&[1, 2, 3, 4]);
+        let mut inner = r.sub(2).unwrap();
+        assert!(inner.u24().is_err());
+        assert_eq!(inner.rest(), &[1, 2]);
+        assert_eq!(r.rest(), &[3, 4]);
+    }
+}

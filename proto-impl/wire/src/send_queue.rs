@@ -1,0 +1,165 @@
+//! Bytes that wait for a socket: refcounted slices, with small writes gathered into shared scratch.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::Gather;
+
+/// Writes of up to this many bytes are copied into scratch instead of becoming a slice of their own.
+const SCRATCH_WRITE_MAX: usize = 256;
+/// How much scratch is reserved at once.
+const SCRATCH_BYTES: usize = 1024;
+
+/// A queue of outgoing bytes. It never limits itself: the owner stops producing above its own high-water mark,
+/// which it finds with [`SendQueue::len`].
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    parts: VecDeque<Bytes>,
+    scratch: BytesMut,
+    len: usize,
+}
+
+impl SendQueue {
+    /// Empty, nothing allocated.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Queues a refcounted slice without copying it.
+    pub fn push(&mut self, part: Bytes) {
+        if part.is_empty() {
+            return;
+        }
+        self.seal();
+        self.len = self.len.saturating_add(part.len());
+        self.parts.push_back(part);
+    }
+
+    /// Queues a copy of `bytes`; for small things that have no owner.
+    pub fn push_slice(&mut self, bytes: &[u8]) {
+        if bytes.len() > SCRATCH_WRITE_MAX {
+            self.push(Bytes::copy_from_slice(bytes));
+            return;
+        }
+        if self.scratch.capacity().saturating_sub(self.scratch.len()) < bytes.len() {
+            self.seal();
+            self.scratch.reserve(SCRATCH_BYTES);
+        }
+        self.scratch.put_slice(bytes);
+        self.len = self.len.saturating_add(bytes.len());
+    }
+
+    /// Moves everything of `other` behind what is queued here.
+    pub fn append(&mut self, other: &mut Self) {
+        other.seal();
+        for part in other.parts.drain(..) {
+            self.push(part);
+        }
+        other.len = 0;
+    }
+
+    /// Names the queued slices, front first. False when `gather` ran out of room.
+    pub fn gather<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
+        self.parts.iter().all(|part| gather.push(part)) && gather.push(&self.scratch)
+    }
+
+    /// Drops `n` sent bytes from the front; more than are queued empties the queue.
+    pub fn advance(&mut self, n: usize) {
+        let mut n = n.min(self.len);
+        self.len -= n;
+        while let Some(front) = self.parts.front_mut() {
+            if n < front.len() {
+                front.advance(n);
+                return;
+            }
+            n -= front.len();
+            self.parts.pop_front();
+        }
+        self.scratch.advance(n.min(self.scratch.len()));
+        self.release_if_empty();
+    }
+
+    /// Takes everything out as one buffer; for tests and drivers that have no vectored write.
+    pub fn take_all(&mut self) -> Bytes {
+        self.seal();
+        let mut all = BytesMut::with_capacity(self.len);
+        for part in self.parts.drain(..) {
+            all.put_slice(&part);
+        }
+        self.len = 0;
+        all.freeze()
+    }
+
+    /// Bytes queued.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is queued.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn seal(&mut self) {
+        if !self.scratch.is_empty() {
+            self.parts.push_back(self.scratch.split().freeze());
+        }
+    }
+
+    /// An idle session holds no buffers.
+    fn release_if_empty(&mut self) {
+        if self.len == 0 {
+            self.parts = VecDeque::new();
+            self.scratch = BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sent(queue: &SendQueue) -> Vec<u8> {
+        let mut gather = Gather::new(usize::MAX);
+        queue.gather(&mut gather);
+        gather.slices().iter().flat_map(|s| s.to_vec()).collect()
+    }
+
+    #[test]
+    fn order_is_kept_between_copies_and_slices() {
+        let mut q = SendQueue::new();
+        q.push_slice(b"ab");
+        q.push(Bytes::from_static(b"cd"));
+        q.push_slice(b"ef");
+        assert_eq!(sent(&q), b"abcdef");
+        q.advance(3);
+        assert_eq!((sent(&q), q.len()), (b"def".to_vec(), 3));
+        q.advance(99);
+        assert!(q.is_empty() && sent(&q).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_delivers_the_same_bytes(parts in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..600)), 0..12), cut in 1usize..500) {
+            let mut q = SendQueue::new();
+            let mut want = Vec::new();
+            for (copy, part) in &parts {
+                want.extend_from_slice(part);
+                if *copy { q.push_slice(part) } else { q.push(Bytes::copy_from_slice(part)) }
+            }
+            prop_assert_eq!(q.len(), want.len());
+            let mut got = Vec::new();
+            while !q.is_empty() {
+                let head: Vec<u8> = sent(&q).into_iter().take(cut).collect();
+                q.advance(head.len());
+                got.extend(head);
+            }
+            prop_assert_eq!(got, want);
+        }
+    }
+}
