@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The media vocabulary: what an elementary stream is, and the one currency in which streams travel.
+//!
+//! Ingest maps a protocol's messages to [`AccessUnit`]s, egress maps them back; between the two nobody knows a
+//! protocol. Nothing here does input or output, and nothing keeps a buffer.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod nal;
+mod time;
+mod timeline;
+mod track;
+mod unit;
+
+pub use codec::{Codec, CodecConfig};
+pub use time::{Timescale, Unwrap};
+pub use timeline::{Position, Timeline};
+pub use track::{Track, TrackId, TrackKind, Tracks};
+pub use unit::AccessUnit;

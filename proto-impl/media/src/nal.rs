@@ -1,0 +1,109 @@
+//! NAL units behind 4-byte lengths (ISO/IEC 14496-15 §5.3.4.2) and behind start codes (H.264 Annex B).
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// A NAL length pointed outside of its access unit, or the unit was empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A length is larger than what follows it.
+    #[error("NAL length {length} at byte {at} leaves the access unit")]
+    Length {
+        /// Offset of the length.
+        at: usize,
+        /// The length found there.
+        length: usize,
+    },
+    /// The length size is not 1, 2 or 4 bytes (ISO/IEC 14496-15 §5.3.3.1.2 forbids 3).
+    #[error("NAL length size {0}")]
+    LengthSize(u8),
+}
+
+/// Iterates over the NAL units of a payload with `length_size`-byte lengths.
+#[derive(Debug, Clone)]
+pub struct Nals<'a> {
+    rest: &'a [u8],
+    at: usize,
+    length_size: usize,
+}
+
+impl<'a> Nals<'a> {
+    /// `length_size` is 1, 2 or 4.
+    #[must_use]
+    pub const fn new(payload: &'a [u8], length_size: u8) -> Self {
+        Self { rest: payload, at: 0, length_size: length_size as usize }
+    }
+}
+
+impl<'a> Iterator for Nals<'a> {
+    type Item = Result<&'a [u8], Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let at = self.at;
+        let found = self.rest.split_at_checked(self.length_size).map(|(head, rest)| {
+            let length = head.iter().fold(0usize, |length, &byte| (length << 8) | usize::from(byte));
+            (length, rest)
+        });
+        let Some((length, rest)) = found else {
+            self.rest = &[];
+            return Some(Err(Error::Length { at, length: 0 }));
+        };
+        let Some((nal, tail)) = rest.split_at_checked(length) else {
+            self.rest = &[];
+            return Some(Err(Error::Length { at, length }));
+        };
+        self.rest = tail;
+        self.at = at.saturating_add(self.length_size).saturating_add(length);
+        Some(Ok(nal))
+    }
+}
+
+/// Checks every length of `payload` and gives it back with 4-byte lengths: as it is when it has them, else copied
+/// (encoders with 1- or 2-byte lengths are rare).
+pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Error> {
+    match length_size {
+        4 => {
+            Nals::new(&payload, 4).try_for_each(|nal| nal.map(drop))?;
+            Ok(payload)
+        }
+        1 | 2 => {
+            let mut out = BytesMut::with_capacity(payload.len().saturating_add(16));
+            for nal in Nals::new(&payload, length_size) {
+                let nal = nal?;
+                out.put_u32(u32::try_from(nal.len()).unwrap_or(u32::MAX));
+                out.put_slice(nal);
+            }
+            Ok(out.freeze())
+        }
+        other => Err(Error::LengthSize(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_walked() {
+        let nals: Result<Vec<_>, _> = Nals::new(&[0, 0, 0, 2, 0x65, 1, 0, 0, 0, 1, 0x06], 4).collect();
+        assert_eq!(nals, Ok(vec![&[0x65, 1][..], &[0x06]]));
+    }
+
+    #[test]
+    fn m_20_a_length_past_the_end_is_an_error_once() {
+        let mut nals = Nals::new(&[0, 0, 0, 9, 1], 4);
+        assert_eq!(nals.next(), Some(Err(Error::Length { at: 0, length: 9 })));
+        assert_eq!(nals.next(), None);
+        assert_eq!(Nals::new(&[0, 0], 4).next(), Some(Err(Error::Length { at: 0, length: 0 })));
+        assert_eq!(to_four_byte_lengths(Bytes::from_static(&[0, 0, 0]), 3), Err(Error::LengthSize(3)));
+    }
+
+    #[test]
+    fn short_lengths_are_widened_and_four_byte_ones_kept() {
+        let wide = to_four_byte_lengths(Bytes::from_static(&[0, 1, 0x65, 0, 1, 0x06]), 2).unwrap();
+        assert_eq!(&wide[..], [0, 0, 0, 1, 0x65, 0, 0, 0, 1, 0x06]);
+        assert_eq!(to_four_byte_lengths(wide.clone(), 4).unwrap().as_ptr(), wide.as_ptr());
+    }
+}

@@ -1,0 +1,159 @@
+//! One clean clock per stream, whatever the publisher's clock does.
+//!
+//! All tracks of a publisher share one offset, so that sound and picture keep the distance that the publisher gave
+//! them. Within a track DTS never falls. A jump of the publisher's clock is repaired: the stream continues where it
+//! was, and the jump is counted. A returning publisher continues behind its predecessor.
+
+use crate::Unwrap;
+
+/// A step forward beyond this is a jump of the clock, not a pause of the encoder.
+const JUMP_FORWARD_MS: i64 = 10_000;
+/// A step back beyond this is a jump. Less is the ordinary unevenness of interleaved tracks.
+const JUMP_BACK_MS: i64 = 3_000;
+/// First timestamps up to this are kept as they are, so that the usual publisher, which starts at or near zero, is
+/// passed on unchanged; a clock that starts higher is moved to zero.
+const START_KEPT_MS: i64 = 5_000;
+/// Time given to the unit behind a jump or a change of publisher.
+const RESUME_GAP_MS: i64 = 40;
+/// Tracks that a timeline tells apart.
+const TRACKS: usize = 4;
+
+/// Where a timeline stands; handed to the next publisher of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// The highest DTS given out, in milliseconds.
+    pub dts_ms: i64,
+    /// Whether anything was given out.
+    pub started: bool,
+}
+
+/// Maps a publisher's millisecond clock to the stream's.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    unwrap: Unwrap,
+    offset: Option<i64>,
+    last_raw: i64,
+    last_by_track: [Option<i64>; TRACKS],
+    head: Position,
+    jumps: u64,
+}
+
+impl Timeline {
+    /// For a publisher clock of `bits` bits that continues at `position`.
+    #[must_use]
+    pub fn new(bits: u32, position: Position) -> Self {
+        Self {
+            unwrap: Unwrap::new(bits),
+            offset: None,
+            last_raw: 0,
+            last_by_track: [None; TRACKS],
+            head: position,
+            jumps: 0,
+        }
+    }
+
+    /// The stream's DTS for a unit that the publisher stamped `raw`.
+    pub fn map(&mut self, track: crate::TrackId, raw: u64) -> i64 {
+        let raw = self.unwrap.unwrap(raw);
+        let offset = match self.offset {
+            None => self.first_offset(raw),
+            Some(offset) => {
+                let step = raw.saturating_sub(self.last_raw);
+                if !(-JUMP_BACK_MS..=JUMP_FORWARD_MS).contains(&step) {
+                    self.jumps += 1;
+                    self.resume_offset(raw)
+                } else {
+                    offset
+                }
+            }
+        };
+        self.offset = Some(offset);
+        self.last_raw = raw;
+        self.place(track, raw.saturating_add(offset).max(0))
+    }
+
+    /// Where the stream stands.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.head
+    }
+
+    /// Jumps of the publisher's clock that were repaired.
+    #[must_use]
+    pub const fn jumps(&self) -> u64 {
+        self.jumps
+    }
+
+    fn first_offset(&self, raw: i64) -> i64 {
+        if self.head.started {
+            self.resume_offset(raw)
+        } else if raw <= START_KEPT_MS {
+            0
+        } else {
+            raw.saturating_neg()
+        }
+    }
+
+    fn resume_offset(&self, raw: i64) -> i64 {
+        self.head.dts_ms.saturating_add(RESUME_GAP_MS).saturating_sub(raw)
+    }
+
+    fn place(&mut self, track: crate::TrackId, dts: i64) -> i64 {
+        let dts = match self.last_by_track.get_mut(usize::from(track.0)) {
+            Some(last) => {
+                let dts = last.map_or(dts, |last| dts.max(last));
+                *last = Some(dts);
+                dts
+            }
+            None => dts,
+        };
+        self.head = Position { dts_ms: self.head.dts_ms.max(dts), started: true };
+        dts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrackId;
+
+    fn map_all(timeline: &mut Timeline, raws: &[u64]) -> Vec<i64> {
+        raws.iter().map(|&raw| timeline.map(TrackId::VIDEO, raw)).collect()
+    }
+
+    #[test]
+    fn a_clock_that_starts_near_zero_is_unchanged() {
+        let mut t = Timeline::new(32, Position::default());
+        assert_eq!(map_all(&mut t, &[23, 56, 90]), [23, 56, 90]);
+    }
+
+    #[test]
+    fn a_clock_that_starts_high_begins_at_zero() {
+        let mut t = Timeline::new(32, Position::default());
+        assert_eq!(map_all(&mut t, &[900_000, 900_033]), [0, 33]);
+    }
+
+    #[test]
+    fn m_07_jumps_are_repaired_and_counted_and_the_wrap_is_no_jump() {
+        let mut t = Timeline::new(32, Position::default());
+        let raws = [0, 33, 3_000_000, 3_000_033, 100, 133, 0xffff_fff0, 0x10];
+        let out = map_all(&mut t, &raws);
+        assert!(out.windows(2).all(|w| matches!(w, [a, b] if b >= a && b - a <= 73)), "{out:?}");
+        assert_eq!(t.jumps(), 2, "the last two are 149 ms back and 32 ms on, across the wrap");
+    }
+
+    #[test]
+    fn tracks_share_the_offset_and_each_never_falls() {
+        let mut t = Timeline::new(32, Position::default());
+        assert_eq!(t.map(TrackId::VIDEO, 100), 100);
+        assert_eq!(t.map(TrackId::AUDIO, 90), 90);
+        assert_eq!(t.map(TrackId::AUDIO, 80), 90);
+        assert_eq!(t.map(TrackId::VIDEO, 133), 133);
+    }
+
+    #[test]
+    fn a_returning_publisher_continues_behind_the_first() {
+        let mut t = Timeline::new(32, Position { dts_ms: 5000, started: true });
+        assert_eq!(map_all(&mut t, &[0, 33]), [5040, 5073]);
+    }
+}
