@@ -1,0 +1,281 @@
+//! Body framing (RFC 9112 §6, §7): a length or chunks, decoded as the bytes come.
+
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::head::is_token;
+use super::{Error, Limits};
+
+/// Hexadecimal digits of a chunk size that fit 64 bits.
+const SIZE_DIGITS_MAX: u32 = 16;
+
+/// How the head says that the body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// After so many bytes.
+    Length(usize),
+    /// With the last chunk.
+    Chunked,
+}
+
+/// Where in the chunked coding the next byte stands.
+///
+/// ```text
+/// size [ ";" extension ] CR LF data CR LF ... "0" CR LF ( name ":" value CR LF )* CR LF
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Length { left: usize },
+    Size { value: u64, digits: u32 },
+    Extension { value: u64, bytes: usize },
+    SizeLf { value: u64 },
+    Data { left: usize },
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    LastLf,
+    Done,
+}
+
+/// Takes a body off its framing, any split of it.
+#[derive(Debug)]
+pub struct BodyDecoder {
+    state: State,
+    body: BytesMut,
+    body_max: usize,
+    extension_max: usize,
+    /// What is left for extensions and trailers of the whole body: framing must not be free.
+    overhead_left: usize,
+    scanned: u64,
+}
+
+impl BodyDecoder {
+    /// Nothing is allocated by what the peer announced.
+    #[must_use]
+    pub fn new(framing: Framing, limits: &Limits) -> Self {
+        let state = match framing {
+            Framing::Length(0) => State::Done,
+            Framing::Length(left) => State::Length { left },
+            Framing::Chunked => State::Size { value: 0, digits: 0 },
+        };
+        Self {
+            state,
+            body: BytesMut::new(),
+            body_max: limits.body_bytes,
+            extension_max: limits.chunk_extension_bytes,
+            overhead_left: limits.trailer_bytes,
+            scanned: 0,
+        }
+    }
+
+    /// Takes from the front of `input` what belongs to the body. True when it is complete; what follows stays.
+    pub fn decode(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
+        while self.state != State::Done && !input.is_empty() {
+            if let State::Length { left } | State::Data { left } = self.state {
+                let left = self.take_data(input, left)?;
+                let in_chunk = matches!(self.state, State::Data { .. });
+                self.state = match (in_chunk, left) {
+                    (true, 0) => State::DataCr,
+                    (true, _) => State::Data { left },
+                    (false, 0) => State::Done,
+                    (false, _) => State::Length { left },
+                };
+            } else {
+                let byte = input.get_u8();
+                self.scanned = self.scanned.saturating_add(1);
+                self.state = self.step(self.state, byte)?;
+            }
+        }
+        Ok(self.state == State::Done)
+    }
+
+    /// The decoded bytes.
+    #[must_use]
+    pub fn into_body(self) -> Bytes {
+        self.body.freeze()
+    }
+
+    /// Decoded bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether nothing was decoded yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// Framing bytes that were looked at, each once.
+    #[must_use]
+    pub const fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// Moves at most `left` bytes; gives what is left after.
+    fn take_data(&mut self, input: &mut BytesMut, left: usize) -> Result<usize, Error> {
+        let n = left.min(input.len());
+        if self.body.len().saturating_add(n) > self.body_max {
+            return Err(Error::BodyTooLarge);
+        }
+        self.body.extend_from_slice(input.get(..n).unwrap_or_default());
+        input.advance(n);
+        Ok(left.saturating_sub(n))
+    }
+
+    /// One byte of the chunked coding.
+    fn step(&mut self, state: State, byte: u8) -> Result<State, Error> {
+        match (state, byte) {
+            (State::Size { value, digits }, _) => self.size(value, digits, byte),
+            (State::Extension { value, .. }, b'\r') => Ok(State::SizeLf { value }),
+            (State::Extension { value, bytes }, _) => self.extension(value, bytes, byte),
+            (State::SizeLf { value: 0 }, b'\n') => Ok(State::TrailerStart),
+            (State::SizeLf { value }, b'\n') => self.begin_data(value),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(State::Size { value: 0, digits: 0 }),
+            (State::TrailerStart, b'\r') => Ok(State::LastLf),
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
+                self.overhead(Error::HeadTooLarge)?;
+                Ok(State::TrailerName)
+            }
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerValue, _) if is_text(byte) => {
+                self.overhead(Error::HeadTooLarge)?;
+                Ok(State::TrailerValue)
+            }
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::LastLf, b'\n') => Ok(State::Done),
+            (
+                State::TrailerStart
+                | State::TrailerName
+                | State::TrailerValue
+                | State::TrailerLf
+                | State::LastLf,
+                _,
+            ) => Err(Error::Malformed("trailer field")),
+            (State::SizeLf { .. } | State::DataCr | State::DataLf, _) => Err(Error::Malformed("chunk")),
+            // Handled above, and never stepped through byte by byte.
+            (State::Length { .. } | State::Data { .. } | State::Done, _) => Ok(state),
+        }
+    }
+
+    /// RFC 9112 §7.1: hexadecimal digits and nothing else, at least one, and as many as fit.
+    fn size(&mut self, value: u64, digits: u32, byte: u8) -> Result<State, Error> {
+        match (char::from(byte).to_digit(16), byte) {
+            (Some(digit), _) if digits < SIZE_DIGITS_MAX => {
+                let value = value.checked_mul(16).and_then(|v| v.checked_add(u64::from(digit)));
+                let value = value.ok_or(Error::Malformed("chunk size"))?;
+                Ok(State::Size { value, digits: digits.saturating_add(1) })
+            }
+            (None, b'\r') if digits > 0 => Ok(State::SizeLf { value }),
+            (None, b';') if digits > 0 => self.extension(value, 0, byte),
+            (Some(_) | None, _) => Err(Error::Malformed("chunk size")),
+        }
+    }
+
+    /// RFC 9112 §7.1.1: ignored, but not for free.
+    fn extension(&mut self, value: u64, bytes: usize, byte: u8) -> Result<State, Error> {
+        let bytes = bytes.saturating_add(1);
+        if !is_text(byte) || bytes > self.extension_max {
+            return Err(Error::Malformed("chunk extension"));
+        }
+        self.overhead(Error::Malformed("chunk extension"))?;
+        Ok(State::Extension { value, bytes })
+    }
+
+    fn begin_data(&self, value: u64) -> Result<State, Error> {
+        match usize::try_from(value) {
+            Ok(left) if self.body.len().saturating_add(left) <= self.body_max => Ok(State::Data { left }),
+            Ok(_) | Err(_) => Err(Error::BodyTooLarge),
+        }
+    }
+
+    fn overhead(&mut self, over: Error) -> Result<(), Error> {
+        self.overhead_left = self.overhead_left.checked_sub(1).ok_or(over)?;
+        Ok(())
+    }
+}
+
+/// RFC 9110 §5.5: what may stand in a value.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | 0x20..=0x7e | 0x80..=0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(input: &[u8], piece: usize) -> Result<Option<(Vec<u8>, usize)>, Error> {
+        let mut decoder = BodyDecoder::new(Framing::Chunked, &Limits::default());
+        let mut held = BytesMut::new();
+        for piece in input.chunks(piece) {
+            held.extend_from_slice(piece);
+            decoder.decode(&mut held)?;
+        }
+        let done = decoder.decode(&mut held)?;
+        Ok(done.then(|| (decoder.into_body().to_vec(), held.len())))
+    }
+
+    #[test]
+    fn chunks_come_off_in_any_split() {
+        let input = b"5;a=\"b\"\r\nhello\r\n00A\r\n world1234\r\n0\r\nX: y\r\nZ:\r\n\r\nnext";
+        for piece in 1..input.len() {
+            assert_eq!(decode(input, piece), Ok(Some((b"hello world1234".to_vec(), 4))), "{piece}");
+        }
+        assert_eq!(decode(b"5\r\nhel", 2), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        for input in [
+            "+5\r\n",
+            "0x5\r\n",
+            "5 \r\n",
+            " 5\r\n",
+            "1_0\r\n",
+            "10000000000000005\r\n",
+            "00000000000000000\r\n",
+            "\r\n",
+            ";x\r\n",
+            "5\n",
+            "5\r\r",
+            "1\r\nab",
+            "1\r\na\n",
+            "1\r\na\rb",
+            "0\n\r\n",
+            "0\r\n\n",
+            "0\r\n\rx",
+            "0\r\n X: y\r\n",
+            "0\r\nX y\r\n",
+            "0\r\n: y\r\n",
+            "0\r\nX : y\r\n",
+            "0\r\nX: \0\r\n",
+            "5;a\nb",
+            "5;a\0b",
+            "-1\r\n",
+            "g\r\n",
+            "5\t\r\n",
+            "0\r\nX: y\n",
+        ] {
+            assert!(matches!(decode(input.as_bytes(), 1), Err(Error::Malformed(_))), "{input:?}");
+        }
+        assert_eq!(decode(b"ffffffffffffffff\r\n", 1), Err(Error::BodyTooLarge));
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_their_limits() {
+        let extension = |n: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(n - 1));
+        assert!(decode(extension(256).as_bytes(), 9).is_ok());
+        assert_eq!(decode(extension(257).as_bytes(), 9), Err(Error::Malformed("chunk extension")));
+        let many = format!("1;{}\r\na\r\n", "x".repeat(200)).repeat(50);
+        assert_eq!(decode(many.as_bytes(), 9), Err(Error::Malformed("chunk extension")));
+        let trailer = format!("0\r\nX: {}\r\n\r\n", "y".repeat(8 * 1024));
+        assert_eq!(decode(trailer.as_bytes(), 9), Err(Error::HeadTooLarge));
+    }
+}

@@ -1,0 +1,445 @@
+//! The machine: bytes in, one request at a time out, answers back in. The flow is in the module's documentation.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use wire::SendQueue;
+
+use super::body::BodyDecoder;
+use super::head::{Head, Scanner};
+use super::request::{Method, Request, Version};
+use super::response::{self, Exchange, Response};
+use super::{Error, Limits};
+
+/// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
+const PIECE_BYTES: usize = 16 * 1024;
+/// What a shell may have read before it saw that no bytes are wanted. Beyond it, it does not look.
+const OVERRUN_BYTES: usize = 1024 * 1024;
+
+/// What the application must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A request to answer with [`Connection::respond`]; the next one comes after that.
+    Request(Request),
+    /// The last event. A request that is still outstanding will not be answered.
+    Closed(CloseReason),
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The exchange asked for it, or the limit of requests was reached.
+    Complete,
+    /// The peer ended its side.
+    PeerClosed,
+    /// No request came in time.
+    Idle,
+    /// [`Connection::close`] was called.
+    Shutdown,
+    /// The peer broke a rule or a limit.
+    Error(Error),
+}
+
+/// Plain counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests parsed, body included.
+    pub requests: u64,
+    /// Bytes fed.
+    pub bytes_in: u64,
+    /// Bytes queued for the peer.
+    pub bytes_out: u64,
+    /// Bytes of heads and chunk framing that were looked at: at most once each, however they arrive.
+    pub scanned_bytes: u64,
+    /// Bytes held: of requests not parsed yet, and of a body not complete yet.
+    pub held_bytes: usize,
+    /// Bytes of answers that the peer has not taken yet.
+    pub unsent_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Between requests, or inside a head.
+    Head(Scanner),
+    /// Inside a body.
+    Body(Box<Pending>),
+    /// A request waits to be polled.
+    Ready(Box<Request>, Exchange),
+    /// A request waits to be answered.
+    Outstanding(Exchange),
+    /// Nothing is read any more; the reason waits to be polled.
+    Closed(Option<CloseReason>),
+}
+
+/// A request whose body is on its way.
+#[derive(Debug)]
+struct Pending {
+    head: Head,
+    decoder: BodyDecoder,
+    since: Instant,
+}
+
+/// One HTTP/1.1 server connection.
+///
+/// `Err` from an input means that the transport is to be dropped without flushing. Errors that the peer gets an
+/// answer for are no `Err`: the answer is queued and [`Connection::is_closing`] turns true.
+#[derive(Debug)]
+pub struct Connection {
+    limits: Arc<Limits>,
+    stage: Stage,
+    held: BytesMut,
+    out: SendQueue,
+    /// Bytes queued here or with the shell, not yet written.
+    unsent: usize,
+    /// The last write progress, or when `unsent` left zero.
+    progress_at: Instant,
+    /// Where the head or idle timer counts from.
+    waiting_since: Instant,
+    /// Whether the first byte of a head is there.
+    collecting: bool,
+    peer_done: bool,
+    shutdown: bool,
+    stats: Stats,
+}
+
+impl Connection {
+    /// A transport was accepted.
+    #[must_use]
+    pub fn new(now: Instant, limits: Arc<Limits>) -> Self {
+        Self {
+            limits,
+            stage: Stage::Head(Scanner::default()),
+            held: BytesMut::new(),
+            out: SendQueue::new(),
+            unsent: 0,
+            progress_at: now,
+            waiting_since: now,
+            collecting: false,
+            peer_done: false,
+            shutdown: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes bytes of the stream, any split of it. They are ignored once the connection is closing.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        for piece in bytes.chunks(PIECE_BYTES) {
+            if self.is_closing() {
+                break;
+            }
+            self.stats.bytes_in = self.stats.bytes_in.saturating_add(length_u64(piece));
+            if self.held.len().saturating_add(piece.len())
+                > self.limits.held_bytes.saturating_add(OVERRUN_BYTES)
+            {
+                return self.abort(Error::Overrun);
+            }
+            self.held.extend_from_slice(piece);
+            self.drive(now);
+        }
+        Ok(())
+    }
+
+    /// A deadline may have passed.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        if self.stall_deadline().is_some_and(|at| now >= at) {
+            return self.abort(Error::WriteStalled);
+        }
+        if self.stage_deadline().is_some_and(|at| now >= at) {
+            if self.collecting || matches!(self.stage, Stage::Body(_)) {
+                self.reject(now, Error::Timeout);
+            } else {
+                self.finish(CloseReason::Idle);
+            }
+        }
+        Ok(())
+    }
+
+    /// The transport took `bytes` of what [`Connection::poll_transmit`] gave.
+    pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
+        if bytes == 0 || self.unsent == 0 {
+            return;
+        }
+        self.unsent = self.unsent.saturating_sub(bytes);
+        self.progress_at = now;
+        if self.unsent == 0 && !self.collecting && self.stats.requests > 0 {
+            // The rest between requests begins when the peer has its answer.
+            self.waiting_since = now;
+        }
+        self.drive(now);
+    }
+
+    /// The peer ended its side. What is held is still parsed and answered.
+    pub fn handle_eof(&mut self, now: Instant) {
+        self.peer_done = true;
+        self.drive(now);
+    }
+
+    /// Whether the shell should read. False while a request is outstanding and enough is held, while too much
+    /// waits for the peer, and at the end.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        if self.peer_done || self.unsent > self.limits.queued_bytes {
+            return false;
+        }
+        match self.stage {
+            Stage::Head(_) | Stage::Body(_) => true,
+            Stage::Ready(..) | Stage::Outstanding(_) => self.held.len() <= self.limits.held_bytes,
+            Stage::Closed(_) => false,
+        }
+    }
+
+    /// Answers the outstanding request; without one it does nothing. `wall_ms` is Unix time, for `Date`.
+    pub fn respond(&mut self, now: Instant, wall_ms: u64, response: Response) {
+        let Stage::Outstanding(mut exchange) = self.stage else {
+            return;
+        };
+        let asked_to_close = response.headers.has_token("connection", "close");
+        let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
+        exchange.keep_alive = exchange.keep_alive && !asked_to_close && !last && !self.shutdown;
+        self.queue(now, |out| response::write(out, exchange, Some(wall_ms), response));
+        if !exchange.keep_alive {
+            self.finish(if self.shutdown { CloseReason::Shutdown } else { CloseReason::Complete });
+            return;
+        }
+        self.stage = Stage::Head(Scanner::default());
+        self.waiting_since = now;
+        self.collecting = false;
+        self.drive(now);
+    }
+
+    /// Closes between requests: at once when none is being answered, else after its answer.
+    pub fn close(&mut self) {
+        self.shutdown = true;
+        match self.stage {
+            Stage::Head(_) | Stage::Body(_) => self.finish(CloseReason::Shutdown),
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => {}
+        }
+    }
+
+    /// The next thing the application must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        match &mut self.stage {
+            Stage::Head(_) | Stage::Body(_) | Stage::Outstanding(_) => None,
+            Stage::Closed(reason) => reason.take().map(Event::Closed),
+            Stage::Ready(_, exchange) => {
+                let outstanding = Stage::Outstanding(*exchange);
+                match std::mem::replace(&mut self.stage, outstanding) {
+                    Stage::Ready(request, _) => Some(Event::Request(*request)),
+                    Stage::Head(_) | Stage::Body(_) | Stage::Outstanding(_) | Stage::Closed(_) => None,
+                }
+            }
+        }
+    }
+
+    /// Moves what waits to the shell's queue. True when there was something.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        let any = !self.out.is_empty();
+        if any {
+            out.append(&mut self.out);
+            self.out = SendQueue::new();
+        }
+        any
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match (self.stage_deadline(), self.stall_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Whether to flush what [`Connection::poll_transmit`] gives and then close the transport.
+    #[must_use]
+    pub const fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closed(_))
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (in_head, in_body, decoded) = match &self.stage {
+            Stage::Head(scanner) => (scanner.scanned(), 0, 0),
+            Stage::Body(pending) => (0, pending.decoder.scanned(), pending.decoder.len()),
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => (0, 0, 0),
+        };
+        let in_head = u64::try_from(in_head).unwrap_or(u64::MAX);
+        Stats {
+            scanned_bytes: self.stats.scanned_bytes.saturating_add(in_head).saturating_add(in_body),
+            held_bytes: self.held.len().saturating_add(decoded),
+            unsent_bytes: self.unsent,
+            ..self.stats
+        }
+    }
+
+    /// Parses as far as the held bytes and the peer's reading allow.
+    fn drive(&mut self, now: Instant) {
+        let parsed = match self.stage {
+            Stage::Head(_) => self.drive_head(now),
+            Stage::Body(_) => self.drive_body(),
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => return,
+        };
+        match parsed {
+            Ok(true) => {}
+            Ok(false) if self.peer_done => self.finish(CloseReason::PeerClosed),
+            Ok(false) => {}
+            Err(error) => self.reject(now, error),
+        }
+    }
+
+    /// Whether there is nothing to wait for from the peer in this stage.
+    fn drive_head(&mut self, now: Instant) -> Result<bool, Error> {
+        if !self.collecting && self.unsent > self.limits.queued_bytes {
+            return Ok(true);
+        }
+        let Stage::Head(scanner) = &mut self.stage else {
+            return Ok(true);
+        };
+        if self.held.is_empty() {
+            // An idle connection holds no buffer.
+            self.held = BytesMut::new();
+            return Ok(false);
+        }
+        if !self.collecting {
+            self.collecting = true;
+            if self.stats.requests > 0 {
+                self.waiting_since = now;
+            }
+        }
+        let Some(range) = scanner.scan(&self.held, &self.limits)? else {
+            return Ok(false);
+        };
+        let scanned = u64::try_from(scanner.scanned()).unwrap_or(u64::MAX);
+        self.stats.scanned_bytes = self.stats.scanned_bytes.saturating_add(scanned);
+        *scanner = Scanner::default();
+        let bytes = self.held.split_to(range.end);
+        let head = Head::parse(bytes.get(range.start..).unwrap_or_default(), &self.limits)?;
+        self.collecting = false;
+        self.begin_body(now, head)
+    }
+
+    fn begin_body(&mut self, now: Instant, head: Head) -> Result<bool, Error> {
+        let mut decoder = BodyDecoder::new(head.framing, &self.limits);
+        let complete = decoder.decode(&mut self.held)?;
+        if complete {
+            self.ready(head, decoder);
+            return Ok(true);
+        }
+        // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
+        if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
+            self.queue(now, |out| out.push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")));
+        }
+        self.stage = Stage::Body(Box::new(Pending { head, decoder, since: now }));
+        Ok(false)
+    }
+
+    fn drive_body(&mut self) -> Result<bool, Error> {
+        let Stage::Body(pending) = &mut self.stage else {
+            return Ok(true);
+        };
+        if !pending.decoder.decode(&mut self.held)? {
+            return Ok(false);
+        }
+        match std::mem::replace(&mut self.stage, Stage::Closed(None)) {
+            Stage::Body(pending) => self.ready(pending.head, pending.decoder),
+            other @ (Stage::Head(_) | Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_)) => {
+                self.stage = other
+            }
+        }
+        Ok(true)
+    }
+
+    fn ready(&mut self, head: Head, decoder: BodyDecoder) {
+        self.stats.requests = self.stats.requests.saturating_add(1);
+        self.stats.scanned_bytes = self.stats.scanned_bytes.saturating_add(decoder.scanned());
+        let exchange = Exchange { method: head.method, version: head.version, keep_alive: head.keep_alive };
+        if self.held.is_empty() {
+            self.held = BytesMut::new();
+        }
+        let request = Request {
+            method: head.method,
+            version: head.version,
+            target: head.target,
+            path: head.path,
+            query: head.query,
+            headers: head.headers,
+            body: decoder.into_body(),
+        };
+        self.stage = Stage::Ready(Box::new(request), exchange);
+    }
+
+    /// Answers an error and closes (RFC 9112 §9.6).
+    fn reject(&mut self, now: Instant, error: Error) {
+        if let Some(status) = error.status() {
+            // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
+            // the connection ends with it.
+            let exchange = Exchange { method: Method::Get, version: Version::Http11, keep_alive: false };
+            let mut answer = Response::error(status, &error.to_string());
+            if error == Error::MethodNotAllowed {
+                // RFC 9110 §15.5.6.
+                answer.headers.push("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
+            }
+            self.queue(now, |out| response::write(out, exchange, None, answer));
+        }
+        self.finish(CloseReason::Error(error));
+    }
+
+    fn abort(&mut self, error: Error) -> Result<(), Error> {
+        self.out = SendQueue::new();
+        self.unsent = 0;
+        self.finish(CloseReason::Error(error));
+        Err(error)
+    }
+
+    fn finish(&mut self, reason: CloseReason) {
+        if !self.is_closing() {
+            let unfinished = self.stats();
+            self.stats.scanned_bytes = unfinished.scanned_bytes;
+            self.stage = Stage::Closed(Some(reason));
+            self.held = BytesMut::new();
+            self.collecting = false;
+        }
+    }
+
+    fn queue(&mut self, now: Instant, write: impl FnOnce(&mut SendQueue)) {
+        let before = self.out.len();
+        write(&mut self.out);
+        let added = self.out.len().saturating_sub(before);
+        if self.unsent == 0 {
+            self.progress_at = now;
+        }
+        self.unsent = self.unsent.saturating_add(added);
+        self.stats.bytes_out = self.stats.bytes_out.saturating_add(u64::try_from(added).unwrap_or(u64::MAX));
+    }
+
+    fn stall_deadline(&self) -> Option<Instant> {
+        if self.unsent == 0 { None } else { self.progress_at.checked_add(self.limits.write_stall) }
+    }
+
+    fn stage_deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Head(_) if self.collecting || self.stats.requests == 0 => {
+                self.waiting_since.checked_add(self.limits.head_time)
+            }
+            // While an answer is on its way the stall timer watches.
+            Stage::Head(_) if self.unsent > 0 => None,
+            Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
+            Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => None,
+        }
+    }
+
+    /// How long a body may take that has `decoded` bytes so far: the grace, or as long as its mean rate holds,
+    /// and never more than the whole time.
+    fn body_time(&self, decoded: usize) -> Duration {
+        let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
+        let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);
+        Duration::from_millis(earned).max(self.limits.body_rate_grace).min(self.limits.body_time)
+    }
+}
+
+fn length_u64(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,494 @@
+//! The request head (RFC 9112 §2 to §6, RFC 9110 §5): found by a scanner that reads each byte once, taken apart
+//! by httparse, and held to rules stricter than the RFC's where the RFC allows two readings.
+
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use percent_encoding::percent_decode;
+
+use super::body::Framing;
+use super::request::{Headers, Method, Version};
+use super::{Error, Limits};
+
+/// What a request line has besides its target: the longest method we know, two spaces and the version.
+const REQUEST_LINE_EXTRA: usize = 32;
+/// Most header lines that any [`Limits::headers`] can allow.
+const HEADERS_MAX: usize = 128;
+/// Most pairs of a query.
+const QUERY_PAIRS_MAX: usize = 256;
+/// Digits of a Content-Length; 19 of them always fit 64 bits.
+const LENGTH_DIGITS_MAX: usize = 19;
+
+/// Finds the end of a head that arrives in pieces, and refuses bare line ends and controls as they come.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    at: usize,
+    line_start: usize,
+    lines: usize,
+    after_cr: bool,
+    blank_skipped: bool,
+}
+
+impl Scanner {
+    /// How many bytes were looked at.
+    pub(super) const fn scanned(&self) -> usize {
+        self.at
+    }
+
+    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Gives the range of the request
+    /// line and the header lines, with the empty line that ends them.
+    pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
+        let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };
+        for &byte in bytes.get(self.at..).unwrap_or_default() {
+            if self.at >= limits.head_bytes.saturating_add(head_start) {
+                return Err(Error::HeadTooLarge);
+            }
+            self.at = self.at.saturating_add(1);
+            if self.after_cr {
+                if byte != b'\n' {
+                    return Err(Error::Malformed("bare CR"));
+                }
+                self.after_cr = false;
+                if self.end_line(limits)? {
+                    return Ok(Some(head_start..self.at));
+                }
+                if self.blank_skipped {
+                    head_start = 2;
+                }
+                continue;
+            }
+            match byte {
+                b'\r' => self.after_cr = true,
+                b'\n' => return Err(Error::Malformed("bare LF")),
+                b'\t' | 0x20..=0x7e | 0x80..=0xff => {}
+                0..=0x1f | 0x7f => return Err(Error::Malformed("control character")),
+            }
+            let line = self.at.saturating_sub(self.line_start);
+            if self.lines == 0 && line > limits.target_bytes.saturating_add(REQUEST_LINE_EXTRA) {
+                return Err(Error::TargetTooLong);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the line that ends here was the empty one.
+    fn end_line(&mut self, limits: &Limits) -> Result<bool, Error> {
+        let length = self.at.saturating_sub(self.line_start).saturating_sub(2);
+        self.line_start = self.at;
+        if length > 0 {
+            self.lines = self.lines.saturating_add(1);
+            // The request line is one of them.
+            return if self.lines > limits.headers.saturating_add(1) {
+                Err(Error::HeadTooLarge)
+            } else {
+                Ok(false)
+            };
+        }
+        if self.lines > 0 {
+            return Ok(true);
+        }
+        // RFC 9112 §2.2: one empty line before the request line is an old client's slip; more is not.
+        if self.blank_skipped {
+            return Err(Error::Malformed("empty request line"));
+        }
+        self.blank_skipped = true;
+        Ok(false)
+    }
+}
+
+/// A parsed head: everything but the body.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) version: Version,
+    pub(super) target: String,
+    pub(super) path: String,
+    pub(super) query: Vec<(String, String)>,
+    pub(super) headers: Headers,
+    pub(super) framing: Framing,
+    pub(super) keep_alive: bool,
+    pub(super) expects_continue: bool,
+}
+
+impl Head {
+    /// Parses what [`Scanner::scan`] found. The statuses follow the order of the text: line, fields, framing.
+    pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let line_end = bytes.windows(2).position(|w| w == b"\r\n").ok_or(Error::Malformed("request line"))?;
+        let (line, rest) = bytes.split_at_checked(line_end).ok_or(Error::Malformed("request line"))?;
+        let (method, target, version) = request_line(line, limits)?;
+        let fields = Fields::parse(rest.get(2..).unwrap_or_default(), limits)?;
+        fields.check_host(version)?;
+        let (path, query) = split_target(method, target, fields.headers.get("host"))?;
+        let framing = fields.framing(version, limits)?;
+        let headers = fields.headers;
+        let keep_alive = !headers.has_token("connection", "close")
+            && (version == Version::Http11 || headers.has_token("connection", "keep-alive"));
+        let expects_continue = expectation(&headers, version)?;
+        let target = String::from_utf8_lossy(target).into_owned();
+        Ok(Self { method, version, target, path, query, headers, framing, keep_alive, expects_continue })
+    }
+}
+
+/// RFC 9112 §3: exactly one space between the parts.
+fn request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<(Method, &'a [u8], Version), Error> {
+    let mut parts = line.split(|b| *b == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Error::Malformed("request line"));
+    };
+    if method.is_empty() || !method.iter().copied().all(is_token) {
+        return Err(Error::Malformed("method"));
+    }
+    if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
+        return Err(Error::Malformed("request target"));
+    }
+    let version = match version {
+        b"HTTP/1.1" => Version::Http11,
+        b"HTTP/1.0" => Version::Http10,
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            return Err(Error::VersionNotSupported);
+        }
+        _ => return Err(Error::Malformed("version")),
+    };
+    if target.len() > limits.target_bytes {
+        return Err(Error::TargetTooLong);
+    }
+    match (Method::from_token(method), method) {
+        (Some(method), _) => Ok((method, target, version)),
+        (None, b"CONNECT" | b"TRACE") => Err(Error::MethodNotAllowed),
+        (None, _) => Err(Error::NotImplemented("method")),
+    }
+}
+
+/// Header fields, with the raw values of those that decide about framing.
+struct Fields<'a> {
+    headers: Headers,
+    lengths: Vec<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Error> {
+        let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let parsed = match httparse::parse_headers(bytes, &mut slots) {
+            Ok(httparse::Status::Complete((consumed, parsed))) if consumed == bytes.len() => parsed,
+            Err(httparse::Error::TooManyHeaders) => return Err(Error::HeadTooLarge),
+            Ok(_) | Err(_) => return Err(Error::Malformed("header field")),
+        };
+        if parsed.len() > limits.headers {
+            return Err(Error::HeadTooLarge);
+        }
+        let mut headers = Headers::new();
+        let mut lengths = Vec::new();
+        // One line per field: a folded line (RFC 9112 §5.2) does not pass httparse.
+        for (field, line) in parsed.iter().zip(Lines(bytes)) {
+            if field.name.eq_ignore_ascii_case("content-length") {
+                lengths.push(line.get(field.name.len().saturating_add(1)..).unwrap_or_default());
+            }
+            headers.push(field.name, String::from_utf8_lossy(field.value));
+        }
+        Ok(Self { headers, lengths })
+    }
+
+    /// RFC 9112 §3.2: exactly one in HTTP/1.1, and one that could be a host and a port.
+    fn check_host(&self, version: Version) -> Result<(), Error> {
+        match (self.headers.count("host"), version) {
+            (0, Version::Http10) => return Ok(()),
+            (1, _) => {}
+            (0, Version::Http11) => return Err(Error::Malformed("no Host")),
+            (_, _) => return Err(Error::Malformed("duplicate Host")),
+        }
+        let host = self.headers.get("host").unwrap_or_default();
+        let plausible = |b: u8| b.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+=".contains(&b);
+        if host.is_empty() || !host.bytes().all(plausible) {
+            return Err(Error::Malformed("Host"));
+        }
+        Ok(())
+    }
+
+    /// RFC 9112 §6.3, without its room for repair: one length, or one `chunked`, or no body.
+    fn framing(&self, version: Version, limits: &Limits) -> Result<Framing, Error> {
+        let mut codings = self.headers.all("transfer-encoding");
+        let Some(coding) = codings.next() else {
+            return self.content_length(limits);
+        };
+        if !self.lengths.is_empty() {
+            return Err(Error::Malformed("Content-Length with Transfer-Encoding"));
+        }
+        if version == Version::Http10 {
+            return Err(Error::Malformed("Transfer-Encoding in HTTP/1.0"));
+        }
+        if codings.next().is_some() {
+            return Err(Error::Malformed("duplicate Transfer-Encoding"));
+        }
+        if coding.eq_ignore_ascii_case("chunked") {
+            return Ok(Framing::Chunked);
+        }
+        let chunked_last =
+            coding.rsplit(',').next().is_some_and(|c| c.trim().eq_ignore_ascii_case("chunked"));
+        let chunked_count = coding.split(',').filter(|c| c.trim().eq_ignore_ascii_case("chunked")).count();
+        if chunked_last && chunked_count == 1 {
+            return Err(Error::NotImplemented("transfer coding"));
+        }
+        // Not ending in chunked, the length of a request cannot be known (RFC 9112 §6.3).
+        Err(Error::Malformed("Transfer-Encoding"))
+    }
+
+    /// Digits behind at most one space. A list, a sign or stray whitespace is legal to repair, and is how two
+    /// parsers come to differ.
+    fn content_length(&self, limits: &Limits) -> Result<Framing, Error> {
+        let raw = match self.lengths.as_slice() {
+            [] => return Ok(Framing::Length(0)),
+            [raw] => raw,
+            [..] => return Err(Error::Malformed("duplicate Content-Length")),
+        };
+        let digits = raw.strip_prefix(b" ").unwrap_or(raw);
+        if digits.is_empty() || digits.len() > LENGTH_DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(Error::Malformed("Content-Length"));
+        }
+        let length = digits.iter().try_fold(0u64, |sum, digit| {
+            sum.checked_mul(10)?.checked_add(u64::from(digit.wrapping_sub(b'0')))
+        });
+        let length = length.ok_or(Error::Malformed("Content-Length"))?;
+        match usize::try_from(length) {
+            Ok(length) if length <= limits.body_bytes => Ok(Framing::Length(length)),
+            Ok(_) | Err(_) => Err(Error::BodyTooLarge),
+        }
+    }
+}
+
+/// Lines of a head, without their CR LF.
+struct Lines<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.0.windows(2).position(|w| w == b"\r\n")?;
+        let (line, rest) = self.0.split_at_checked(end)?;
+        self.0 = rest.get(2..)?;
+        Some(line)
+    }
+}
+
+/// RFC 9110 §10.1.1: an HTTP/1.0 peer's `100-continue` is ignored, another expectation is refused.
+fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
+    match headers.get("expect") {
+        None => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case("100-continue") => Ok(version == Version::Http11),
+        Some(_) => Err(Error::ExpectationFailed),
+    }
+}
+
+/// Path and query of a request target (RFC 9112 §3.2).
+fn split_target(
+    method: Method,
+    target: &[u8],
+    host: Option<&str>,
+) -> Result<(String, Vec<(String, String)>), Error> {
+    if target == b"*" {
+        return match method {
+            Method::Options => Ok(("*".to_owned(), Vec::new())),
+            Method::Get | Method::Head | Method::Post | Method::Put | Method::Delete | Method::Patch => {
+                Err(Error::Malformed("request target"))
+            }
+        };
+    }
+    let target = if target.starts_with(b"/") { target } else { absolute_form(target, host)? };
+    let mut parts = target.splitn(2, |b| *b == b'?');
+    let path = decode_path(parts.next().unwrap_or_default())?;
+    let query = decode_query(parts.next().unwrap_or_default())?;
+    Ok((path, query))
+}
+
+/// RFC 9112 §3.2.2: accepted from clients that think us a proxy, as long as it names the host that `Host` does.
+fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], Error> {
+    let refused = Error::Malformed("request target");
+    let scheme_end = target.windows(3).position(|w| w == b"://").ok_or(refused)?;
+    let (scheme, rest) = target.split_at_checked(scheme_end).ok_or(refused)?;
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return Err(refused);
+    }
+    let rest = rest.get(3..).unwrap_or_default();
+    let path_start = rest.iter().position(|b| *b == b'/').ok_or(refused)?;
+    let (authority, path) = rest.split_at_checked(path_start).ok_or(refused)?;
+    match host {
+        Some(host) if !authority.is_empty() && host.as_bytes().eq_ignore_ascii_case(authority) => Ok(path),
+        Some(_) | None => Err(Error::Malformed("request target names another host")),
+    }
+}
+
+/// Decodes once and refuses every spelling that some later reader could take for another path.
+fn decode_path(raw: &[u8]) -> Result<String, Error> {
+    if raw.iter().any(|b| b"\\;#".contains(b)) {
+        return Err(Error::Malformed("path"));
+    }
+    let decoded = decode_escapes(raw).ok_or(Error::Malformed("percent escape in path"))?;
+    let encoded_slash =
+        decoded.iter().filter(|b| **b == b'/').count() != raw.iter().filter(|b| **b == b'/').count();
+    let hidden = |b: &u8| b.is_ascii_control() || *b == b'\\';
+    if encoded_slash || decoded.iter().any(hidden) || escape_positions(&decoded).any(|valid| valid) {
+        return Err(Error::Malformed("percent escape in path"));
+    }
+    let decoded =
+        String::from_utf8(decoded.into_owned()).map_err(|_| Error::Malformed("path is not UTF-8"))?;
+    if decoded.split('/').any(|segment| segment == "." || segment == "..") {
+        return Err(Error::Malformed("dot segment in path"));
+    }
+    let mut path = String::with_capacity(decoded.len());
+    for c in decoded.chars() {
+        if c != '/' || !path.ends_with('/') {
+            path.push(c);
+        }
+    }
+    Ok(path)
+}
+
+/// A percent sign without two hexadecimal digits has no meaning.
+fn decode_escapes(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
+    escape_positions(raw).all(|valid| valid).then(|| Cow::from(percent_decode(raw)))
+}
+
+/// For each percent sign, whether two hexadecimal digits follow.
+fn escape_positions(bytes: &[u8]) -> impl Iterator<Item = bool> {
+    bytes.iter().enumerate().filter(|(_, b)| **b == b'%').map(|(at, _)| {
+        let digits = bytes.get(at.saturating_add(1)..at.saturating_add(3)).unwrap_or_default();
+        digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+/// Pairs as a form would encode them. Data, not names of things: odd escapes stay as they are, bytes that are no
+/// UTF-8 become replacement characters, and whoever uses a value checks it.
+fn decode_query(raw: &[u8]) -> Result<Vec<(String, String)>, Error> {
+    if raw.contains(&b'#') {
+        return Err(Error::Malformed("request target"));
+    }
+    let mut pairs = Vec::new();
+    for pair in raw.split(|b| *b == b'&').filter(|pair| !pair.is_empty()) {
+        if pairs.len() >= QUERY_PAIRS_MAX {
+            return Err(Error::Malformed("too many query parameters"));
+        }
+        let mut parts = pair.splitn(2, |b| *b == b'=');
+        let name = decode_form(parts.next().unwrap_or_default());
+        pairs.push((name, decode_form(parts.next().unwrap_or_default())));
+    }
+    Ok(pairs)
+}
+
+fn decode_form(raw: &[u8]) -> String {
+    let spaced: Vec<u8> = raw.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
+    percent_decode(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// RFC 9110 §5.6.2.
+pub(super) const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_of(target: &str) -> Result<String, Error> {
+        split_target(Method::Get, target.as_bytes(), Some("h")).map(|(path, _)| path)
+    }
+
+    #[test]
+    fn paths_are_decoded_once_and_slashes_joined() {
+        for (target, want) in [
+            ("/", "/"),
+            ("/a/b?x", "/a/b"),
+            ("/a%20b/%C3%A9/", "/a b/é/"),
+            ("//etc///passwd", "/etc/passwd"),
+            ("/100%25", "/100%"),
+            ("/...", "/..."),
+            ("http://H/x", "/x"),
+        ] {
+            assert_eq!(path_of(target).as_deref(), Ok(want), "{target}");
+        }
+    }
+
+    #[test]
+    fn h_15_paths_with_two_readings_are_refused() {
+        for target in [
+            "/../",
+            "/a/..",
+            "/./a",
+            "/.",
+            "/%2e%2e%2f",
+            "/%2e%2e/x",
+            "/..%2f",
+            "/a%2Fb",
+            "/%252e",
+            "/%252e%252e/x",
+            "/..%5c",
+            "/a\\b",
+            "/%00",
+            "/%0a",
+            "/%7f",
+            "/%c0%ae",
+            "/%ff",
+            "/app/streams/../../conf",
+            "/x.m3u8/..",
+            "/a;b=c/d",
+            "/;/x",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/a#b",
+            "/a?b#c",
+            "*",
+            "a/b",
+            "http://other/x",
+            "http:///x",
+            "ftp://h/x",
+            "http://h",
+        ] {
+            assert!(matches!(path_of(target), Err(Error::Malformed(_))), "{target}: {:?}", path_of(target));
+        }
+    }
+
+    #[test]
+    fn queries_are_pairs_in_their_order() {
+        let (_, query) = split_target(Method::Get, b"/a?x=1&y=a+b%26c&&z&x=%zz%ff=", None).unwrap();
+        let pairs: Vec<(&str, &str)> = query.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [("x", "1"), ("y", "a b&c"), ("z", ""), ("x", "%zz\u{fffd}=")]);
+        let many = format!("/?{}", "a&".repeat(QUERY_PAIRS_MAX + 1));
+        assert!(split_target(Method::Get, many.as_bytes(), None).is_err());
+    }
+
+    #[test]
+    fn options_may_ask_the_server_itself() {
+        assert_eq!(split_target(Method::Options, b"*", None), Ok(("*".to_owned(), Vec::new())));
+    }
+
+    #[test]
+    fn a_scan_in_pieces_looks_at_each_byte_once() {
+        let head = b"\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\nrest";
+        let mut scanner = Scanner::default();
+        let limits = Limits::default();
+        let found = (1..=head.len()).find_map(|n| scanner.scan(&head[..n], &limits).unwrap());
+        assert_eq!((found, scanner.scanned()), (Some(2..head.len() - 4), head.len() - 4));
+    }
+}

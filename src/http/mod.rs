@@ -1,0 +1,99 @@
+//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages).
+//!
+//! Message flow of one connection:
+//! 1. The shell accepts a transport and makes a [`Connection`]; the head timer runs from here.
+//! 2. [`Connection::handle_bytes`] takes any split of the stream. [`head`](self) scans each byte once, refuses
+//!    what RFC 9112 leaves ambiguous, and fixes the framing of the body before a byte of it is read.
+//! 3. A body that was announced with `Expect: 100-continue` is invited with `100` only when it will be taken.
+//! 4. [`Event::Request`] hands out the whole request, body included. There is one at a time: what a pipelining
+//!    peer sends meanwhile is held, up to [`Limits::held_bytes`].
+//! 5. The application answers with [`Connection::respond`], now or any time later; the next request is parsed
+//!    from what is held.
+//! 6. [`Connection::poll_transmit`] moves the answer to the shell's queue, and the shell tells each write's
+//!    progress with [`Connection::handle_sent`]: it drives the write-stall timer and the back-pressure.
+//! 7. A protocol error queues its answer (400, 408, 413, ...) with `Connection: close`, and
+//!    [`Connection::is_closing`] turns true: flush, half-close, drain for a moment (RFC 9112 §9.6, so that a
+//!    reset does not overtake the answer), close. [`Event::Closed`] comes once, last.
+//!
+//! Strictness is a security property: two parsers that see different requests in the same bytes are how requests
+//! are smuggled. Whatever has two readings is refused and the connection closed (RFC 9112 §11.2).
+//!
+//! Not built yet, and where it plugs in:
+//! - A streaming response (HTTP-FLV, large files): a `Response` without a body length, queued as a head by
+//!   `Connection::respond` with `Connection: close`; `Stage::Outstanding` stays until the stream's end, and the
+//!   bytes go through the connection's queue so that `handle_sent` keeps counting.
+//! - An upgrade (WebSocket, RFC 9110 §7.8): a response with status 101 moves `Stage::Outstanding` into a last
+//!   stage that returns the bytes held, after which the transport belongs to the other machine.
+
+mod body;
+mod connection;
+mod head;
+mod limits;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+
+pub use body::{BodyDecoder, Framing};
+pub use connection::{CloseReason, Connection, Event, Stats};
+pub use limits::Limits;
+pub use request::{Headers, Method, Request, Version};
+pub use response::{Response, reason_phrase};
+
+/// What ends a connection. All but the last two are answered with [`Error::status`] first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer broke the grammar of RFC 9112, or sent what has two readings.
+    #[error("Malformed request: {0}")]
+    Malformed(&'static str),
+    /// CONNECT and TRACE.
+    #[error("Method not allowed")]
+    MethodNotAllowed,
+    /// The head or the body did not come in time.
+    #[error("Request timeout")]
+    Timeout,
+    /// The body is, or became, larger than [`Limits::body_bytes`].
+    #[error("Request body too large")]
+    BodyTooLarge,
+    /// The request target is longer than [`Limits::target_bytes`].
+    #[error("Request target too long")]
+    TargetTooLong,
+    /// An `Expect` other than `100-continue` (RFC 9110 §10.1.1).
+    #[error("Expectation failed")]
+    ExpectationFailed,
+    /// More header bytes, header lines or trailer bytes than allowed (RFC 6585 §5).
+    #[error("Request header fields too large")]
+    HeadTooLarge,
+    /// A method or transfer coding that this server does not know.
+    #[error("Not implemented: {0}")]
+    NotImplemented(&'static str),
+    /// Neither HTTP/1.0 nor HTTP/1.1.
+    #[error("HTTP version not supported")]
+    VersionNotSupported,
+    /// The peer took no byte for [`Limits::write_stall`]. Drop the transport without flushing.
+    #[error("no write progress")]
+    WriteStalled,
+    /// Bytes were fed although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
+    #[error("more bytes than wanted")]
+    Overrun,
+}
+
+impl Error {
+    /// The status that the peer is answered with; none when an answer would not be read.
+    #[must_use]
+    pub const fn status(self) -> Option<u16> {
+        match self {
+            Self::Malformed(_) => Some(400),
+            Self::MethodNotAllowed => Some(405),
+            Self::Timeout => Some(408),
+            Self::BodyTooLarge => Some(413),
+            Self::TargetTooLong => Some(414),
+            Self::ExpectationFailed => Some(417),
+            Self::HeadTooLarge => Some(431),
+            Self::NotImplemented(_) => Some(501),
+            Self::VersionNotSupported => Some(505),
+            Self::WriteStalled | Self::Overrun => None,
+        }
+    }
+}

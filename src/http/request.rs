@@ -1,0 +1,186 @@
+//! A request as the application sees it: parsed, checked, complete.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// The methods that this server routes (RFC 9110 §9, RFC 5789). CONNECT and TRACE are refused before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// OPTIONS
+    Options,
+    /// PATCH
+    Patch,
+}
+
+impl Method {
+    /// Methods are case-sensitive (RFC 9110 §9.1).
+    #[must_use]
+    pub fn from_token(token: &[u8]) -> Option<Self> {
+        Some(match token {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"OPTIONS" => Self::Options,
+            b"PATCH" => Self::Patch,
+            _ => return None,
+        })
+    }
+
+    /// The token on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The two versions spoken (RFC 9112 §2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.0: closes unless `Connection: keep-alive` was asked for.
+    Http10,
+    /// HTTP/1.1: stays open unless `Connection: close`.
+    Http11,
+}
+
+/// Header fields in their order. Names compare without case (RFC 9110 §5.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers {
+    fields: Vec<(String, String)>,
+}
+
+impl Headers {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { fields: Vec::new() }
+    }
+
+    /// The first value of `name`. Where a second one would matter, ask [`Headers::count`] too.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// All values of `name`, in order.
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
+    }
+
+    /// How many lines carry `name`.
+    #[must_use]
+    pub fn count(&self, name: &str) -> usize {
+        self.all(name).count()
+    }
+
+    /// Whether a comma-separated field holds `token`, without case (RFC 9110 §5.6.1).
+    #[must_use]
+    pub fn has_token(&self, name: &str, token: &str) -> bool {
+        self.all(name).flat_map(|v| v.split(',')).any(|t| t.trim().eq_ignore_ascii_case(token))
+    }
+
+    /// Name and value of each line, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(n, v)| (n.as_str(), v.as_str()))
+    }
+
+    /// Appends a line, also when the name is there already.
+    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.fields.push((name.into(), value.into()));
+    }
+
+    /// Makes `value` the only one of `name`.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.fields.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
+        self.push(name, value);
+    }
+
+    /// Number of lines.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether there is no line.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+}
+
+/// One complete request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Method.
+    pub method: Method,
+    /// Version of the request line.
+    pub version: Version,
+    /// The request target as sent. For logs only; routing by it would see other paths than `path` shows.
+    pub target: String,
+    /// The path, percent-decoded once, duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS) and
+    /// holds no dot segment, no control, no backslash, no NUL and no slash that was percent-encoded.
+    pub path: String,
+    /// Decoded pairs of the query, in order; `+` is a space.
+    pub query: Vec<(String, String)>,
+    /// Header fields.
+    pub headers: Headers,
+    /// Body, chunks taken off; trailers are checked and dropped.
+    pub body: Bytes,
+}
+
+impl Request {
+    /// The first value of a header field.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
+
+    /// The first value of a query parameter; names are case-sensitive.
+    #[must_use]
+    pub fn query_value(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_names_compare_without_case_and_keep_their_order() {
+        let mut h = Headers::new();
+        h.push("Accept", "a");
+        h.push("accept", "b, Close");
+        h.push("X", "c");
+        assert_eq!((h.get("ACCEPT"), h.count("Accept"), h.len()), (Some("a"), 2, 3));
+        assert!(h.has_token("accept", "close") && !h.has_token("accept", "clo"));
+        h.set("ACCEPT", "z");
+        assert_eq!(h.iter().collect::<Vec<_>>(), [("X", "c"), ("ACCEPT", "z")]);
+    }
+}
