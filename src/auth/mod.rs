@@ -1,0 +1,9 @@
+//! Who may do what: address rules and the policy for outbound connections. Names no socket and no protocol
+//! machine; the answers are values.
+
+pub mod cidr;
+pub mod outbound;
+pub mod proxy;
+
+pub use cidr::CidrList;
+pub use outbound::{Denied, OutboundPolicy};

@@ -1,0 +1,359 @@
+//! Where this server may connect to on somebody's behalf (robustness.md U-30, U-31, U-34; design.md §6).
+//!
+//! The text of a URL is only read; what counts is the resolved address, because `127.1`, `0x7f000001` and a DNS
+//! name may all mean the same machine.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::CidrList;
+
+/// Bytes of an endpoint URL.
+pub const URL_BYTES_MAX: usize = 4096;
+/// Bytes of a host name (RFC 1035 §2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+
+/// Why an address is not connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denied {
+    /// 0.0.0.0 or `::`.
+    #[error("the address is unspecified")]
+    Unspecified,
+    /// 169.254.0.0/16 or fe80::/10.
+    #[error("the address is link-local")]
+    LinkLocal,
+    /// Multicast or broadcast.
+    #[error("the address is multicast")]
+    Multicast,
+    /// An HTTP or HTTPS port of this server.
+    #[error("the address is a management port of this server")]
+    OwnPort,
+    /// Listed in `outbound.deny`.
+    #[error("the address is denied by outbound.deny")]
+    Configured,
+}
+
+/// The policy; built once the listeners are bound.
+#[derive(Debug, Clone, Default)]
+pub struct OutboundPolicy {
+    /// `outbound.deny`.
+    pub deny: CidrList,
+    /// Addresses of this machine's interfaces. Loopback is ours without being listed.
+    pub own_addresses: Vec<IpAddr>,
+    /// HTTP and HTTPS ports as bound.
+    pub own_ports: Vec<u16>,
+}
+
+impl OutboundPolicy {
+    /// Checks the address that would be connected to.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, target: SocketAddr) -> Result<(), Denied> {
+        let address = target.ip().to_canonical();
+        if address.is_unspecified() {
+            return Err(Denied::Unspecified);
+        }
+        match address {
+            IpAddr::V4(v4) if v4.is_link_local() => return Err(Denied::LinkLocal),
+            IpAddr::V4(v4) if v4.is_broadcast() => return Err(Denied::Multicast),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => return Err(Denied::LinkLocal),
+            IpAddr::V4(_) | IpAddr::V6(_) => {}
+        }
+        if address.is_multicast() {
+            return Err(Denied::Multicast);
+        }
+        if self.own_ports.contains(&target.port()) && self.is_own(address) {
+            return Err(Denied::OwnPort);
+        }
+        if self.deny.contains(address) {
+            return Err(Denied::Configured);
+        }
+        Ok(())
+    }
+
+    /// Whether the address is this machine.
+    #[must_use]
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_loopback() || self.own_addresses.iter().any(|own| own.to_canonical() == address)
+    }
+}
+
+/// Protocols that an endpoint may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// `rtmp://`
+    Rtmp,
+    /// `rtmps://`
+    Rtmps,
+    /// `srt://`
+    Srt,
+}
+
+impl Scheme {
+    /// As written in a URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
+            Self::Rtmps => "rtmps",
+            Self::Srt => "srt",
+        }
+    }
+
+    /// The port when the URL has none.
+    const fn default_port(self) -> Option<u16> {
+        match self {
+            Self::Rtmp => Some(1935),
+            Self::Rtmps => Some(443),
+            Self::Srt => None,
+        }
+    }
+}
+
+/// Why a URL is not accepted as an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Over 4096 bytes.
+    #[error("the URL is too long")]
+    TooLong,
+    /// A blank, a control character or a non-ASCII character.
+    #[error("the URL contains a character that does not belong there")]
+    Character,
+    /// Not `rtmp://`, `rtmps://` or `srt://`, in lower case.
+    #[error("the scheme is not supported")]
+    Scheme,
+    /// User name and password before the host.
+    #[error("credentials in the URL are not supported")]
+    Credentials,
+    /// No host, or not one.
+    #[error("the host is not valid")]
+    Host,
+    /// Port 0, over 65535, or missing where there is no default.
+    #[error("the port is not valid")]
+    Port,
+    /// No stream name.
+    #[error("the stream name is missing")]
+    Name,
+}
+
+/// An endpoint URL, taken apart. The path and query stay as they were given.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Which protocol.
+    pub scheme: Scheme,
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port, given or the protocol's default.
+    pub port: u16,
+    /// RTMP: the application; empty when the path has one segment only. SRT: empty.
+    pub app: String,
+    /// RTMP: the publish name with its query. SRT: the query.
+    pub name: String,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}/{}/***", self.scheme.name(), self.host, self.port, self.app)
+    }
+}
+
+impl Endpoint {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(UrlError::TooLong);
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b)) {
+            return Err(UrlError::Character);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
+        let scheme = match scheme {
+            "rtmp" => Scheme::Rtmp,
+            "rtmps" => Scheme::Rtmps,
+            "srt" => Scheme::Srt,
+            _ => return Err(UrlError::Scheme),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at_checked(end).ok_or(UrlError::Host)?;
+        if authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let (host, port) = split_authority(authority)?;
+        let port = match port {
+            Some(text) => text.parse().ok().filter(|&p: &u16| p > 0).ok_or(UrlError::Port)?,
+            None => scheme.default_port().ok_or(UrlError::Port)?,
+        };
+        let (app, name) = match scheme {
+            Scheme::Rtmp | Scheme::Rtmps => split_rtmp_path(tail)?,
+            Scheme::Srt => (String::new(), tail.trim_start_matches(['/', '?']).to_owned()),
+        };
+        Ok(Self { scheme, host, port, app, name })
+    }
+
+    /// `tcUrl` of the RTMP connect command: no stream name, the port only when it is not the default.
+    #[must_use]
+    pub fn tc_url(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let port = match self.scheme.default_port() {
+            Some(port) if port == self.port => String::new(),
+            Some(_) | None => format!(":{}", self.port),
+        };
+        format!("{}://{host}{port}/{}", self.scheme.name(), self.app)
+    }
+
+    /// The stream that the publish name means to a server of our kind: its first segment without the query.
+    #[must_use]
+    pub fn stream_id(&self) -> &str {
+        self.name.split(['/', '?']).next().unwrap_or("")
+    }
+}
+
+/// Host and port; the host has only characters that a resolver should ever see.
+fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| UrlError::Host)?;
+        let port = if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(UrlError::Port)?) };
+        return Ok((host.to_owned(), port));
+    } else if let Some((host, port)) = authority.split_once(':') {
+        (host, Some(port))
+    } else {
+        (authority, None)
+    };
+    let valid = !host.is_empty()
+        && host.len() <= HOST_BYTES_MAX
+        && !host.starts_with(['-', '.'])
+        && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    if valid { Ok((host.to_owned(), port)) } else { Err(UrlError::Host) }
+}
+
+/// Application and publish name as librtmp and ffmpeg tell them apart: two segments are the application when there
+/// are three or more, else one (streaming.md §4.2 item 2).
+fn split_rtmp_path(tail: &str) -> Result<(String, String), UrlError> {
+    let tail = tail.strip_prefix('/').ok_or(UrlError::Name)?;
+    let (path, query) = match tail.find('?') {
+        Some(at) => tail.split_at_checked(at).ok_or(UrlError::Name)?,
+        None => (tail, ""),
+    };
+    let segments: Vec<&str> = path.split('/').collect();
+    let app_segments = if segments.len() >= 3 { 2 } else { segments.len().saturating_sub(1) };
+    let (app, name) = segments.split_at_checked(app_segments).ok_or(UrlError::Name)?;
+    let name = name.join("/");
+    if name.is_empty() {
+        return Err(UrlError::Name);
+    }
+    Ok((app.join("/"), format!("{name}{query}")))
+}
+
+/// A URL fit for a log: no credentials, no query, and `***` for the last segment, which often is the stream key.
+#[must_use]
+pub fn redact(url: &str) -> String {
+    let clean =
+        |s: &str| s.chars().take(200).map(|c| if c.is_control() { '_' } else { c }).collect::<String>();
+    let Some((scheme, rest)) = url.split_once("://") else { return "***".to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let host = authority.rsplit('@').next().unwrap_or("");
+    let path = tail.split(['?', '#']).next().unwrap_or("");
+    let head = path.rsplit_once('/').map_or("", |(head, _)| head);
+    let secret = if tail.is_empty() { "" } else { "/***" };
+    format!("{}://{}{}{secret}", clean(scheme), clean(host), clean(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn u_30_only_media_schemes_in_lower_case() {
+        for url in [
+            "file:///etc/passwd",
+            "concat:a",
+            "pipe:1",
+            "gopher://h/a",
+            "data:text",
+            "exec:ls",
+            "RTMP://h/a/b",
+            " rtmp://h/a/b",
+            "rtmp:/h/a/b",
+            "http://h/a",
+            "10.0.0.1",
+            "rtmp://",
+            "rtmp://h",
+            "rtmp://h/",
+            "rtmp://h/a/",
+            "rtmp://h:0/a/b",
+            "rtmp://h:65536/a/b",
+            "rtmp://h:/a/b",
+            "rtmp://a@b/c/d",
+            "rtmp://h%2f/a/b",
+            "rtmp://h/a/b\r\nX: y",
+            "rtmp://[::1/a/b",
+            "srt://h?streamid=a/b",
+            "",
+        ] {
+            assert!(Endpoint::parse(url).is_err(), "{url}");
+        }
+        assert!(Endpoint::parse(&format!("rtmp://h/a/{}", "x".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn application_and_name_as_encoders_read_them() {
+        let parts = |url: &str| {
+            let e = Endpoint::parse(url).unwrap();
+            (e.host.clone(), e.port, e.app.clone(), e.name.clone(), e.tc_url())
+        };
+        let own = |h: &str, p, a: &str, n: &str, t: &str| (h.into(), p, a.into(), n.into(), t.into());
+        assert_eq!(parts("rtmp://a.b/live2/key-1"), own("a.b", 1935, "live2", "key-1", "rtmp://a.b/live2"));
+        assert_eq!(
+            parts("rtmps://h:443/rtmp/FB-1?s=1&a=/x"),
+            own("h", 443, "rtmp", "FB-1?s=1&a=/x", "rtmps://h/rtmp")
+        );
+        assert_eq!(parts("rtmp://h:19/a/i/k"), own("h", 19, "a/i", "k", "rtmp://h:19/a/i"));
+        assert_eq!(parts("rtmp://h/key"), own("h", 1935, "", "key", "rtmp://h/"));
+        assert_eq!(parts("rtmp://[::1]:5/a/k"), own("::1", 5, "a", "k", "rtmp://[::1]:5/a"));
+        assert_eq!(Endpoint::parse("rtmp://h/a/k?x=1").unwrap().stream_id(), "k");
+        assert_eq!(Endpoint::parse("srt://h:4200?streamid=a/b").unwrap().name, "streamid=a/b");
+    }
+
+    #[test]
+    fn u_31_the_connected_address_decides() {
+        let policy = OutboundPolicy {
+            deny: crate::auth::cidr::parse("10.66.0.0/16").unwrap(),
+            own_addresses: vec!["192.0.2.7".parse().unwrap()],
+            own_ports: vec![5080, 5443],
+        };
+        let check = |a: &str| policy.check(a.parse().unwrap());
+        assert_eq!(check("169.254.169.254:80"), Err(Denied::LinkLocal));
+        assert_eq!(check("[fe80::1]:80"), Err(Denied::LinkLocal));
+        assert_eq!(check("[::ffff:169.254.1.1]:80"), Err(Denied::LinkLocal));
+        assert_eq!(check("0.0.0.0:1935"), Err(Denied::Unspecified));
+        assert_eq!(check("[::]:1935"), Err(Denied::Unspecified));
+        assert_eq!(check("224.0.0.1:1935"), Err(Denied::Multicast));
+        assert_eq!(check("[ff02::1]:1935"), Err(Denied::Multicast));
+        assert_eq!(check("255.255.255.255:1935"), Err(Denied::Multicast));
+        assert_eq!(check("127.0.0.1:5080"), Err(Denied::OwnPort));
+        assert_eq!(check("127.9.9.9:5443"), Err(Denied::OwnPort));
+        assert_eq!(check("[::ffff:7f00:1]:5080"), Err(Denied::OwnPort));
+        assert_eq!(check("192.0.2.7:5443"), Err(Denied::OwnPort));
+        assert_eq!(check("10.66.1.1:1935"), Err(Denied::Configured));
+        assert_eq!(check("127.0.0.1:1935"), Ok(()));
+        assert_eq!(check("192.0.2.8:5080"), Ok(()));
+    }
+
+    #[test]
+    fn redacted_urls_keep_neither_key_nor_query() {
+        assert_eq!(redact("rtmp://u:p@h:1/live/secret?t=1"), "rtmp://h:1/live/***");
+        assert_eq!(redact("rtmp://h/secret"), "rtmp://h/***");
+        assert_eq!(redact("srt://h:1?streamid=x"), "srt://h:1/***");
+        assert_eq!(redact("secret"), "***");
+        assert_eq!(format!("{:?}", Endpoint::parse("rtmp://h/a/secret").unwrap()), "rtmp://h:1935/a/***");
+    }
+}

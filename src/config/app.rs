@@ -1,0 +1,141 @@
+//! Settings of one application.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Error;
+use super::keys;
+use super::values::{Origin, Values};
+use crate::auth::CidrList;
+
+/// What sessions and control need to know of an application, parsed. Shared as `Arc`; a change makes a new one
+/// with a higher epoch, and sessions keep theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppSettings {
+    /// The application's name: its folder below `webapps`.
+    pub name: Arc<str>,
+    /// Counts the changes since the start.
+    pub epoch: u64,
+    /// `publisherGraceMs`: how long a stream waits for a lost publisher.
+    pub publisher_grace: Duration,
+    /// `maxLatencyMs`: a viewer further behind jumps to the newest key frame.
+    pub max_latency: Duration,
+    /// `coalesceMs`: how long an audio unit may wait for the next video unit; zero: never.
+    pub coalesce: Duration,
+    /// `mergeWriteMs`: how long units are gathered for one write; zero: never.
+    pub merge_write: Duration,
+    /// `gopCache`: new viewers start at the newest key frame.
+    pub gop_cache: bool,
+    /// `httpFlvEnabled`.
+    pub http_flv_enabled: bool,
+    /// `rtmpPlaybackEnabled`.
+    pub rtmp_playback_enabled: bool,
+    /// `acceptOnlyStreamsInDataStore`: a publisher needs a record.
+    pub accept_only_streams_in_data_store: bool,
+    /// `allowedPublisherCIDR`; empty: everybody.
+    pub allowed_publisher_cidr: CidrList,
+    /// `ipFilterEnabled`: apply `remote_allowed_cidr` to the REST API.
+    pub ip_filter_enabled: bool,
+    /// `remoteAllowedCIDR`; empty: nobody.
+    pub remote_allowed_cidr: CidrList,
+    /// `ingestingStreamLimit`: live streams; `None`: no limit.
+    pub ingesting_stream_limit: Option<u32>,
+    /// `listenerHookURL`; `None` when empty.
+    pub listener_hook_url: Option<String>,
+    /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
+    pub endpoint_republish_limit: Option<u32>,
+    /// Every key as text, the ones above included.
+    pub values: Values,
+}
+
+impl AppSettings {
+    /// Parses the values.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn from_values(name: &str, epoch: u64, values: Values) -> Result<Self, Error> {
+        let millis = |key, max| values.number(key, 0u64, max).map(Duration::from_millis);
+        let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
+        let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
+        let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
+        let hook = values.text("listenerHookURL");
+        Ok(Self {
+            name: name.into(),
+            epoch,
+            publisher_grace: millis("publisherGraceMs", 3_600_000)?,
+            max_latency: millis("maxLatencyMs", 600_000)?,
+            coalesce: millis("coalesceMs", 10_000)?,
+            merge_write: millis("mergeWriteMs", 10_000)?,
+            gop_cache: values.boolean("gopCache")?,
+            http_flv_enabled: values.boolean("httpFlvEnabled")?,
+            rtmp_playback_enabled: values.boolean("rtmpPlaybackEnabled")?,
+            accept_only_streams_in_data_store: values.boolean("acceptOnlyStreamsInDataStore")?,
+            allowed_publisher_cidr: values.rules("allowedPublisherCIDR")?,
+            ip_filter_enabled: values.boolean("ipFilterEnabled")?,
+            remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
+            ingesting_stream_limit: u32::try_from(limit).ok(),
+            listener_hook_url: (!hook.is_empty()).then(|| hook.to_owned()),
+            endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
+            values,
+        })
+    }
+
+    /// The defaults; for tests and simulations.
+    ///
+    /// # Errors
+    /// Never for the table as it is; the defaults are checked by a test.
+    pub fn defaults(name: &str) -> Result<Self, Error> {
+        Self::with(name, &[])
+    }
+
+    /// The defaults with some keys set; for tests and simulations.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn with(name: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut values = Values::new(keys::APP, "defaults");
+        for (key, value) in settings {
+            values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
+        }
+        Self::from_values(name, 0, values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_documents() {
+        let app = AppSettings::defaults("live").unwrap();
+        assert_eq!(app.publisher_grace, Duration::from_secs(5));
+        assert_eq!(app.coalesce, Duration::from_millis(40));
+        assert!(app.gop_cache && app.rtmp_playback_enabled && app.ip_filter_enabled);
+        assert!(app.allowed_publisher_cidr.is_empty());
+        assert!(app.remote_allowed_cidr.contains("::1".parse().unwrap()));
+        assert_eq!((app.ingesting_stream_limit, app.endpoint_republish_limit), (None, None));
+    }
+
+    #[test]
+    fn an_explicit_republish_limit_counts_even_with_the_defaults_value() {
+        let limit =
+            |v| AppSettings::with("a", &[("endpointRepublishLimit", v)]).unwrap().endpoint_republish_limit;
+        assert_eq!((limit("3"), limit("-1")), (Some(3), None));
+    }
+
+    #[test]
+    fn c_03_bad_values_name_the_key() {
+        for (key, value) in [
+            ("remoteAllowedCIDR", "1.2.3"),
+            ("allowedPublisherCIDR", "10.0.0.0/33"),
+            ("gopCache", "yes"),
+            ("publisherGraceMs", "-1"),
+            ("coalesceMs", "99999999999999999999"),
+            ("ingestingStreamLimit", "1e3"),
+            ("ipFilterEnabled", ""),
+        ] {
+            let error = AppSettings::with("a", &[(key, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(key) && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Settings: two `.properties` files, the environment and `--set`, assembled into what the rooms need.
+//!
+//! Keys of the reference server are known by name and kept on a round trip even where nothing reads them yet, so
+//! that an existing file stays valid. Bad values are errors before anything is started (robustness.md C-01, C-03).
+
+mod app;
+mod home;
+mod keys;
+pub mod properties;
+mod server;
+mod values;
+
+pub use app::AppSettings;
+pub use home::{Config, Options, is_app_name};
+pub use keys::{APP, Key, SERVER};
+pub use properties::Property;
+pub use server::{Limits, ServerSettings};
+pub use values::{Origin, Values};
+
+/// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file is not in the `.properties` format.
+    #[error("{file}, line {line}: {reason}")]
+    Syntax {
+        /// Which file.
+        file: String,
+        /// Counted from 1; 0 when no line is to blame.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value does not fit its key.
+    #[error("{key} (from {place}): {reason}")]
+    Value {
+        /// The file, `the environment`, `--set` or `the default`.
+        place: String,
+        /// The key.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An argument of `--set` is not `KEY=VALUE`.
+    #[error("--set {argument}: {reason}")]
+    Argument {
+        /// The argument up to its `=`.
+        argument: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file or directory cannot be read or made.
+    #[error("{path}: {reason}")]
+    Io {
+        /// Which one.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+}

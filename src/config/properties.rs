@@ -1,0 +1,234 @@
+//! The `.properties` format. Reading is the `java-properties` crate's work behind our own checks (size, UTF-8,
+//! doubled keys, comments); writing is ours, because it must keep every line that it does not change.
+
+use java_properties::{LineContent, PropertiesIter};
+
+/// Bytes of a settings file.
+pub const FILE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one value.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Keys of older files carry it (rest.md §10.1, last lines).
+const OLD_PREFIX: &str = "settings.";
+
+/// One setting of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Property {
+    /// Where it stands, counted from 1.
+    pub line: usize,
+    /// Without the `settings.` prefix.
+    pub key: String,
+    /// Unescaped, without blanks around it.
+    pub value: String,
+}
+
+/// Reads a file; order is kept. The error names the line (0 when none is to blame) and the reason.
+///
+/// # Errors
+/// Too large, not UTF-8, a bad escape, a value over 64 KiB, or a key given twice.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, (usize, String)> {
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err((0, "the file is larger than 4 MiB".to_owned()));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        let before = bytes.get(..e.valid_up_to()).unwrap_or(bytes);
+        (line_of(before), "not UTF-8 text".to_owned())
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut found: Vec<Property> = Vec::new();
+    let mut seen = std::collections::BTreeMap::new();
+    for line in PropertiesIter::new(prepare(text)?.as_bytes()) {
+        let line = line.map_err(|e| (e.line_number().unwrap_or(0), "malformed escape".to_owned()))?;
+        let number = line.line_number();
+        let LineContent::KVPair(key, value) = line.consume_content() else { continue };
+        let key = key.strip_prefix(OLD_PREFIX).unwrap_or(&key).to_owned();
+        let value = value.trim().to_owned();
+        if key.is_empty() {
+            return Err((number, "a value without a key".to_owned()));
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err((number, format!("the value of {} is larger than 64 KiB", printable(&key))));
+        }
+        if let Some(first) = seen.insert(key.clone(), number) {
+            return Err((number, format!("{} was given in line {first} already", printable(&key))));
+        }
+        found.push(Property { line: number, key, value });
+    }
+    Ok(found)
+}
+
+fn line_of(before: &[u8]) -> usize {
+    before.iter().filter(|b| **b == b'\n').count() + 1
+}
+
+/// A key as it may stand in a message.
+pub(super) fn printable(key: &str) -> String {
+    key.chars().take(80).map(|c| if c.is_control() { '_' } else { c }).collect()
+}
+
+/// Empties comment lines (their backslashes are no escapes for Java, but are for the crate), limits the length of
+/// a line, and writes what is not ASCII as `\uXXXX`, because the crate reads Latin-1.
+fn prepare(text: &str) -> Result<String, (usize, String)> {
+    let mut out = String::with_capacity(text.len());
+    let mut continued = false;
+    for (index, line) in text.replace("\r\n", "\n").replace('\r', "\n").split('\n').enumerate() {
+        if line.len() > VALUE_BYTES_MAX + 1024 {
+            return Err((index + 1, "the line is longer than 65 KiB".to_owned()));
+        }
+        let comment = !continued && line.trim_start().starts_with(['#', '!']);
+        if !comment {
+            continued = line.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1;
+            escape_into(&mut out, line).ok_or_else(|| {
+                (index + 1, "a character beyond U+FFFF; the format has no escape for it".to_owned())
+            })?;
+        }
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn escape_into(out: &mut String, line: &str) -> Option<()> {
+    for c in line.chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            let code = u32::from(c);
+            if code > 0xffff {
+                return None;
+            }
+            out.push_str(&format!("\\u{code:04x}"));
+        }
+    }
+    Some(())
+}
+
+/// Changes the values of some keys and leaves every other line, comment and blank as it is. A key that is not in
+/// the text is appended; a commented-out one stays.
+#[must_use]
+pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
+    let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut lines = text.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        let key = key_of(line);
+        let change = key.and_then(|key| {
+            let at = rest.iter().position(|(name, _)| *name == key)?;
+            Some(rest.remove(at))
+        });
+        let Some((_, value)) = change else {
+            out.push_str(line);
+            continue;
+        };
+        let start = line.len() - line.trim_start().len();
+        let written = key.map_or(0, str::len);
+        let prefix = if line.trim_start().starts_with(OLD_PREFIX) { OLD_PREFIX.len() } else { 0 };
+        out.push_str(line.get(..start + prefix + written).unwrap_or(""));
+        out.push('=');
+        out.push_str(&escape_value(value));
+        let mut last = line;
+        while continues(last) {
+            let Some(next) = lines.next() else { break };
+            last = next;
+        }
+        out.push_str(line_end(last));
+    }
+    for (key, value) in rest {
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push('\n');
+        }
+        out.push_str(&format!("{key}={}\n", escape_value(value)));
+    }
+    out
+}
+
+/// The key of a natural line; our keys have no escapes.
+fn key_of(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    if line.starts_with(['#', '!']) || line.is_empty() {
+        return None;
+    }
+    let end = line.find(['=', ':', ' ', '\t', '\r', '\n']).unwrap_or(line.len());
+    let key = line.get(..end)?;
+    Some(key.strip_prefix(OLD_PREFIX).unwrap_or(key))
+}
+
+fn continues(line: &str) -> bool {
+    let bare = line.trim_end_matches(['\r', '\n']);
+    line.len() > bare.len() && bare.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1
+}
+
+fn line_end(line: &str) -> &str {
+    line.get(line.trim_end_matches(['\r', '\n']).len()..).unwrap_or("")
+}
+
+/// A value as one line of the format.
+#[must_use]
+pub(super) fn escape_value(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for (index, c) in value.chars().enumerate() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            ' ' if index == 0 => out.push_str("\\ "),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        parse(text.as_bytes()).unwrap().into_iter().map(|p| (p.key, p.value)).collect()
+    }
+
+    #[test]
+    fn c_01_reads_what_java_reads() {
+        let text = "# C:\\users is no escape\r\na=1\r\nsettings.b : two words \r\nc\r\nd=x\\\r\n   y\\u00fc\n\u{fc}=\u{20ac}";
+        let own = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        assert_eq!(
+            pairs(text),
+            [
+                own("a", "1"),
+                own("b", "two words"),
+                own("c", ""),
+                own("d", "xy\u{fc}"),
+                own("\u{fc}", "\u{20ac}")
+            ]
+        );
+        assert_eq!(parse(text.as_bytes()).unwrap()[1].line, 3);
+    }
+
+    #[test]
+    fn c_01_doubled_broken_and_huge_are_errors() {
+        assert_eq!(
+            parse(b"a=1\nb=2\nsettings.a=3").unwrap_err(),
+            (3, "a was given in line 1 already".into())
+        );
+        assert_eq!(parse(b"a=1\nb=\xff\n").unwrap_err(), (2, "not UTF-8 text".into()));
+        assert_eq!(parse(b"a=\\u12").unwrap_err().0, 1);
+        assert!(parse(format!("a={}", "x".repeat(1 << 20)).as_bytes()).is_err());
+        assert!(parse(&vec![b'#'; FILE_BYTES_MAX + 1]).is_err());
+        assert!(parse("a=\u{1f600}".as_bytes()).is_err());
+        assert!(parse(b"=1").is_err());
+        assert!(parse(b"a=b\\").is_ok());
+    }
+
+    #[test]
+    fn c_01_any_bytes_never_panic() {
+        proptest::proptest!(|(bytes: Vec<u8>)| { let _ = parse(&bytes); });
+        proptest::proptest!(|(text in "[a=:#!\\\\u0 \r\n\u{1f600}é]{0,60}")| { let _ = parse(text.as_bytes()); });
+    }
+
+    #[test]
+    fn writing_keeps_every_other_line() {
+        let text = "# head\r\na = 1\r\n\r\n!b=0\nsettings.c: x\\\n  y\nd=4";
+        let out = set_lines(text, &[("a", "9"), ("c", "z"), ("new", " v\\")]);
+        assert_eq!(out, "# head\r\na=9\r\n\r\n!b=0\nsettings.c=z\nd=4\nnew=\\ v\\\\\n");
+        assert!(pairs(&out).contains(&("new".to_owned(), "v\\".to_owned())));
+    }
+}

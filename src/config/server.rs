@@ -1,0 +1,184 @@
+//! Settings of the server.
+
+use std::net::IpAddr;
+
+use super::Error;
+use super::keys;
+use super::values::{Origin, Values};
+use crate::auth::CidrList;
+
+/// `limits.*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Broadcast records of all applications.
+    pub broadcasts: usize,
+    /// Restreaming endpoints of one broadcast.
+    pub endpoints: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Unauthenticated connections of one address.
+    pub connections_per_address: usize,
+    /// Unauthenticated connections.
+    pub unauthenticated: usize,
+    /// New unauthenticated connections of one address per second.
+    pub new_connections_per_second: u32,
+    /// How many of those may come at once.
+    pub new_connections_burst: u32,
+}
+
+/// What the server as a whole needs to know, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
+    pub http_host: Option<IpAddr>,
+    /// `rtmp.host` or `server.host`; `None`: every address, IPv4 and IPv6.
+    pub rtmp_host: Option<IpAddr>,
+    /// `server.name`; empty: not set.
+    pub name: String,
+    /// `http.port`; 0: any free one.
+    pub http_port: u16,
+    /// `https.port`.
+    pub https_port: u16,
+    /// `rtmp.port`; 0: any free one.
+    pub rtmp_port: u16,
+    /// `server.workers`, at least 1.
+    pub workers: u16,
+    /// `server.cpu_limit` in percent; 100: off.
+    pub cpu_limit: u8,
+    /// `server.memory_limit_percentage`; 100: off.
+    pub memory_limit: u8,
+    /// `server.trusted_proxies`; empty: none.
+    pub trusted_proxies: CidrList,
+    /// `outbound.deny`.
+    pub outbound_deny: CidrList,
+    /// `server.allowed_dashboard_CIDR`.
+    pub dashboard: CidrList,
+    /// `limits.*`.
+    pub limits: Limits,
+    /// `logLevel` in lower case, as tracing names it.
+    pub log_level: &'static str,
+    /// `metrics.per_stream`.
+    pub metrics_per_stream: bool,
+    /// Every key as text, the ones above included.
+    pub values: Values,
+}
+
+impl ServerSettings {
+    /// Parses the values; `cores` is the default of `server.workers`.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
+        let port = |key| values.number(key, 0u16, u16::MAX);
+        for key in ["rtmps.port", "rtsp.port", "webrtc.port", "server.srt_port", "server.origin_port"] {
+            port(key)?;
+        }
+        let all = host(&values, "server.host")?;
+        let workers = match values.text("server.workers") {
+            "" => cores.max(1),
+            _ => values.number("server.workers", 1, 1024)?,
+        };
+        let name = values.text("server.name");
+        if name.len() > 253 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
+            return Err(values.bad("server.name", "must be a host name"));
+        }
+        Ok(Self {
+            http_host: host(&values, "http.host")?.or(all),
+            rtmp_host: host(&values, "rtmp.host")?.or(all),
+            name: name.to_owned(),
+            http_port: port("http.port")?,
+            https_port: port("https.port")?,
+            rtmp_port: port("rtmp.port")?,
+            workers,
+            cpu_limit: values.number("server.cpu_limit", 1, 100)?,
+            memory_limit: values.number("server.memory_limit_percentage", 1, 100)?,
+            trusted_proxies: values.rules("server.trusted_proxies")?,
+            outbound_deny: values.rules("outbound.deny")?,
+            dashboard: values.rules("server.allowed_dashboard_CIDR")?,
+            limits: limits(&values)?,
+            log_level: log_level(&values)?,
+            metrics_per_stream: values.boolean("metrics.per_stream")?,
+            values,
+        })
+    }
+
+    /// The defaults with some keys set and one worker; for tests and simulations.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn with(settings: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut values = Values::new(keys::SERVER, "defaults");
+        for (key, value) in settings {
+            values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
+        }
+        Self::from_values(1, values)
+    }
+}
+
+fn host(values: &Values, key: &str) -> Result<Option<IpAddr>, Error> {
+    match values.text(key) {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| values.bad(key, "must be an IP address or empty")),
+    }
+}
+
+fn limits(values: &Values) -> Result<Limits, Error> {
+    Ok(Limits {
+        broadcasts: values.number("limits.broadcasts", 1, 10_000_000)?,
+        endpoints: values.number("limits.endpoints", 0, 1000)?,
+        connections: values.number("limits.connections", 1, 10_000_000)?,
+        connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
+        unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
+        new_connections_per_second: values.number("limits.new_connections_per_second", 1, 1_000_000)?,
+        new_connections_burst: values.number("limits.new_connections_burst", 1, 1_000_000)?,
+    })
+}
+
+fn log_level(values: &Values) -> Result<&'static str, Error> {
+    let text = values.text("logLevel").to_ascii_lowercase();
+    let known = ["off", "error", "warn", "info", "debug", "trace"].into_iter().find(|l| *l == text);
+    known.ok_or_else(|| values.bad("logLevel", "must be OFF, ERROR, WARN, INFO, DEBUG or TRACE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_documents() {
+        let server = ServerSettings::with(&[]).unwrap();
+        assert_eq!((server.http_port, server.https_port, server.rtmp_port), (5080, 5443, 1935));
+        assert_eq!((server.cpu_limit, server.memory_limit, server.workers), (95, 75, 1));
+        assert_eq!((server.limits.broadcasts, server.limits.endpoints), (100_000, 16));
+        assert_eq!((server.http_host, server.log_level), (None, "info"));
+        assert!(server.trusted_proxies.is_empty());
+    }
+
+    #[test]
+    fn one_host_for_all_and_each_its_own() {
+        let server = ServerSettings::with(&[("server.host", "127.0.0.1"), ("rtmp.host", "::")]).unwrap();
+        assert_eq!(server.http_host, Some("127.0.0.1".parse().unwrap()));
+        assert_eq!(server.rtmp_host, Some("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn c_03_bad_values_name_the_key() {
+        for (key, value) in [
+            ("http.port", "65536"),
+            ("rtmp.port", "rtmp"),
+            ("https.port", "-1"),
+            ("server.srt_port", ""),
+            ("server.host", "localhost"),
+            ("server.workers", "0"),
+            ("server.cpu_limit", "101"),
+            ("server.trusted_proxies", "10.0.0.0/33"),
+            ("outbound.deny", "1.2.3"),
+            ("server.name", "a b"),
+            ("logLevel", "LOUD"),
+            ("limits.broadcasts", "x"),
+        ] {
+            let error = ServerSettings::with(&[(key, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(key) && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! One level of settings after precedence: `--set` over the environment over the file over the default.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::Error;
+use super::keys::{self, Key};
+use super::properties::{Property, printable};
+use crate::auth::{CidrList, cidr};
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The settings file.
+    File,
+    /// The environment.
+    Environment,
+    /// The command line.
+    Set,
+}
+
+/// Values by key. Keys that nobody knows are kept.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Values {
+    table: &'static [Key],
+    file: String,
+    map: BTreeMap<String, (String, Origin)>,
+}
+
+impl Values {
+    /// The defaults of a table; `file` names the settings file in messages.
+    #[must_use]
+    pub fn new(table: &'static [Key], file: &str) -> Self {
+        let map =
+            table.iter().map(|k| (k.name.to_owned(), (k.default.to_owned(), Origin::Default))).collect();
+        Self { table, file: file.to_owned(), map }
+    }
+
+    /// Takes the settings of the file. Later callers of [`Values::set`] win over it.
+    pub fn apply_file(&mut self, properties: Vec<Property>, warnings: &mut Vec<String>) {
+        for Property { line, key, value } in properties {
+            if keys::find(self.table, &key).is_none() {
+                warnings.push(format!("{}, line {line}: unknown key {}", self.file, printable(&key)));
+            }
+            self.map.insert(key, (value, Origin::File));
+        }
+    }
+
+    /// Sets one value; a key that nobody knows is a warning.
+    pub fn set(&mut self, key: &str, value: String, origin: Origin, warnings: &mut Vec<String>) {
+        if keys::find(self.table, key).is_none() {
+            warnings.push(format!("{}: unknown key {}", place(&self.file, origin), printable(key)));
+        }
+        self.map.insert(key.to_owned(), (value, origin));
+    }
+
+    /// The value; empty for a key that is not there.
+    #[must_use]
+    pub fn text(&self, key: &str) -> &str {
+        self.map.get(key).map_or("", |(value, _)| value.as_str())
+    }
+
+    /// Where the value came from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Origin {
+        self.map.get(key).map_or(Origin::Default, |(_, origin)| *origin)
+    }
+
+    /// Whether the API must not change the key: the command line or the environment holds it.
+    #[must_use]
+    pub fn is_fixed(&self, key: &str) -> bool {
+        matches!(self.origin(key), Origin::Environment | Origin::Set)
+    }
+
+    /// All keys with their values, in order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Origin)> {
+        self.map.iter().map(|(key, (value, origin))| (key.as_str(), value.as_str(), *origin))
+    }
+
+    /// Lines `key=value` with the origin; secrets are `***`.
+    pub fn describe(&self, out: &mut String) {
+        for (key, value, origin) in self.iter() {
+            let shown = if self.is_secret(key) && !value.is_empty() {
+                "***".to_owned()
+            } else if value.contains("://") {
+                crate::auth::outbound::redact(value)
+            } else {
+                super::properties::escape_value(value)
+            };
+            let from = match origin {
+                Origin::Default => "",
+                Origin::File => "  # file",
+                Origin::Environment => "  # environment",
+                Origin::Set => "  # --set",
+            };
+            out.push_str(&format!("{}={shown}{from}\n", printable(key)));
+        }
+    }
+
+    fn is_secret(&self, key: &str) -> bool {
+        let unknown = || {
+            let lower = key.to_ascii_lowercase();
+            ["secret", "password", "passphrase", "token", "credential", "key"]
+                .iter()
+                .any(|w| lower.contains(w))
+        };
+        keys::find(self.table, key).map_or_else(unknown, |k| k.secret)
+    }
+
+    /// An error about the value of a key.
+    pub(super) fn bad(&self, key: &str, reason: impl Into<String>) -> Error {
+        Error::Value {
+            place: place(&self.file, self.origin(key)),
+            key: printable(key),
+            reason: reason.into(),
+        }
+    }
+
+    /// `true` or `false` in any case.
+    pub(super) fn boolean(&self, key: &str) -> Result<bool, Error> {
+        match self.text(key) {
+            text if text.eq_ignore_ascii_case("true") => Ok(true),
+            text if text.eq_ignore_ascii_case("false") => Ok(false),
+            _ => Err(self.bad(key, "must be true or false")),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn number<T>(&self, key: &str, min: T, max: T) -> Result<T, Error>
+    where
+        T: FromStr + PartialOrd + fmt::Display + Copy,
+    {
+        let value = self.text(key).parse::<T>().ok().filter(|v| *v >= min && *v <= max);
+        value.ok_or_else(|| self.bad(key, format!("must be a whole number from {min} to {max}")))
+    }
+
+    /// A list of address rules.
+    pub(super) fn rules(&self, key: &str) -> Result<CidrList, Error> {
+        cidr::parse(self.text(key)).map_err(|e| self.bad(key, e.to_string()))
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Values").field("file", &self.file).field("keys", &self.map.len()).finish()
+    }
+}
+
+fn place(file: &str, origin: Origin) -> String {
+    match origin {
+        Origin::Default => "the default".to_owned(),
+        Origin::File => file.to_owned(),
+        Origin::Environment => "the environment".to_owned(),
+        Origin::Set => "--set".to_owned(),
+    }
+}
