@@ -1,0 +1,99 @@
+//! Virtual time.
+
+use std::time::{Duration, Instant};
+
+/// Where virtual wall time starts: 2026-01-01T00:00:00Z.
+const WALL_MS_START: u64 = 1_767_225_600_000;
+
+/// Time that passes only when told to.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    base: Instant,
+    elapsed: Duration,
+}
+
+impl Clock {
+    /// Starts at an arbitrary instant; only differences to it ever count.
+    #[must_use]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the epoch of virtual time: an Instant cannot be made otherwise"
+    )]
+    pub fn new() -> Self {
+        Self { base: Instant::now(), elapsed: Duration::ZERO }
+    }
+
+    /// Now, for machines.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.base + self.elapsed
+    }
+
+    /// Milliseconds of Unix time, for what is stamped or dated.
+    #[must_use]
+    pub fn wall_ms(&self) -> u64 {
+        WALL_MS_START.saturating_add(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Time since the start.
+    #[must_use]
+    pub const fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// The instant that lies `offset` behind the start.
+    #[must_use]
+    pub fn at(&self, offset: Duration) -> Instant {
+        self.base + offset
+    }
+
+    /// How long after the start `instant` is.
+    #[must_use]
+    pub fn offset(&self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.base)
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, time: Duration) {
+        self.elapsed = self.elapsed.saturating_add(time);
+    }
+
+    /// Goes to `instant`; an earlier one changes nothing.
+    pub fn advance_to(&mut self, instant: Instant) {
+        self.elapsed = self.elapsed.max(self.offset(instant));
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Milliseconds.
+#[must_use]
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Seconds.
+#[must_use]
+pub const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_only_goes_forward_and_both_clocks_together() {
+        let mut clock = Clock::new();
+        let (start, wall) = (clock.now(), clock.wall_ms());
+        clock.advance(ms(1500));
+        clock.advance_to(start);
+        assert_eq!((clock.now() - start, clock.wall_ms() - wall), (ms(1500), 1500));
+        clock.advance_to(clock.at(secs(2)));
+        assert_eq!(clock.elapsed(), secs(2));
+    }
+}

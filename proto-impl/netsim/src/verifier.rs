@@ -1,0 +1,218 @@
+//! The other end of a [`crate::MediaSource`]: is it whole, is it in order, what is missing.
+
+use std::collections::BTreeSet;
+
+use wire::Reader;
+
+use crate::media_source::{KIND_AUDIO, KIND_INTER, KIND_KEY, MAGIC, stamp_checksum};
+
+/// A payload that no [`crate::MediaSource`] made, or that was changed on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Corrupt {
+    /// There is no stamp in it.
+    #[error("no stamp")]
+    NoStamp,
+    /// It ends before its stamp says.
+    #[error("truncated")]
+    Truncated,
+    /// The checksum differs.
+    #[error("checksum differs")]
+    Checksum,
+}
+
+/// One unit, as its stamp tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Video, or audio.
+    pub is_video: bool,
+    /// Whether decoding can start here.
+    pub key_frame: bool,
+    /// Its number within its kind, from 0.
+    pub counter: u64,
+    /// The decode time that its source gave it.
+    pub dts_ms: u64,
+}
+
+/// What arrived of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Whole units, each once.
+    pub received: u64,
+    /// Units between the first and the last received that are missing.
+    pub lost: u64,
+    /// Units that came behind a later one.
+    pub reordered: u64,
+    /// Units that came again.
+    pub duplicated: u64,
+    /// The number of the first one received.
+    pub first: Option<u64>,
+    /// The highest number received.
+    pub last: Option<u64>,
+}
+
+/// Counts what a subscriber receives. It may join anywhere: what came before its first unit is not lost.
+#[derive(Debug, Default)]
+pub struct Verifier {
+    video: Lane,
+    audio: Lane,
+    corrupt: u64,
+}
+
+impl Verifier {
+    /// Nothing received.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the payload of one access unit. Parameter sets and the like may stand before the stamp.
+    pub fn feed(&mut self, payload: &[u8]) -> Result<Seen, Corrupt> {
+        let seen = read_stamp(payload).inspect_err(|_| self.corrupt += 1)?;
+        let lane = if seen.is_video { &mut self.video } else { &mut self.audio };
+        lane.count(seen.counter);
+        Ok(seen)
+    }
+
+    /// Video so far.
+    #[must_use]
+    pub const fn video(&self) -> Counts {
+        self.video.counts
+    }
+
+    /// Audio so far.
+    #[must_use]
+    pub const fn audio(&self) -> Counts {
+        self.audio.counts
+    }
+
+    /// Payloads that were refused.
+    #[must_use]
+    pub const fn corrupt(&self) -> u64 {
+        self.corrupt
+    }
+
+    /// Whether all that was received is whole, in order and without a gap.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.corrupt == 0 && self.video.is_clean() && self.audio.is_clean()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    counts: Counts,
+    missing: BTreeSet<u64>,
+}
+
+impl Lane {
+    fn count(&mut self, counter: u64) {
+        self.counts.first.get_or_insert(counter);
+        match self.counts.last {
+            Some(last) if counter <= last => {
+                // Before the first one it is neither missing nor a double, only late.
+                if self.missing.remove(&counter) || self.counts.first.is_some_and(|first| counter < first) {
+                    self.counts.reordered += 1;
+                    self.counts.received += 1;
+                } else {
+                    self.counts.duplicated += 1;
+                }
+            }
+            Some(last) => {
+                self.missing.extend(last.saturating_add(1)..counter);
+                self.counts.received += 1;
+                self.counts.last = Some(counter);
+            }
+            None => {
+                self.counts.received += 1;
+                self.counts.last = Some(counter);
+            }
+        }
+        self.counts.lost = u64::try_from(self.missing.len()).unwrap_or(u64::MAX);
+    }
+
+    const fn is_clean(&self) -> bool {
+        self.counts.lost == 0 && self.counts.reordered == 0 && self.counts.duplicated == 0
+    }
+}
+
+fn read_stamp(payload: &[u8]) -> Result<Seen, Corrupt> {
+    let at = payload.windows(MAGIC.len()).position(|w| w == MAGIC).ok_or(Corrupt::NoStamp)?;
+    let mut reader = Reader::new(payload.get(at + MAGIC.len()..).unwrap_or_default());
+    let truncated = |_| Corrupt::Truncated;
+    let head = reader.take(41).map_err(truncated)?;
+    let sum = reader.take(16).map_err(truncated)?;
+    let mut fields = Reader::new(head);
+    let kind = fields.u8().map_err(truncated)?;
+    let counter = hex(fields.take(16).map_err(truncated)?)?;
+    let dts_ms = hex(fields.take(16).map_err(truncated)?)?;
+    let length = hex(fields.take(8).map_err(truncated)?)?;
+    let filler = reader.take(usize::try_from(length).unwrap_or(usize::MAX)).map_err(truncated)?;
+    if !reader.is_empty() || sum != stamp_checksum(head, filler) {
+        return Err(Corrupt::Checksum);
+    }
+    match kind {
+        KIND_KEY | KIND_INTER => Ok(Seen { is_video: true, key_frame: kind == KIND_KEY, counter, dts_ms }),
+        KIND_AUDIO => Ok(Seen { is_video: false, key_frame: true, counter, dts_ms }),
+        _ => Err(Corrupt::Checksum),
+    }
+}
+
+fn hex(digits: &[u8]) -> Result<u64, Corrupt> {
+    let text = std::str::from_utf8(digits).map_err(|_| Corrupt::Checksum)?;
+    u64::from_str_radix(text, 16).map_err(|_| Corrupt::Checksum)
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::Seed;
+
+    use super::*;
+    use crate::{MediaSource, SyntheticUnit};
+
+    fn units(n: usize) -> Vec<SyntheticUnit> {
+        MediaSource::new(&Seed::from_number(9)).gop(10).take(n).collect()
+    }
+
+    #[test]
+    fn what_arrives_whole_and_in_order_is_clean() {
+        let mut verifier = Verifier::new();
+        for unit in units(500).iter().skip(100) {
+            let seen = verifier.feed(&unit.payload).unwrap();
+            assert_eq!(
+                (seen.is_video, seen.key_frame, seen.dts_ms),
+                (unit.is_video, unit.key_frame, unit.dts_ms)
+            );
+        }
+        assert!(verifier.is_clean());
+        assert_eq!(verifier.video().received + verifier.audio().received, 400);
+    }
+
+    #[test]
+    fn gaps_doubles_and_overtaking_are_told_apart() {
+        let video: Vec<SyntheticUnit> =
+            MediaSource::new(&Seed::from_number(9)).sizes(100, 0).take(10).collect();
+        let mut verifier = Verifier::new();
+        for n in [2, 3, 6, 5, 6, 8, 1] {
+            verifier.feed(&video[n].payload).unwrap();
+        }
+        let want =
+            Counts { received: 6, lost: 2, reordered: 2, duplicated: 1, first: Some(2), last: Some(8) };
+        assert_eq!((verifier.video(), verifier.is_clean()), (want, false));
+    }
+
+    #[test]
+    fn every_changed_byte_behind_the_start_is_found() {
+        let unit = &MediaSource::new(&Seed::from_number(9)).sizes(0, 60).next_unit().payload;
+        for at in 1..unit.len() {
+            let mut bytes = unit.to_vec();
+            bytes[at] ^= 1;
+            assert!(Verifier::new().feed(&bytes).is_err(), "byte {at}");
+        }
+        for length in 0..unit.len() {
+            assert!(Verifier::new().feed(&unit[..length]).is_err(), "length {length}");
+        }
+        let mut verifier = Verifier::new();
+        assert_eq!(verifier.feed(b"x"), Err(Corrupt::NoStamp));
+        assert_eq!((verifier.corrupt(), verifier.is_clean()), (1, false));
+    }
+}
