@@ -1,0 +1,437 @@
+//! The chunk reader: bulk copies into one buffer per unfinished message.
+//!
+//! A header is read straight from the input when it is there whole; otherwise its bytes gather in a small carry
+//! until it is. Data is copied once, into a buffer that grows by what was received and ends at exactly the length
+//! of the message.
+
+use bytes::Bytes;
+
+use super::{CHUNK_SIZE_DEFAULT, CHUNK_SIZE_MAX, CONTROL, EXTENDED, Message};
+use crate::error::Fault;
+use crate::message::kind;
+use crate::{Config, Error, Limit, Violation};
+
+/// Header bytes at most: 3 basic, 11 message, 4 extended timestamp.
+const HEADER_BYTES_MAX: usize = 18;
+/// How far a buffer grows ahead of a chunk when a publish is granted: what one read from the socket brings.
+const GROW_AHEAD_BYTES: usize = 64 << 10;
+
+/// What a peer may make the reader hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Length of an audio, video or aggregate message.
+    pub media_bytes_max: usize,
+    /// Length of any other message.
+    pub command_bytes_max: usize,
+    /// Memory of unfinished messages before the grant.
+    pub pending_bytes_max: usize,
+    /// Memory of unfinished messages after.
+    pub pending_bytes_max_granted: usize,
+    /// Chunk streams.
+    pub chunk_streams_max: usize,
+}
+
+impl From<&Config> for Limits {
+    fn from(config: &Config) -> Self {
+        Self {
+            media_bytes_max: config.media_bytes_max,
+            command_bytes_max: config.command_bytes_max,
+            pending_bytes_max: config.pending_bytes_max,
+            pending_bytes_max_granted: config.pending_bytes_max_granted,
+            chunk_streams_max: config.chunk_streams_max,
+        }
+    }
+}
+
+/// What a chunk stream remembers of its latest header, and its unfinished message.
+#[derive(Debug, Default)]
+struct ChunkStream {
+    id: u32,
+    timestamp: u32,
+    /// The timestamp field as it stood in the header: absolute after type 0, a difference after 1 and 2.
+    field: u32,
+    extended: bool,
+    length: usize,
+    kind: u8,
+    message_stream: u32,
+    /// Whether the header of a message was read whose data is not complete.
+    open: bool,
+    data: Vec<u8>,
+}
+
+/// A header as it stands on the wire.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    bytes: usize,
+    format: u8,
+    chunk_stream: u32,
+    /// Timestamp field of types 0, 1 and 2, extended or not.
+    field: Option<u32>,
+    extended: bool,
+    /// Length and type of types 0 and 1.
+    length_and_kind: Option<(usize, u8)>,
+    /// Of type 0.
+    message_stream: Option<u32>,
+}
+
+/// Data of a chunk that is yet to come.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    /// Index of the chunk stream.
+    index: usize,
+    left: usize,
+}
+
+/// How far the reader came.
+#[derive(Debug)]
+enum Step {
+    Message(Message),
+    InputUsedUp,
+    /// Bytes already taken are to be read again.
+    Replay,
+}
+
+/// Bytes that were taken for the start of an extended timestamp and turned out to be data.
+#[derive(Debug, Clone, Copy, Default)]
+struct Replay {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+/// Puts messages together.
+#[derive(Debug)]
+pub struct Reader {
+    limits: Limits,
+    granted: bool,
+    chunk_size: usize,
+    streams: Vec<ChunkStream>,
+    carry: [u8; HEADER_BYTES_MAX],
+    carried: usize,
+    replay: Replay,
+    open: Option<Open>,
+    pending_bytes: usize,
+    bytes_read: u64,
+}
+
+impl Reader {
+    /// A connection's reader before its first chunk.
+    #[must_use]
+    pub const fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            granted: false,
+            chunk_size: CHUNK_SIZE_DEFAULT,
+            streams: Vec::new(),
+            carry: [0; HEADER_BYTES_MAX],
+            carried: 0,
+            replay: Replay { bytes: [0; 4], len: 0 },
+            open: None,
+            pending_bytes: 0,
+            bytes_read: 0,
+        }
+    }
+
+    /// Takes bytes off the front of `input` up to the end of the next message. `None` means that the input is
+    /// used up. After an error the reader must not be used again.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Message>, Error> {
+        let before = input.len();
+        let result = self.read_replayed(input);
+        let taken = before.saturating_sub(input.len());
+        self.bytes_read = self.bytes_read.saturating_add(u64::try_from(taken).unwrap_or(0));
+        result.map_err(|fault| fault.at(self.bytes_read))
+    }
+
+    /// Set Chunk Size (§5.4.1): 31 bits, not 0; more than a message can have is as good as that.
+    pub fn set_chunk_size(&mut self, size: u32) -> Result<(), Error> {
+        if size == 0 || size > 0x7fff_ffff {
+            return Err(Fault::from(Violation::ChunkSize(size)).at(self.bytes_read));
+        }
+        self.chunk_size = usize::try_from(size.min(CHUNK_SIZE_MAX)).unwrap_or(CHUNK_SIZE_DEFAULT);
+        Ok(())
+    }
+
+    /// Abort (§5.4.2): drops an unfinished message; an unknown chunk stream is ignored.
+    pub fn abort(&mut self, chunk_stream: u32) {
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == chunk_stream) {
+            stream.open = false;
+            self.pending_bytes = self.pending_bytes.saturating_sub(stream.data.capacity());
+            stream.data = Vec::new();
+        }
+    }
+
+    /// Switches to the limits of a granted publish (or of a play of our own), or back.
+    pub const fn grant(&mut self, granted: bool) {
+        self.granted = granted;
+    }
+
+    /// Bytes taken so far.
+    #[must_use]
+    pub const fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Memory that unfinished messages hold.
+    #[must_use]
+    pub const fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    fn read_replayed(&mut self, input: &mut &[u8]) -> Result<Option<Message>, Fault> {
+        loop {
+            let step = if self.replay.len > 0 {
+                let Replay { bytes, len } = std::mem::take(&mut self.replay);
+                let mut replayed = bytes.get(..len).unwrap_or_default();
+                let step = self.step(&mut replayed)?;
+                self.replay = Replay::of(replayed);
+                match step {
+                    Step::InputUsedUp => Step::Replay,
+                    Step::Message(_) | Step::Replay => step,
+                }
+            } else {
+                self.step(input)?
+            };
+            match step {
+                Step::Message(message) => return Ok(Some(message)),
+                Step::InputUsedUp => return Ok(None),
+                Step::Replay => {}
+            }
+        }
+    }
+
+    /// Reads chunks until a message is complete.
+    fn step(&mut self, input: &mut &[u8]) -> Result<Step, Fault> {
+        loop {
+            let open = match self.open {
+                Some(open) => open,
+                None => {
+                    let Some(header) = self.read_header(input) else {
+                        return Ok(Step::InputUsedUp);
+                    };
+                    let open = self.open_chunk(&header)?;
+                    if self.replay.len > 0 {
+                        return Ok(Step::Replay);
+                    }
+                    open
+                }
+            };
+            if let Some(message) = self.read_data(open, input)? {
+                return Ok(Step::Message(message));
+            }
+            if self.open.is_some() {
+                return Ok(Step::InputUsedUp);
+            }
+        }
+    }
+
+    /// A header, from the input or from the carry and the input. `None` when the input ends first.
+    fn read_header(&mut self, input: &mut &[u8]) -> Option<Header> {
+        if self.carried == 0
+            && let Some(header) = self.parse_header(input)
+        {
+            consume(input, header.bytes);
+            return Some(header);
+        }
+        let before = self.carried;
+        for (slot, byte) in self.carry.iter_mut().skip(before).zip(input.iter()) {
+            *slot = *byte;
+            self.carried = self.carried.saturating_add(1);
+        }
+        let carry = self.carry;
+        let Some(header) = self.parse_header(carry.get(..self.carried).unwrap_or_default()) else {
+            consume(input, self.carried.saturating_sub(before));
+            return None;
+        };
+        consume(input, header.bytes.saturating_sub(before));
+        self.replay = Replay::of(carry.get(header.bytes..before).unwrap_or_default());
+        self.carried = 0;
+        Some(header)
+    }
+
+    /// `None` when `bytes` end within the header.
+    fn parse_header(&self, bytes: &[u8]) -> Option<Header> {
+        let mut r = wire::Reader::new(bytes);
+        let first = r.u8().ok()?;
+        let format = first >> 6;
+        let chunk_stream = match first & 0x3f {
+            0 => u32::from(r.u8().ok()?).saturating_add(64),
+            1 => {
+                let low = r.u8().ok()?;
+                let high = r.u8().ok()?;
+                u32::from(u16::from_be_bytes([high, low])).saturating_add(64)
+            }
+            id => u32::from(id),
+        };
+        let mut header = Header {
+            bytes: 0,
+            format,
+            chunk_stream,
+            field: None,
+            extended: false,
+            length_and_kind: None,
+            message_stream: None,
+        };
+        if format == 3 {
+            self.skip_repeated_timestamp(chunk_stream, &mut r)?;
+        } else {
+            let field = r.u24().ok()?;
+            if format < 2 {
+                header.length_and_kind = Some((usize::try_from(r.u24().ok()?).ok()?, r.u8().ok()?));
+            }
+            if format == 0 {
+                header.message_stream = Some(r.u32_le().ok()?);
+            }
+            header.extended = field == EXTENDED;
+            header.field = Some(if header.extended { r.u32().ok()? } else { field });
+        }
+        header.bytes = r.position();
+        Some(header)
+    }
+
+    /// After an extended timestamp, a type 3 header repeats it (§5.3.1.3) from most senders (ffmpeg, librtmp) and
+    /// does not from some. Four bytes that equal it, as a difference or as an absolute time, are it; any others
+    /// are data. One byte that differs decides.
+    fn skip_repeated_timestamp(&self, chunk_stream: u32, r: &mut wire::Reader<'_>) -> Option<()> {
+        let Some(stream) = self.streams.iter().find(|stream| stream.id == chunk_stream) else {
+            return Some(());
+        };
+        if !stream.extended {
+            return Some(());
+        }
+        let have = r.clone().rest();
+        let repeats = |timestamp: u32| have.iter().zip(timestamp.to_be_bytes()).all(|(a, b)| *a == b);
+        if repeats(stream.field) || repeats(stream.timestamp) {
+            r.u32().ok()?;
+        }
+        Some(())
+    }
+
+    /// Applies a header to its chunk stream.
+    fn open_chunk(&mut self, header: &Header) -> Result<Open, Fault> {
+        let index = self.stream_index(header)?;
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Err(Limit::ChunkStreams.into());
+        };
+        if stream.open {
+            // Within a message only data goes on; a repeated full header must tell the same length.
+            if let Some((to, _)) = header.length_and_kind
+                && to != stream.length
+            {
+                return Err(Violation::LengthChanged { from: stream.length, to }.into());
+            }
+        } else {
+            stream.begin(header);
+            let media = matches!(stream.kind, kind::AUDIO | kind::VIDEO | kind::AGGREGATE);
+            let max = if media { self.limits.media_bytes_max } else { self.limits.command_bytes_max };
+            if stream.length > max {
+                return Err(Limit::MessageBytes { bytes: stream.length, kind: stream.kind }.into());
+            }
+        }
+        let left = stream.length.saturating_sub(stream.data.len()).min(self.chunk_size);
+        let open = Open { index, left };
+        self.open = Some(open);
+        Ok(open)
+    }
+
+    fn stream_index(&mut self, header: &Header) -> Result<usize, Fault> {
+        if let Some(index) = self.streams.iter().position(|stream| stream.id == header.chunk_stream) {
+            return Ok(index);
+        }
+        // librtmp opens the control stream with a type 1 header; the message stream is 0 then.
+        let known_to_begin_so = header.format == 1 && header.chunk_stream == CONTROL;
+        if header.format != 0 && !known_to_begin_so {
+            let (chunk_stream, format) = (header.chunk_stream, header.format);
+            return Err(Violation::FirstHeader { chunk_stream, format }.into());
+        }
+        if self.streams.len() >= self.limits.chunk_streams_max {
+            return Err(Limit::ChunkStreams.into());
+        }
+        self.streams.push(ChunkStream { id: header.chunk_stream, ..ChunkStream::default() });
+        Ok(self.streams.len().saturating_sub(1))
+    }
+
+    /// Copies what the input has of the chunk; returns the message when that was its last.
+    fn read_data(&mut self, open: Open, input: &mut &[u8]) -> Result<Option<Message>, Fault> {
+        let ahead = if self.granted { input.len().min(GROW_AHEAD_BYTES) } else { 0 };
+        let data = consume(input, open.left);
+        let left = open.left.saturating_sub(data.len());
+        let Some(stream) = self.streams.get_mut(open.index) else {
+            return Err(Limit::ChunkStreams.into());
+        };
+        let before = stream.data.capacity();
+        // The one copy between the receive buffer and the message.
+        stream.append(data, ahead);
+        self.pending_bytes = self.pending_bytes.saturating_sub(before).saturating_add(stream.data.capacity());
+        self.open = (left > 0).then_some(Open { index: open.index, left });
+        if left == 0 && stream.data.len() >= stream.length {
+            let message = stream.finish();
+            self.pending_bytes = self.pending_bytes.saturating_sub(message.payload.len());
+            return Ok(Some(message));
+        }
+        let max =
+            if self.granted { self.limits.pending_bytes_max_granted } else { self.limits.pending_bytes_max };
+        if self.pending_bytes > max { Err(Limit::PendingBytes.into()) } else { Ok(None) }
+    }
+}
+
+impl ChunkStream {
+    /// Takes the header that starts a message. Timestamps wrap (§5.3.1.2.1 leaves differences to the chunk
+    /// stream); a type 3 repeats the latest field as a difference, also after a type 0 (§5.3.1.2.4).
+    fn begin(&mut self, header: &Header) {
+        if let Some(field) = header.field {
+            self.field = field;
+            self.extended = header.extended;
+        }
+        if let Some((length, kind)) = header.length_and_kind {
+            self.length = length;
+            self.kind = kind;
+        }
+        if let Some(message_stream) = header.message_stream {
+            self.message_stream = message_stream;
+            self.timestamp = self.field;
+        } else {
+            self.timestamp = self.timestamp.wrapping_add(self.field);
+        }
+        self.open = true;
+    }
+
+    /// Capacity follows what was received: at most twice that, or one socket read ahead, and never beyond the
+    /// length, so that a finished message has none to spare.
+    fn append(&mut self, data: &[u8], ahead: usize) {
+        let needed = self.data.len().saturating_add(data.len());
+        if needed > self.data.capacity() {
+            let ahead = self.data.len().saturating_add(ahead);
+            let target = needed.max(ahead).max(self.data.len().saturating_mul(2)).min(self.length);
+            self.data.reserve_exact(target.saturating_sub(self.data.len()));
+        }
+        self.data.extend_from_slice(data);
+    }
+
+    fn finish(&mut self) -> Message {
+        self.open = false;
+        Message {
+            chunk_stream: self.id,
+            timestamp: self.timestamp,
+            kind: self.kind,
+            message_stream: self.message_stream,
+            payload: Bytes::from(std::mem::take(&mut self.data)),
+        }
+    }
+}
+
+impl Replay {
+    fn of(bytes: &[u8]) -> Self {
+        let mut replay = Self::default();
+        for (slot, byte) in replay.bytes.iter_mut().zip(bytes) {
+            *slot = *byte;
+            replay.len = replay.len.saturating_add(1);
+        }
+        replay
+    }
+}
+
+/// Splits up to `bytes` off the front.
+fn consume<'a>(input: &mut &'a [u8], bytes: usize) -> &'a [u8] {
+    let (head, tail) = input.split_at_checked(bytes).unwrap_or((input, &[]));
+    *input = tail;
+    head
+}

@@ -1,0 +1,154 @@
+//! The commands of a client, and what it makes of the server's.
+
+use std::time::Instant;
+
+use flv::amf0::Value;
+
+use super::{Client, ClientEvent, Phase, Role, transaction};
+use crate::chunk::Message;
+use crate::command::{Command, text};
+use crate::{CloseReason, Error, message};
+
+/// How much of a server's reason is passed on; it ends up in records and pages.
+const REASON_CHARS_MAX: usize = 512;
+
+impl Client {
+    pub(super) fn send_connect(&mut self) {
+        let config = &self.config;
+        let mut object = vec![("app".to_owned(), Value::string(config.app.as_str()))];
+        if self.role == Role::Publish {
+            object.push(("type".to_owned(), Value::string("nonprivate")));
+        }
+        object.push(("flashVer".to_owned(), Value::string(config.flash_ver.as_str())));
+        object.push(("tcUrl".to_owned(), Value::string(config.tc_url.as_str())));
+        if self.role == Role::Play {
+            // What Flash Player told of itself; some servers demand it of players.
+            object.push(("fpad".to_owned(), Value::Boolean(false)));
+            object.push(("capabilities".to_owned(), Value::Number(15.0)));
+            object.push(("audioCodecs".to_owned(), Value::Number(4071.0)));
+            object.push(("videoCodecs".to_owned(), Value::Number(252.0)));
+            object.push(("videoFunction".to_owned(), Value::Number(1.0)));
+        }
+        if !config.via.is_empty() {
+            let via = config.via.iter().map(|node| Value::string(node.as_str())).collect();
+            object.push(("via".to_owned(), Value::StrictArray(via)));
+        }
+        self.link.send_command("connect", transaction::CONNECT, &[Value::Object(object)]);
+    }
+
+    pub(super) fn handle_command(&mut self, now: Instant, message: &Message) -> Result<(), Error> {
+        self.link.count_command(now)?;
+        let body = message::amf0_part(message.kind, &message.payload);
+        let command = Command::read(&body).map_err(|error| self.link.fault(error))?;
+        match command.name.as_str() {
+            "_result" => self.handle_result(&command),
+            "_error" => self.handle_error(&command),
+            "onStatus" => self.handle_status(now, command.argument(0)),
+            "close" => self.finish(CloseReason::PeerClosed),
+            // Bandwidth checks and notifications that need no answer.
+            "onBWDone" | "onFCPublish" | "onFCUnpublish" | "onFCSubscribe" | "_onbwcheck" | "_onbwdone" => {}
+            _ => return self.link.count_bad(),
+        }
+        Ok(())
+    }
+
+    fn handle_result(&mut self, command: &Command) {
+        let is = |transaction: f64| command.transaction.to_bits() == transaction.to_bits();
+        match self.phase {
+            Phase::Connecting if is(transaction::CONNECT) => self.send_create_stream(),
+            Phase::Creating if is(transaction::CREATE_STREAM) => match stream_id(command.argument(0)) {
+                Some(id) => self.send_request(id),
+                None => self.rejected("NetConnection.Call.Failed", "The stream id is no id."),
+            },
+            Phase::Handshake(_)
+            | Phase::Connecting
+            | Phase::Creating
+            | Phase::Requesting { .. }
+            | Phase::Ready { .. }
+            | Phase::Closed => {}
+        }
+    }
+
+    /// `releaseStream` and `FCPublish` may fail: many servers do not know them.
+    fn handle_error(&mut self, command: &Command) {
+        let is = |transaction: f64| command.transaction.to_bits() == transaction.to_bits();
+        if is(transaction::RELEASE_STREAM) || is(transaction::FC_PUBLISH) {
+            return;
+        }
+        let information = command.argument(0);
+        self.rejected(text(information, "code"), text(information, "description"));
+    }
+
+    fn handle_status(&mut self, now: Instant, information: &Value) {
+        let code = text(information, "code");
+        if text(information, "level") == "error" {
+            self.rejected(code, text(information, "description"));
+            return;
+        }
+        match (self.role, code) {
+            (Role::Publish, "NetStream.Publish.Start") => {
+                self.ready(now);
+            }
+            (Role::Play, "NetStream.Play.Start") => {
+                self.ready(now);
+            }
+            // The stream is over: for a pull, because it ended; for a push, because the server ended it.
+            (
+                Role::Play,
+                "NetStream.Play.UnpublishNotify" | "NetStream.Play.Stop" | "NetStream.Play.Complete",
+            )
+            | (Role::Publish, "NetStream.Unpublish.Success") => {
+                self.finish(CloseReason::PeerClosed);
+            }
+            _ => {}
+        }
+    }
+
+    fn send_create_stream(&mut self) {
+        self.link.announce_window();
+        self.link.announce_chunk_size();
+        if self.role == Role::Publish {
+            let name = Value::string(self.config.stream.as_str());
+            let values = [Value::Null, name];
+            self.link.send_command("releaseStream", transaction::RELEASE_STREAM, &values);
+            self.link.send_command("FCPublish", transaction::FC_PUBLISH, &values);
+        }
+        self.link.send_command("createStream", transaction::CREATE_STREAM, &[Value::Null]);
+        self.phase = Phase::Creating;
+    }
+
+    fn send_request(&mut self, message_stream: u32) {
+        let name = Value::string(self.config.stream.as_str());
+        match self.role {
+            Role::Publish => {
+                let values = [Value::Null, name, Value::string("live")];
+                self.link.send_stream_command(message_stream, "publish", transaction::REQUEST, &values);
+            }
+            Role::Play => {
+                // -2000 is "live, else recorded" in the milliseconds that ffmpeg and librtmp send.
+                let values = [Value::Null, name, Value::Number(-2000.0)];
+                self.link.send_stream_command(message_stream, "play", transaction::REQUEST, &values);
+                self.link.set_buffer_length(message_stream);
+                self.link.reader.grant(true);
+            }
+        }
+        self.phase = Phase::Requesting { message_stream };
+    }
+
+    fn rejected(&mut self, code: &str, description: &str) {
+        let cut = |text: &str| text.chars().take(REASON_CHARS_MAX).collect::<String>();
+        if !matches!(self.phase, Phase::Closed) {
+            let (code, description) = (cut(code), cut(description));
+            self.events.push_back(ClientEvent::Rejected { code, description });
+            self.finish(CloseReason::Rejected);
+        }
+    }
+}
+
+/// An id is a whole number; the largest that a header can hold is out of any server's use.
+fn stream_id(value: &Value) -> Option<u32> {
+    let number = value.as_number()?;
+    let whole = (0.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
+    whole.then_some(number as u32)
+}

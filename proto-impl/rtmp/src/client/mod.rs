@@ -1,0 +1,289 @@
+//! The connecting machine, for pushes and pulls.
+//!
+//! 1. handshake ([`crate::handshake`]);
+//! 2. `connect`; `_result` -> Window Ack Size and Set Chunk Size go out;
+//! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull `createStream`;
+//! 4. the id -> `publish` or `play`;
+//! 5. `NetStream.Publish.Start` or `NetStream.Play.Start` (or media) -> [`ClientEvent::Ready`];
+//! 6. media, written by the owner or read as [`ClientEvent::Media`];
+//! 7. `close` -> `FCUnpublish` and `deleteStream` go out.
+//!
+//! An `onStatus` of level `error`, or `_error` to any command that the rest depends on, is
+//! [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an accepted connection hold.
+
+mod answers;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use flv::amf0::Value;
+use wire::SendQueue;
+
+use crate::chunk::Message;
+use crate::link::Link;
+use crate::message::{self, kind};
+use crate::timers::Timers;
+use crate::{ClientConfig, CloseReason, Config, Error, MediaMessage, Stats, Timer, handshake};
+
+/// Transactions, fixed: each command is sent once.
+mod transaction {
+    pub(super) const CONNECT: f64 = 1.0;
+    pub(super) const RELEASE_STREAM: f64 = 2.0;
+    pub(super) const FC_PUBLISH: f64 = 3.0;
+    pub(super) const CREATE_STREAM: f64 = 4.0;
+    pub(super) const REQUEST: f64 = 5.0;
+    pub(super) const FC_UNPUBLISH: f64 = 6.0;
+}
+
+/// What a [`Client`] reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientEvent {
+    /// The server consented. A push writes media for this message stream; a pull will get some.
+    Ready {
+        /// The id the server gave; 1 with most.
+        message_stream: u32,
+    },
+    /// A message of the stream that is pulled.
+    Media(MediaMessage),
+    /// The server refused.
+    Rejected {
+        /// `NetStream.Publish.BadName`, ...
+        code: String,
+        /// Its reason, for people.
+        description: String,
+    },
+    /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
+    Closed(CloseReason),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Publish,
+    Play,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake(Box<handshake::Client>),
+    /// `connect` is out.
+    Connecting,
+    /// `createStream` is out.
+    Creating,
+    /// `publish` or `play` is out.
+    Requesting {
+        message_stream: u32,
+    },
+    Ready {
+        message_stream: u32,
+    },
+    Closed,
+}
+
+/// One outgoing connection.
+pub struct Client {
+    config: Arc<ClientConfig>,
+    role: Role,
+    phase: Phase,
+    link: Link,
+    timers: Timers,
+    events: VecDeque<ClientEvent>,
+}
+
+impl Client {
+    /// A push on a connection that was just made; the first bytes are already queued.
+    #[must_use]
+    pub fn publish(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
+        Self::new(now, config, &seed, Role::Publish)
+    }
+
+    /// A pull on a connection that was just made; the first bytes are already queued.
+    #[must_use]
+    pub fn play(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
+        Self::new(now, config, &seed, Role::Play)
+    }
+
+    fn new(now: Instant, config: Arc<ClientConfig>, seed: &Seed, role: Role) -> Self {
+        let mut link = Link::new(&Config::default());
+        let handshake = handshake::Client::new(seed.random(), config.digest, &mut link.out);
+        let mut timers = Timers::default();
+        timers.set(Timer::Handshake, now, config.handshake_timeout);
+        let phase = Phase::Handshake(Box::new(handshake));
+        Self { config, role, phase, link, timers, events: VecDeque::new() }
+    }
+
+    /// Takes bytes of the server, split anywhere. After the end they are dropped.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        let mut input = bytes;
+        self.process(now, &mut input).inspect_err(|error| {
+            tracing::debug!(%error, "connection failed");
+            self.finish(CloseReason::Failed(error.clone()));
+        })
+    }
+
+    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        if let Some(timer) = self.timers.expired(now) {
+            self.finish(CloseReason::Timeout(timer));
+        }
+        Ok(())
+    }
+
+    /// Whether the owner should read from the socket.
+    #[must_use]
+    pub const fn wants_bytes(&self) -> bool {
+        !matches!(self.phase, Phase::Closed)
+    }
+
+    /// Sends one media message of a push, on whatever message stream the server gave. For what has no packager,
+    /// such as metadata; audio and video may be packaged outside.
+    pub fn send(&mut self, _now: Instant, message: &MediaMessage) {
+        if let Phase::Ready { message_stream } = self.phase
+            && self.role == Role::Publish
+        {
+            self.link.send_media(&MediaMessage { message_stream, ..message.clone() });
+        }
+    }
+
+    /// Ends the connection; a server that consented is told.
+    pub fn close(&mut self, _now: Instant, reason: CloseReason) {
+        if let Phase::Requesting { message_stream } | Phase::Ready { message_stream } = self.phase {
+            if self.role == Role::Publish {
+                let name = Value::string(self.config.stream.as_str());
+                self.link.send_command("FCUnpublish", transaction::FC_UNPUBLISH, &[Value::Null, name]);
+            }
+            let id = Value::Number(f64::from(message_stream));
+            self.link.send_command("deleteStream", 0.0, &[Value::Null, id]);
+        }
+        self.finish(reason);
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // A burst leaves no memory behind.
+            self.events.shrink_to(8);
+        }
+        event
+    }
+
+    /// Moves everything queued behind what `out` has; says whether there was anything.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.link.out.is_empty() {
+            return false;
+        }
+        out.append(&mut self.link.out);
+        true
+    }
+
+    /// When `handle_timeout` is next due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.deadline()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.link.stats
+    }
+
+    fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
+        loop {
+            let before = input.len();
+            let message = self.next_message(now, input);
+            let taken = u64::try_from(before.saturating_sub(input.len())).unwrap_or(0);
+            self.link.stats.bytes_received = self.link.stats.bytes_received.saturating_add(taken);
+            let Some(message) = message? else { break };
+            self.handle_message(now, &message)?;
+        }
+        if !matches!(self.phase, Phase::Closed) {
+            self.link.acknowledge();
+        }
+        Ok(())
+    }
+
+    fn next_message(&mut self, now: Instant, input: &mut &[u8]) -> Result<Option<Message>, Error> {
+        match &mut self.phase {
+            Phase::Closed => return Ok(None),
+            Phase::Handshake(handshake) => {
+                let done = handshake.read(input, &mut self.link.out);
+                if !done.map_err(|violation| self.link.fault(violation))? {
+                    return Ok(None);
+                }
+                self.phase = Phase::Connecting;
+                self.timers.clear(Timer::Handshake);
+                self.timers.set(Timer::Command, now, self.config.ready_timeout);
+                self.send_connect();
+            }
+            Phase::Connecting | Phase::Creating | Phase::Requesting { .. } | Phase::Ready { .. } => {}
+        }
+        self.link.read(now, input)
+    }
+
+    fn handle_message(&mut self, now: Instant, message: &Message) -> Result<(), Error> {
+        match message.kind {
+            kind::COMMAND_AMF0 | kind::COMMAND_AMF3 => self.handle_command(now, message),
+            kind::AGGREGATE => {
+                let parts = message::split_aggregate(message).map_err(|limit| self.link.fault(limit))?;
+                parts.into_iter().try_for_each(|part| self.handle_media(now, part))
+            }
+            _ => match MediaMessage::of(message) {
+                Some(media) => self.handle_media(now, media),
+                None => self.link.count_bad(),
+            },
+        }
+    }
+
+    /// Some servers send media without a status before it.
+    fn handle_media(&mut self, now: Instant, media: MediaMessage) -> Result<(), Error> {
+        self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
+        if self.role == Role::Publish {
+            return self.link.count_bad();
+        }
+        self.ready(now);
+        if !matches!(self.phase, Phase::Ready { .. }) {
+            return self.link.count_bad();
+        }
+        self.timers.set(Timer::Player, now, self.config.stall_timeout);
+        self.events.push_back(ClientEvent::Media(media));
+        Ok(())
+    }
+
+    fn ready(&mut self, now: Instant) {
+        if let Phase::Requesting { message_stream } = self.phase {
+            self.phase = Phase::Ready { message_stream };
+            self.timers.clear(Timer::Command);
+            if self.role == Role::Play {
+                self.timers.set(Timer::Player, now, self.config.ready_timeout);
+            }
+            self.events.push_back(ClientEvent::Ready { message_stream });
+        }
+    }
+
+    /// The end, once. What is queued stays for the owner to send.
+    fn finish(&mut self, reason: CloseReason) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.timers = Timers::default();
+        self.link.reader = crate::chunk::Reader::new((&Config::default()).into());
+        self.events.push_back(ClientEvent::Closed(reason));
+    }
+}
+
+/// The stream name is the key of another server and stays out of logs.
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("role", &self.role)
+            .field("stats", &self.link.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

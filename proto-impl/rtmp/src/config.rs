@@ -1,0 +1,109 @@
+//! Limits and times of the machines.
+
+use std::time::Duration;
+
+/// What a [`crate::Server`] allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// From the connection to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Whenever nothing is published, played or awaiting a verdict: time to the next such request.
+    pub command_timeout: Duration,
+    /// From the accepted publish to its first media message.
+    pub first_media_timeout: Duration,
+    /// Between two media messages of a publisher.
+    pub publisher_idle_timeout: Duration,
+    /// Without media written to a player and without a byte from it.
+    pub player_idle_timeout: Duration,
+    /// Size of a video, audio or aggregate message.
+    pub media_bytes_max: usize,
+    /// Size of every other message.
+    pub command_bytes_max: usize,
+    /// Memory of unfinished messages before a publish is granted.
+    pub pending_bytes_max: usize,
+    /// Memory of unfinished messages after.
+    pub pending_bytes_max_granted: usize,
+    /// Chunk streams that a peer may open.
+    pub chunk_streams_max: usize,
+    /// Message streams that a connection may create.
+    pub message_streams_max: u32,
+    /// Bytes held while a request awaits its verdict.
+    pub held_bytes_max: usize,
+    /// Commands and pings in any second.
+    pub commands_per_second_max: u32,
+    /// Messages of unknown type or out of place, over the connection's life.
+    pub bad_messages_max: u32,
+    /// What `_result` of `connect` tells as `fmsVer`.
+    pub server_version: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(5),
+            command_timeout: Duration::from_secs(10),
+            first_media_timeout: Duration::from_secs(20),
+            publisher_idle_timeout: Duration::from_secs(10),
+            player_idle_timeout: Duration::from_secs(60),
+            media_bytes_max: 8 << 20,
+            command_bytes_max: 64 << 10,
+            pending_bytes_max: 64 << 10,
+            pending_bytes_max_granted: 12 << 20,
+            chunk_streams_max: 64,
+            message_streams_max: 8,
+            held_bytes_max: 64 << 10,
+            commands_per_second_max: 100,
+            bad_messages_max: 1000,
+            server_version: "FMS/3,0,1,123".to_owned(),
+        }
+    }
+}
+
+/// What a [`crate::Client`] asks for. The limits on the peer are those of [`Config::default`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// The application: the path of the URL before the stream name.
+    pub app: String,
+    /// The URL without the stream name.
+    pub tc_url: String,
+    /// The stream name with everything behind it, as a server expects it in `publish` or `play`.
+    pub stream: String,
+    /// `flashVer` of `connect`.
+    pub flash_ver: String,
+    /// Nodes that the stream has passed, for loop prevention; not sent when empty.
+    pub via: Vec<String>,
+    /// Whether the handshake carries the digest that Adobe's servers demand.
+    pub digest: bool,
+    /// From the start to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// From the handshake to the server's consent.
+    pub ready_timeout: Duration,
+    /// Play only: between two media messages.
+    pub stall_timeout: Duration,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            app: String::new(),
+            tc_url: String::new(),
+            stream: String::new(),
+            flash_ver: "FMLE/3.0 (compatible; millstream)".to_owned(),
+            via: Vec::new(),
+            digest: false,
+            handshake_timeout: Duration::from_secs(5),
+            ready_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(4),
+        }
+    }
+}
+
+/// Never prints the URL or the stream name: both may hold the key of another server.
+impl std::fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("app", &self.app)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}

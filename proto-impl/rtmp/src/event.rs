@@ -1,0 +1,187 @@
+//! What the server's owner is told and asked, and the values of its answers.
+
+use std::borrow::Cow;
+
+use crate::{Error, MediaMessage, Target};
+
+/// What a [`crate::Server`] reports. `Connect`, `Publish` and `Play` are requests: the machine reads no further
+/// until the owner accepts or rejects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The peer wants an application.
+    Connect(ConnectRequest),
+    /// The peer wants to publish.
+    Publish(PublishRequest),
+    /// The peer wants to play.
+    Play(PlayRequest),
+    /// A published audio, video or data message.
+    Media(MediaMessage),
+    /// The publisher stopped.
+    PublishEnded {
+        /// The message stream it published on.
+        message_stream: u32,
+        /// Whether it said so, by FCUnpublish, closeStream or deleteStream.
+        clean: bool,
+    },
+    /// The player stopped.
+    PlayEnded {
+        /// The message stream it played on.
+        message_stream: u32,
+    },
+    /// The player paused or went on.
+    PlayPaused {
+        /// The message stream it plays on.
+        message_stream: u32,
+        /// Whether it wants nothing for now.
+        paused: bool,
+    },
+    /// The player chose what to receive.
+    ReceiveMedia {
+        /// The message stream it plays on.
+        message_stream: u32,
+        /// Whether it wants audio.
+        audio: bool,
+        /// Whether it wants video.
+        video: bool,
+    },
+    /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
+    Closed(CloseReason),
+}
+
+/// The arguments of `connect` (§7.2.1.1).
+#[derive(Clone, PartialEq)]
+pub struct ConnectRequest {
+    /// The application: the first component of `app`, checked by the grammar of ids.
+    pub app: String,
+    /// `app` before its `?`, as sent.
+    pub path: String,
+    /// What followed a `?` in `app`; no part of any security decision.
+    pub query: String,
+    /// The URL the peer says it uses.
+    pub tc_url: String,
+    /// The peer's program.
+    pub flash_ver: String,
+    /// Nodes that the stream has passed, for loop prevention.
+    pub via: Vec<String>,
+    /// 0 for AMF0, 3 for AMF3.
+    pub object_encoding: f64,
+}
+
+/// Query and URL may hold credentials and are not printed.
+impl std::fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectRequest")
+            .field("app", &self.app)
+            .field("flash_ver", &self.flash_ver)
+            .field("via", &self.via)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `publish` (§7.2.2.6).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishRequest {
+    /// The message stream to answer for.
+    pub message_stream: u32,
+    /// What is to be published.
+    pub target: Target,
+    /// How.
+    pub mode: PublishMode,
+}
+
+/// The publishing type of `publish`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PublishMode {
+    /// Not recorded by request of the publisher.
+    #[default]
+    Live,
+    /// Recorded to a new file.
+    Record,
+    /// Recorded behind what there is.
+    Append,
+}
+
+/// `play` (§7.2.2.1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlayRequest {
+    /// The message stream to answer for.
+    pub message_stream: u32,
+    /// What is to be played.
+    pub target: Target,
+    /// Start in seconds; -2 is live or recorded, -1 live only.
+    pub start: f64,
+    /// Duration in seconds; -1 is all.
+    pub duration: f64,
+    /// Whether an earlier playlist is flushed.
+    pub reset: bool,
+}
+
+/// What the stream that was accepted for play has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlayTracks {
+    /// Audio will come.
+    pub audio: bool,
+    /// Video will come.
+    pub video: bool,
+}
+
+/// The `onStatus` with level `error` that refuses a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// `NetStream.Publish.BadName`, ...
+    pub code: Cow<'static, str>,
+    /// What ffmpeg prints.
+    pub description: String,
+    /// Whether the connection ends with it.
+    pub close: bool,
+}
+
+/// What a machine measures time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    /// The handshake.
+    Handshake,
+    /// The next publish or play; in a client, the server's consent.
+    Command,
+    /// The publisher's next media message.
+    Publisher,
+    /// The player's next media or byte; in a playing client, the next media message.
+    Player,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The owner wanted it.
+    Requested,
+    /// The peer closed the transport; said by the owner.
+    PeerClosed,
+    /// The owner stopped: the process ends.
+    Shutdown,
+    /// A request was refused, and the refusal ends the connection.
+    Rejected,
+    /// A time ran out.
+    Timeout(Timer),
+    /// The peer broke the protocol or went over a limit.
+    Failed(Error),
+}
+
+/// Counters of one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Bytes given to the machine and read.
+    pub bytes_received: u64,
+    /// Bytes that the machine itself wrote; the owner counts its media.
+    pub bytes_sent: u64,
+    /// Whole messages received.
+    pub messages_received: u64,
+    /// Audio, video and data messages received.
+    pub media_received: u64,
+    /// Commands and pings received.
+    pub commands_received: u64,
+    /// Messages of unknown type or out of place.
+    pub bad_messages: u32,
+    /// The peer's latest acknowledgement; it wraps, and peers lie.
+    pub acknowledged: u32,
+}

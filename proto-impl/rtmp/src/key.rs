@@ -1,0 +1,237 @@
+//! The stream key: from the `app` of `connect` and the name of `publish` or `play` to application, id, parameters.
+//!
+//! The forms that publishers use:
+//! 1. `stream`, with or without a leading slash;
+//! 2. `app/stream` in `connect` and the rest in the name: librtmp-style parsers take two path parts as the app;
+//! 3. `stream?token=..&subscriberId=..`, values not decoded;
+//! 4. `stream/token/subscriberId/subscriberCode`, or the same with `%2F`.
+
+use crate::Rejection;
+
+/// Bytes of an application or stream id.
+pub const ID_BYTES_MAX: usize = 128;
+/// Bytes of a whole name with its parameters; tokens are up to 8 KiB elsewhere.
+const NAME_BYTES_MAX: usize = 16 << 10;
+/// Parameters of one name.
+const PARAMETERS_MAX: usize = 32;
+/// How much of a refused id the answer repeats.
+const ECHO_CHARS_MAX: usize = 256;
+/// What the segments behind the id mean in the path form.
+const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];
+
+/// What a publish or play is about.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The application.
+    pub app: String,
+    /// The stream id.
+    pub stream: String,
+    /// Name and value in the order of the wire: `token`, `subscriberId`, `subscriberCode`, `mainTrack`, ...
+    pub params: Vec<(String, String)>,
+}
+
+impl Target {
+    /// The first value of that parameter.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Parameters are credentials: only their names are printed.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.params.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Target")
+            .field("app", &self.app)
+            .field("stream", &self.stream)
+            .field("params", &names)
+            .finish()
+    }
+}
+
+/// Why a name is no stream key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The application is not an id.
+    #[error("application name is invalid")]
+    App,
+    /// The stream is not an id; this is what was sent, cut and without control characters.
+    #[error("stream name is invalid. Don't use special characters. stream name: {0}")]
+    Stream(String),
+    /// A parameter without a value, or too many.
+    #[error("parameters are invalid")]
+    Parameters,
+}
+
+impl KeyError {
+    /// The status that answers it; `verb` is what failed, `publish` or `play`.
+    #[must_use]
+    pub fn rejection(&self, verb: &str, message_stream: u32) -> Rejection {
+        let (code, description) = match self {
+            Self::Parameters => {
+                ("NetStream.InvalidArg", format!("Failed to {verb} (stream id: {message_stream})"))
+            }
+            Self::App | Self::Stream(_) => ("NetStream.Failed", self.to_string()),
+        };
+        Rejection { code: code.into(), description, close: true }
+    }
+}
+
+/// Whether `id` may name an application or a stream.
+#[must_use]
+pub fn is_id(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && !id.starts_with('.') && id.bytes().all(allowed)
+}
+
+/// The application: the first component of `connect`'s `app`, which may have a leading slash and a query.
+pub fn parse_app(connect_app: &str) -> Result<&str, KeyError> {
+    let path = connect_app.split('?').next().unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let app = path.split('/').next().unwrap_or_default();
+    if is_id(app) { Ok(app) } else { Err(KeyError::App) }
+}
+
+/// Puts application and name together.
+pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
+    let app = parse_app(connect_app)?;
+    if name.len() > NAME_BYTES_MAX {
+        return Err(invalid_stream(name));
+    }
+    let name = name.strip_prefix('/').unwrap_or(name);
+    let name = match second_component(connect_app) {
+        Some(first) => format!("{first}/{name}"),
+        None => name.to_owned(),
+    };
+    let (stream, params) = match name.split_once('?') {
+        // An app of two parts leaves a slash when the name is nothing but parameters.
+        Some((stream, query)) => (stream.strip_suffix('/').unwrap_or(stream).to_owned(), query_form(query)?),
+        None => path_form(&name),
+    };
+    if !is_id(&stream) {
+        return Err(invalid_stream(&stream));
+    }
+    Ok(Target { app: app.to_owned(), stream, params })
+}
+
+fn second_component(connect_app: &str) -> Option<&str> {
+    let path = connect_app.split('?').next()?;
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').nth(1).filter(|component| !component.is_empty())
+}
+
+/// `k=v&k=v`; a value may contain `=`, may not be empty, and is not decoded.
+fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
+    let mut params = Vec::new();
+    for pair in query.strip_suffix('&').unwrap_or(query).split('&') {
+        let (name, value) = pair.split_once('=').ok_or(KeyError::Parameters)?;
+        if name.is_empty() || value.is_empty() || params.len() >= PARAMETERS_MAX {
+            return Err(KeyError::Parameters);
+        }
+        params.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(params)
+}
+
+/// `stream/token/subscriberId/subscriberCode`; segments left empty give no parameter, further ones mean nothing.
+fn path_form(name: &str) -> (String, Vec<(String, String)>) {
+    let name = name.replace("%2F", "/").replace("%2f", "/");
+    let mut segments = name.split('/');
+    let stream = segments.next().unwrap_or_default().to_owned();
+    let named = PATH_PARAMETERS.iter().zip(segments).filter(|(_, value)| !value.is_empty());
+    (stream, named.map(|(name, value)| ((*name).to_owned(), value.to_owned())).collect())
+}
+
+fn invalid_stream(stream: &str) -> KeyError {
+    let echo = stream.chars().take(ECHO_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c });
+    KeyError::Stream(echo.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(app: &str, name: &str, stream: &str, params: &[(&str, &str)]) {
+        let target = parse(app, name).unwrap();
+        let got: Vec<(&str, &str)> = target.params.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!((target.app.as_str(), target.stream.as_str(), got.as_slice()), ("live", stream, params));
+    }
+
+    #[test]
+    fn every_form_of_a_key_is_read() {
+        check("live", "s1", "s1", &[]);
+        check("/live", "/s1", "s1", &[]);
+        check("live?x=y", "s1", "s1", &[]);
+        check("live/", "s1", "s1", &[]);
+        check("live", "s1?token=a.b/c&subscriberId=u", "s1", &[("token", "a.b/c"), ("subscriberId", "u")]);
+        check("live", "s1?token=YQ==&", "s1", &[("token", "YQ==")]);
+        check(
+            "live",
+            "s1/tok/sub/code",
+            "s1",
+            &[("token", "tok"), ("subscriberId", "sub"), ("subscriberCode", "code")],
+        );
+        check("live", "s1%2Ftok%2fsub", "s1", &[("token", "tok"), ("subscriberId", "sub")]);
+        check("live", "s1//sub", "s1", &[("subscriberId", "sub")]);
+        check(
+            "live/s1",
+            "tok/sub/code",
+            "s1",
+            &[("token", "tok"), ("subscriberId", "sub"), ("subscriberCode", "code")],
+        );
+        check("live/s1", "", "s1", &[]);
+        check("live/s1", "?token=t", "s1", &[("token", "t")]);
+        check("live", "2F", "2F", &[]);
+        check("live", &"x".repeat(128), &"x".repeat(128), &[]);
+    }
+
+    #[test]
+    fn a_parameter_without_a_value_is_an_error_with_the_stream_id() {
+        for name in ["s1?a", "s1?a=", "s1?", "s1?=v", "s1?a=b&&c=d"] {
+            assert_eq!(parse("live", name), Err(KeyError::Parameters), "{name}");
+        }
+        let rejection = KeyError::Parameters.rejection("publish", 1);
+        assert_eq!(rejection.code, "NetStream.InvalidArg");
+        assert_eq!(rejection.description, "Failed to publish (stream id: 1)");
+    }
+
+    #[test]
+    fn m_14_names_outside_the_grammar_are_refused_with_the_text() {
+        let long = "x".repeat(65_536);
+        let ids = [
+            "",
+            ".",
+            "..",
+            ".x",
+            "a b",
+            "a$",
+            "%2e%2e",
+            "a\0",
+            "a\r\nb",
+            "é",
+            "../../tmp/x",
+            &long,
+            &long[..129],
+        ];
+        for name in ids {
+            assert!(matches!(parse("live", name), Err(KeyError::Stream(_))), "{name}");
+            assert!(parse(name, "s1").is_err(), "{name}");
+        }
+        let rejection = parse("live", "a$\r\n").unwrap_err().rejection("publish", 1);
+        assert_eq!(rejection.code, "NetStream.Failed");
+        assert_eq!(
+            rejection.description,
+            "stream name is invalid. Don't use special characters. stream name: a$??"
+        );
+    }
+
+    #[test]
+    fn credentials_are_not_printed() {
+        let target = parse("live", "s1?token=secret").unwrap();
+        assert!(!format!("{target:?}").contains("secret"));
+        assert_eq!((target.param("token"), target.param("none")), (Some("secret"), None));
+    }
+}

@@ -1,0 +1,284 @@
+//! The accepting machine.
+//!
+//! A publish:
+//! 1. handshake ([`crate::handshake`]);
+//! 2. `connect` -> [`Event::Connect`], reading stops; `accept_connect` -> Window Ack Size, Set Peer Bandwidth, Set
+//!    Chunk Size, StreamBegin 0, `_result` `NetConnection.Connect.Success`;
+//! 3. `releaseStream`, `FCPublish` -> `_result`, `onFCPublish`; `createStream` -> `_result` with the id (ffmpeg
+//!    sends these back to back);
+//! 4. `publish` -> [`Event::Publish`], reading stops; `accept_publish` -> StreamBegin, `NetStream.Publish.Start`;
+//! 5. media -> [`Event::Media`];
+//! 6. `FCUnpublish`, `closeStream` or `deleteStream` -> [`Event::PublishEnded`], `NetStream.Unpublish.Success`.
+//!
+//! A play: 1, 2, `createStream`, then `play` -> [`Event::Play`]; `accept_play` -> StreamBegin, `NetStream.Play.Reset`,
+//! `NetStream.Play.Start`, `|RtmpSampleAccess`, `NetStream.Data.Start`; the owner writes media behind that. At the
+//! end `end_play` -> StreamEOF, `NetStream.Play.UnpublishNotify`, `NetStream.Play.Stop`.
+//!
+//! A refusal is an `onStatus` of level `error`, queued before [`Event::Closed`] (RTMP 1.0 §7.2.2).
+
+mod commands;
+mod streams;
+mod verbs;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use wire::SendQueue;
+
+use crate::chunk::Message;
+use crate::link::Link;
+use crate::message::{self, kind};
+use crate::timers::Timers;
+use crate::{CloseReason, Config, Error, Event, Limit, MediaKind, MediaMessage, Stats, Timer, handshake};
+use streams::{State, Streams};
+
+/// Where the connection is. Publishing and playing are states of its message streams.
+#[derive(Debug)]
+enum Phase {
+    Handshake(Box<handshake::Server>),
+    /// `connect` is awaited.
+    Unconnected,
+    /// `connect` awaits its verdict.
+    ConnectPending {
+        transaction: f64,
+        app: String,
+    },
+    /// Commands are served; `app` is `connect`'s, with all its components.
+    Connected {
+        app: String,
+    },
+    Closed,
+}
+
+/// One accepted connection.
+pub struct Server {
+    config: Arc<Config>,
+    phase: Phase,
+    link: Link,
+    streams: Streams,
+    timers: Timers,
+    events: VecDeque<Event>,
+    /// What came while a request awaited its verdict.
+    held: Vec<u8>,
+}
+
+impl Server {
+    /// A connection that was just accepted.
+    #[must_use]
+    #[allow(clippy::needless_pass_by_value, reason = "the shape of every machine's constructor")]
+    pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
+        let mut timers = Timers::default();
+        timers.set(Timer::Handshake, now, config.handshake_timeout);
+        Self {
+            phase: Phase::Handshake(Box::new(handshake::Server::new(seed.random()))),
+            link: Link::new(&config),
+            streams: Streams::new(config.message_streams_max),
+            timers,
+            events: VecDeque::new(),
+            held: Vec::new(),
+            config,
+        }
+    }
+
+    /// Takes bytes of the peer, split anywhere. While a request awaits its verdict they are held, up to
+    /// [`Config::held_bytes_max`]. After the end they are dropped.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        if matches!(self.phase, Phase::Closed) {
+            return Ok(());
+        }
+        if self.streams.has_player() {
+            self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
+        }
+        let mut input = bytes;
+        self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
+    }
+
+    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        if let Some(timer) = self.timers.expired(now) {
+            self.finish(CloseReason::Timeout(timer));
+        }
+        Ok(())
+    }
+
+    /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        !matches!(self.phase, Phase::Closed) && !self.awaits_verdict()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // A burst leaves no memory behind.
+            self.events.shrink_to(8);
+        }
+        event
+    }
+
+    /// Moves everything queued behind what `out` has; says whether there was anything.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.link.out.is_empty() {
+            return false;
+        }
+        out.append(&mut self.link.out);
+        true
+    }
+
+    /// When `handle_timeout` is next due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.deadline()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.link.stats
+    }
+
+    fn awaits_verdict(&self) -> bool {
+        matches!(self.phase, Phase::ConnectPending { .. }) || self.streams.has_request()
+    }
+
+    /// Takes messages off the front of `input` until it is used up, a verdict is needed, or the end.
+    fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
+        while !self.awaits_verdict() {
+            let before = input.len();
+            let message = self.next_message(now, input);
+            let taken = u64::try_from(before.saturating_sub(input.len())).unwrap_or(0);
+            self.link.stats.bytes_received = self.link.stats.bytes_received.saturating_add(taken);
+            let Some(message) = message? else { break };
+            self.handle_message(now, &message)?;
+        }
+        if matches!(self.phase, Phase::Closed) {
+            *input = &[];
+        } else {
+            self.link.acknowledge();
+            self.rearm(now);
+        }
+        Ok(())
+    }
+
+    fn next_message(&mut self, now: Instant, input: &mut &[u8]) -> Result<Option<Message>, Error> {
+        match &mut self.phase {
+            Phase::Closed => return Ok(None),
+            Phase::Handshake(handshake) => {
+                let done = handshake.read(input, &mut self.link.out);
+                if !done.map_err(|violation| self.link.fault(violation))? {
+                    return Ok(None);
+                }
+                self.phase = Phase::Unconnected;
+                self.timers.clear(Timer::Handshake);
+            }
+            Phase::Unconnected | Phase::ConnectPending { .. } | Phase::Connected { .. } => {}
+        }
+        self.link.read(now, input)
+    }
+
+    fn handle_message(&mut self, now: Instant, message: &Message) -> Result<(), Error> {
+        match message.kind {
+            kind::COMMAND_AMF0 | kind::COMMAND_AMF3 => self.handle_command(now, message),
+            kind::AGGREGATE => {
+                let parts = message::split_aggregate(message).map_err(|limit| self.link.fault(limit))?;
+                parts.into_iter().try_for_each(|part| self.handle_media(now, part))
+            }
+            _ => match MediaMessage::of(message) {
+                Some(media) => self.handle_media(now, media),
+                None => self.link.count_bad(),
+            },
+        }
+    }
+
+    /// Passes on what belongs to a live publish. Data messages come on stream 0 from some encoders.
+    fn handle_media(&mut self, now: Instant, mut media: MediaMessage) -> Result<(), Error> {
+        self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
+        if media.message_stream == 0
+            && media.kind == MediaKind::Data
+            && let Some(only) = self.streams.only_publisher()
+        {
+            media.message_stream = only;
+        }
+        if !matches!(self.streams.state(media.message_stream), Some(State::Publishing { .. })) {
+            return self.link.count_bad();
+        }
+        self.timers.set(Timer::Publisher, now, self.config.publisher_idle_timeout);
+        self.events.push_back(Event::Media(media));
+        Ok(())
+    }
+
+    /// Keeps what the machine may not read yet.
+    fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        if self.held.len().saturating_add(rest.len()) > self.config.held_bytes_max {
+            return Err(self.link.fault(Limit::HeldBytes));
+        }
+        self.held.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// After a verdict: goes on with what was held.
+    fn resume(&mut self, now: Instant) {
+        let held = std::mem::take(&mut self.held);
+        let mut input = held.as_slice();
+        if let Err(error) = self.process(now, &mut input).and_then(|()| self.hold(input)) {
+            self.fail(&error);
+        }
+    }
+
+    /// The command timer runs whenever the peer has nothing going on; a busy peer does not extend it.
+    fn rearm(&mut self, now: Instant) {
+        let idle = match self.phase {
+            Phase::Unconnected | Phase::Connected { .. } => !self.streams.is_active(),
+            Phase::Handshake(_) | Phase::ConnectPending { .. } | Phase::Closed => false,
+        };
+        if idle {
+            self.timers.start(Timer::Command, now, self.config.command_timeout);
+        } else {
+            self.timers.clear(Timer::Command);
+        }
+        if !self.streams.has_publisher() {
+            self.timers.clear(Timer::Publisher);
+        }
+        if !self.streams.has_player() {
+            self.timers.clear(Timer::Player);
+        }
+        self.link.reader.grant(self.streams.has_publisher());
+    }
+
+    fn fail(&mut self, error: &Error) {
+        tracing::debug!(%error, "connection failed");
+        self.finish(CloseReason::Failed(error.clone()));
+    }
+
+    /// The end, once. What is queued stays for the owner to send.
+    fn finish(&mut self, reason: CloseReason) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.held = Vec::new();
+        self.timers = Timers::default();
+        self.streams = Streams::new(0);
+        self.link.reader = crate::chunk::Reader::new((&*self.config).into());
+        self.events.push_back(Event::Closed(reason));
+    }
+}
+
+/// Names and payloads stay out of logs.
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("stats", &self.link.stats)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The message streams of one connection: a handful, each idle, asked for, publishing or playing.
+
+use crate::PlayTracks;
+
+/// What a message stream does.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum State {
+    Idle,
+    /// `publish` awaits its verdict.
+    PublishPending {
+        name: String,
+    },
+    /// Media is expected.
+    Publishing {
+        name: String,
+    },
+    /// `play` awaits its verdict.
+    PlayPending {
+        name: String,
+        reset: bool,
+    },
+    /// The owner writes media.
+    Playing {
+        name: String,
+        wanted: PlayTracks,
+    },
+}
+
+impl State {
+    /// The name as `publish` or `play` told it.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Idle => None,
+            Self::PublishPending { name }
+            | Self::Publishing { name }
+            | Self::PlayPending { name, .. }
+            | Self::Playing { name, .. } => Some(name),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct MessageStream {
+    id: u32,
+    state: State,
+}
+
+/// All of them. A linear search over at most eight.
+#[derive(Debug)]
+pub(super) struct Streams {
+    streams: Vec<MessageStream>,
+    max: u32,
+}
+
+impl Streams {
+    pub(super) const fn new(max: u32) -> Self {
+        Self { streams: Vec::new(), max }
+    }
+
+    /// Makes one with the lowest free id; the first is 1, which some clients take for granted.
+    pub(super) fn create(&mut self) -> Option<u32> {
+        let id = (1..=self.max).find(|id| self.state(*id).is_none())?;
+        self.streams.push(MessageStream { id, state: State::Idle });
+        Some(id)
+    }
+
+    /// Forgets one.
+    pub(super) fn delete(&mut self, id: u32) {
+        self.streams.retain(|stream| stream.id != id);
+    }
+
+    pub(super) fn state(&self, id: u32) -> Option<&State> {
+        self.streams.iter().find(|stream| stream.id == id).map(|stream| &stream.state)
+    }
+
+    pub(super) fn state_mut(&mut self, id: u32) -> Option<&mut State> {
+        self.streams.iter_mut().find(|stream| stream.id == id).map(|stream| &mut stream.state)
+    }
+
+    /// Sets the state of an existing stream to idle and returns what it was.
+    pub(super) fn take(&mut self, id: u32) -> Option<State> {
+        self.state_mut(id).map(|state| std::mem::replace(state, State::Idle))
+    }
+
+    /// The stream that publishes or plays under that name.
+    pub(super) fn named(&self, name: &str) -> Option<u32> {
+        self.streams.iter().find(|stream| stream.state.name() == Some(name)).map(|stream| stream.id)
+    }
+
+    /// The publishing stream, if there is exactly one.
+    pub(super) fn only_publisher(&self) -> Option<u32> {
+        let mut publishers =
+            self.streams.iter().filter(|stream| matches!(stream.state, State::Publishing { .. }));
+        let only = publishers.next()?;
+        publishers.next().is_none().then_some(only.id)
+    }
+
+    pub(super) fn has_request(&self) -> bool {
+        self.any(|state| matches!(state, State::PublishPending { .. } | State::PlayPending { .. }))
+    }
+
+    pub(super) fn has_publisher(&self) -> bool {
+        self.any(|state| matches!(state, State::Publishing { .. }))
+    }
+
+    pub(super) fn has_player(&self) -> bool {
+        self.any(|state| matches!(state, State::Playing { .. }))
+    }
+
+    /// Whether any is not idle.
+    pub(super) fn is_active(&self) -> bool {
+        self.any(|state| *state != State::Idle)
+    }
+
+    fn any(&self, is: impl Fn(&State) -> bool) -> bool {
+        self.streams.iter().any(|stream| is(&stream.state))
+    }
+}

@@ -1,0 +1,169 @@
+//! What the owner decides. A verb that fits no pending request changes nothing: the request may have ended with
+//! the connection while the verdict was on its way.
+
+use std::time::Instant;
+
+use flv::amf0::Value;
+
+use super::{Phase, Server, State};
+use crate::{CloseReason, MediaMessage, PlayTracks, Rejection, Timer, command};
+
+impl Server {
+    /// Accepts the pending `connect`.
+    pub fn accept_connect(&mut self, now: Instant) {
+        let Phase::ConnectPending { transaction, app } = &mut self.phase else { return };
+        let (transaction, app) = (*transaction, std::mem::take(app));
+        self.phase = Phase::Connected { app };
+        self.link.announce();
+        self.link.stream_begin(0);
+        let version = self.config.server_version.as_str();
+        let properties = Value::object([
+            ("fmsVer", Value::string(version)),
+            ("capabilities", Value::Number(31.0)),
+            ("mode", Value::Number(1.0)),
+        ]);
+        // AMF0 is what we speak, also to a peer that offers AMF3.
+        let information = Value::object([
+            ("level", Value::string("status")),
+            ("code", Value::string("NetConnection.Connect.Success")),
+            ("description", Value::string("Connection succeeded.")),
+            ("objectEncoding", Value::Number(0.0)),
+        ]);
+        self.link.send_command("_result", transaction, &[properties, information]);
+        self.resume(now);
+    }
+
+    /// Refuses the pending `connect`; the connection ends with it.
+    pub fn reject_connect(&mut self, _now: Instant, code: &str, description: &str) {
+        let Phase::ConnectPending { transaction, .. } = &self.phase else { return };
+        let transaction = *transaction;
+        self.refuse_connect(transaction, code, description);
+    }
+
+    /// Accepts the pending `publish` of that message stream.
+    pub fn accept_publish(&mut self, now: Instant, message_stream: u32) {
+        let Some(state) = self.streams.state_mut(message_stream) else { return };
+        let State::PublishPending { name } = state else { return };
+        let name = std::mem::take(name);
+        let details = Value::string(name.as_str());
+        *state = State::Publishing { name };
+        self.link.stream_begin(message_stream);
+        let information = Value::object([
+            ("level", Value::string("status")),
+            ("code", Value::string("NetStream.Publish.Start")),
+            ("description", Value::string("Start publishing")),
+            ("details", details),
+            ("clientid", Value::string("millstream")),
+        ]);
+        self.link.send_stream_command(message_stream, "onStatus", 0.0, &[Value::Null, information]);
+        self.timers.set(Timer::Publisher, now, self.config.first_media_timeout);
+        self.rearm(now);
+        self.resume(now);
+    }
+
+    /// Refuses the pending `publish` of that message stream.
+    pub fn reject_publish(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
+        if matches!(self.streams.state(message_stream), Some(State::PublishPending { .. })) {
+            self.reject(now, message_stream, &rejection);
+        }
+    }
+
+    /// Accepts the pending `play` of that message stream; media may be written behind what is then queued.
+    pub fn accept_play(&mut self, now: Instant, message_stream: u32, tracks: PlayTracks) {
+        let Some(state) = self.streams.state_mut(message_stream) else { return };
+        let State::PlayPending { name, reset } = state else { return };
+        let (name, reset) = (std::mem::take(name), *reset);
+        *state = State::Playing { name, wanted: PlayTracks { audio: true, video: true } };
+        self.link.stream_begin(message_stream);
+        if reset {
+            let code = "NetStream.Play.Reset";
+            self.link.send_status(message_stream, "status", code, "Playing and resetting stream.");
+        }
+        self.link.send_status(message_stream, "status", "NetStream.Play.Start", "Started playing stream.");
+        let access =
+            [Value::string("|RtmpSampleAccess"), Value::Boolean(tracks.audio), Value::Boolean(tracks.video)];
+        self.link.send_data(message_stream, &access);
+        let start = Value::object([("code", Value::string("NetStream.Data.Start"))]);
+        self.link.send_data(message_stream, &[Value::string("onStatus"), start]);
+        self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
+        self.rearm(now);
+        self.resume(now);
+    }
+
+    /// Refuses the pending `play` of that message stream; for a stream that is not live the code is
+    /// `NetStream.Play.StreamNotFound`.
+    pub fn reject_play(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
+        if matches!(self.streams.state(message_stream), Some(State::PlayPending { .. })) {
+            self.reject(now, message_stream, &rejection);
+        }
+    }
+
+    /// Ends a live publish from this side. The status has level `error`, since encoders ignore the other.
+    pub fn end_publish(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
+        if matches!(self.streams.state(message_stream), Some(State::Publishing { .. })) {
+            self.reject(now, message_stream, &rejection);
+        }
+    }
+
+    /// Ends a play from this side: the stream is over.
+    pub fn end_play(&mut self, now: Instant, message_stream: u32) {
+        if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
+            return;
+        }
+        self.streams.take(message_stream);
+        self.link.stream_eof(message_stream);
+        let code = "NetStream.Play.UnpublishNotify";
+        self.link.send_status(message_stream, "status", code, "Stream is now unpublished.");
+        self.link.send_status(message_stream, "status", "NetStream.Play.Stop", "Stopped playing stream.");
+        self.rearm(now);
+    }
+
+    /// Sends one media message to a player. For what has no packager, such as metadata; audio and video of many
+    /// viewers are packaged once, outside.
+    pub fn send(&mut self, now: Instant, message: &MediaMessage) {
+        if matches!(self.streams.state(message.message_stream), Some(State::Playing { .. })) {
+            self.link.send_media(message);
+            self.media_progress(now);
+        }
+    }
+
+    /// The owner wrote media to the player.
+    pub fn media_progress(&mut self, now: Instant) {
+        if self.streams.has_player() {
+            self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
+        }
+    }
+
+    /// The owner could not read a media message: it counts like an unknown one, and too many end the connection.
+    pub fn bad_media(&mut self, _now: Instant) {
+        if !matches!(self.phase, Phase::Closed)
+            && let Err(error) = self.link.count_bad()
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// Ends the connection.
+    pub fn close(&mut self, _now: Instant, reason: CloseReason) {
+        self.finish(reason);
+    }
+
+    /// `_error` to `connect`, then the end.
+    pub(super) fn refuse_connect(&mut self, transaction: f64, code: &str, description: &str) {
+        let information = command::information("error", code, description);
+        self.link.send_command("_error", transaction, &[Value::Null, information]);
+        self.finish(CloseReason::Rejected);
+    }
+
+    /// The error status about a message stream that then is idle; perhaps the end.
+    pub(super) fn reject(&mut self, now: Instant, message_stream: u32, rejection: &Rejection) {
+        self.streams.take(message_stream);
+        self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);
+        if rejection.close {
+            self.finish(CloseReason::Rejected);
+        } else {
+            self.rearm(now);
+            self.resume(now);
+        }
+    }
+}
