@@ -1,0 +1,87 @@
+//! A store that survives nothing; for simulations, with faults on demand.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::{Error, Op, Store};
+use crate::mail::StreamKey;
+
+/// What the next calls shall do; shared with the test.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Mutex<(u32, u32)>>);
+
+impl Faults {
+    /// The next `commits` commits and `rebuilds` rebuilds fail.
+    pub fn fail(&self, commits: u32, rebuilds: u32) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (commits, rebuilds);
+    }
+
+    fn take(&self, rebuild: bool) -> bool {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = if rebuild { &mut left.1 } else { &mut left.0 };
+        let fail = *counter > 0;
+        *counter = counter.saturating_sub(1);
+        fail
+    }
+}
+
+/// Records in memory.
+#[derive(Debug, Default)]
+pub struct Memory {
+    records: BTreeMap<StreamKey, Bytes>,
+    faults: Faults,
+    unknown: bool,
+}
+
+impl Memory {
+    /// Empty, without faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empty; `faults` decides which calls fail.
+    #[must_use]
+    pub fn with_faults(faults: Faults) -> Self {
+        Self { faults, ..Self::default() }
+    }
+}
+
+fn injected() -> Error {
+    Error::Io { path: "memory".to_owned(), reason: "injected fault".to_owned() }
+}
+
+impl Store for Memory {
+    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+        Ok(self.records.iter().map(|(key, bytes)| (key.clone(), bytes.clone())).collect())
+    }
+
+    fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
+        if self.unknown {
+            return Err(Error::Unknown);
+        }
+        if self.faults.take(false) {
+            self.unknown = true;
+            return Err(injected());
+        }
+        for op in ops {
+            match op {
+                Op::Put(key, bytes) => self.records.insert(key.clone(), bytes.clone()),
+                Op::Delete(key) => self.records.remove(key),
+            };
+        }
+        Ok(())
+    }
+
+    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+        if self.faults.take(true) {
+            self.unknown = true;
+            return Err(injected());
+        }
+        self.records = all.iter().cloned().collect();
+        self.unknown = false;
+        Ok(())
+    }
+}

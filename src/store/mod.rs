@@ -1,0 +1,128 @@
+//! The store of broadcast records: one file, loaded whole at start, written in batches with one fsync each.
+//!
+//! Memory is what everybody reads; the store only makes it survive. Flow:
+//! 1. [`Store::load`] at start: everything, or an error and no start.
+//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] answers a [`Reply`] once the disk has them.
+//! 3. After a failed commit the file is treated as unknown (robustness.md B-04): commits fail until
+//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A write is never retried and
+//!    then called good.
+
+mod memory;
+mod redb;
+
+use std::sync::mpsc::Receiver;
+
+use bytes::Bytes;
+
+pub use self::memory::{Faults, Memory};
+pub use self::redb::RedbStore;
+use crate::mail::StreamKey;
+
+/// Why the store did not do it. The text is for the log and the operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process has the store.
+    #[error("{0}: in use by another process")]
+    Locked(String),
+    /// The file is not a store, or not all of it can be read.
+    #[error("{path}: damaged: {reason}")]
+    Damaged {
+        /// Which file.
+        path: String,
+        /// What was found.
+        reason: String,
+    },
+    /// Written by a newer server.
+    #[error("{path}: has version {version}, which this server does not know")]
+    Version {
+        /// Which file.
+        path: String,
+        /// The version found.
+        version: u64,
+    },
+    /// The system refused.
+    #[error("{path}: {reason}")]
+    Io {
+        /// Which file.
+        path: String,
+        /// What it said.
+        reason: String,
+    },
+    /// An earlier commit failed; only a rebuild helps.
+    #[error("the store waits to be rebuilt after an earlier failure")]
+    Unknown,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Insert or replace.
+    Put(StreamKey, Bytes),
+    /// Remove; nothing happens when it is not there.
+    Delete(StreamKey),
+}
+
+/// Where records survive.
+pub trait Store: Send {
+    /// Everything that was committed, in order of the keys.
+    ///
+    /// # Errors
+    /// When not everything can be read.
+    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error>;
+
+    /// Makes the changes durable, all or none.
+    ///
+    /// # Errors
+    /// Nothing may be assumed about the file then; later commits fail until a rebuild.
+    fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
+
+    /// Replaces the file by a fresh one with these records.
+    ///
+    /// # Errors
+    /// As for a commit.
+    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error>;
+}
+
+/// What control asks of the store's thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Make durable.
+    Commit {
+        /// Comes back in the reply.
+        batch: u64,
+        /// All or none.
+        ops: Vec<Op>,
+    },
+    /// Write everything afresh.
+    Rebuild {
+        /// Comes back in the reply.
+        batch: u64,
+        /// Everything.
+        all: Vec<(StreamKey, Bytes)>,
+    },
+}
+
+/// The answer to one request; requests are answered in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Of which request.
+    pub batch: u64,
+    /// How it went.
+    pub result: Result<(), Error>,
+}
+
+/// Does one request.
+pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
+    match request {
+        Request::Commit { batch, ops } => Reply { batch, result: store.commit(&ops) },
+        Request::Rebuild { batch, all } => Reply { batch, result: store.rebuild(&all) },
+    }
+}
+
+/// The store's thread: does requests in order until their sender is gone. Nobody else waits for the disk.
+pub fn run(mut store: Box<dyn Store>, requests: &Receiver<Request>, mut reply: impl FnMut(Reply)) {
+    while let Ok(request) = requests.recv() {
+        reply(handle(&mut *store, request));
+    }
+}

@@ -1,0 +1,326 @@
+//! The store on redb: `data/store.redb`, copy on write, two-phase commits with quick repair.
+//!
+//! Opens whole or refuses (robustness.md B-05): the checksums of all pages are verified at start, since all records
+//! are read then anyway, and what panics inside the library on a damaged file is an error here.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use ::redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use bytes::Bytes;
+
+use super::{Error, Op, Store};
+use crate::mail::StreamKey;
+
+/// Key `app/id`; an application's name has no slash. Value: the record as control encodes it.
+const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("broadcasts");
+/// `version` of the layout, `records` and `commits` as a check against half a file.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// The layout of this file.
+const VERSION: u64 = 1;
+/// Everything is in control's memory; the library needs little.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// The store of a running server.
+#[derive(Debug)]
+pub struct RedbStore {
+    path: PathBuf,
+    /// `None` after a failure: the file is unknown.
+    database: Option<Database>,
+    /// Held as long as the store lives. Another file than the store's, which is swapped.
+    _lock: File,
+}
+
+impl RedbStore {
+    /// Opens the file, or makes a fresh one when there is none.
+    ///
+    /// # Errors
+    /// Held by another process, damaged, empty, unreadable, or of a newer version.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let lock = lock(&path.with_extension("lock"))?;
+        match fs::symlink_metadata(path) {
+            Ok(data) if !data.is_file() => return Err(damaged(path, "not a regular file")),
+            Ok(data) if data.len() == 0 => return Err(damaged(path, "the file is empty")),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => write_fresh(path, &[])?,
+            Err(e) => return Err(io_error(path, &e)),
+        }
+        let database = Some(guarded(path, || open_checked(path))?);
+        Ok(Self { path: path.to_owned(), database, _lock: lock })
+    }
+}
+
+impl Store for RedbStore {
+    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+        let database = self.database.as_ref().ok_or(Error::Unknown)?;
+        guarded(&self.path, || read_all(&self.path, database))
+    }
+
+    fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
+        let database = self.database.as_ref().ok_or(Error::Unknown)?;
+        let result = guarded(&self.path, || write_ops(&self.path, database, ops));
+        if result.is_err() {
+            self.database = None;
+        }
+        result
+    }
+
+    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+        self.database = None;
+        write_fresh(&self.path, all)?;
+        self.database = Some(guarded(&self.path, || open_checked(&self.path))?);
+        Ok(())
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(|e| io_error(path, &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked(path.display().to_string())),
+        Err(TryLockError::Error(e)) => Err(io_error(path, &e)),
+    }
+}
+
+/// Turns a panic of the library into an error.
+fn guarded<T>(path: &Path, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(damaged(path, "the library gave up on it")))
+}
+
+fn open_checked(path: &Path) -> Result<Database, Error> {
+    let mut database =
+        Database::builder().set_cache_size(CACHE_BYTES).open(path).map_err(|e| library(path, &e.into()))?;
+    match database.check_integrity() {
+        Ok(true) => {}
+        Ok(false) => return Err(damaged(path, "checksums do not match")),
+        Err(e) => return Err(library(path, &e.into())),
+    }
+    let version = version_of(&database).map_err(|e| library(path, &e))?;
+    if version != VERSION {
+        return Err(Error::Version { path: path.display().to_string(), version });
+    }
+    Ok(database)
+}
+
+fn version_of(database: &Database) -> Result<u64, ::redb::Error> {
+    let transaction = database.begin_read()?;
+    Ok(transaction.open_table(META)?.get("version")?.map_or(0, |v| v.value()))
+}
+
+fn read_all(path: &Path, database: &Database) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+    let read = || -> Result<(Vec<(String, Bytes)>, u64), ::redb::Error> {
+        let transaction = database.begin_read()?;
+        let table = transaction.open_table(RECORDS)?;
+        let told = transaction.open_table(META)?.get("records")?.map_or(0, |v| v.value());
+        let mut all = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or(0).min(1 << 20));
+        for entry in table.iter()? {
+            let (key, value) = entry?;
+            all.push((key.value().to_owned(), Bytes::copy_from_slice(value.value())));
+        }
+        Ok((all, told))
+    };
+    let (all, told) = read().map_err(|e| library(path, &e))?;
+    if all.len() as u64 != told {
+        return Err(damaged(path, &format!("{} records instead of {told}", all.len())));
+    }
+    let key = |text: &str| text.split_once('/').map(|(app, id)| StreamKey::new(app, id));
+    let named = all.into_iter().map(|(text, bytes)| Some((key(&text)?, bytes))).collect::<Option<_>>();
+    named.ok_or_else(|| damaged(path, "a record has no application"))
+}
+
+fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> {
+    let write = || -> Result<(), ::redb::Error> {
+        let mut transaction = database.begin_write()?;
+        transaction.set_quick_repair(true);
+        {
+            let mut table = transaction.open_table(RECORDS)?;
+            for op in ops {
+                match op {
+                    Op::Put(key, bytes) => drop(table.insert(key.to_string().as_str(), &bytes[..])?),
+                    Op::Delete(key) => drop(table.remove(key.to_string().as_str())?),
+                }
+            }
+            let records = table.len()?;
+            let mut meta = transaction.open_table(META)?;
+            meta.insert("version", VERSION)?;
+            meta.insert("records", records)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    };
+    write().map_err(|e| library(path, &e))
+}
+
+/// A whole file beside the old one, then swapped in by rename; the directory is synced too.
+fn write_fresh(path: &Path, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+    let beside = path.with_extension("new");
+    match fs::remove_file(&beside) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(io_error(&beside, &e)),
+    }
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&beside);
+    let file = file.map_err(|e| io_error(&beside, &e))?;
+    let ops: Vec<Op> = all.iter().map(|(key, bytes)| Op::Put(key.clone(), bytes.clone())).collect();
+    guarded(&beside, || {
+        let made = Database::builder().set_cache_size(CACHE_BYTES).create_file(file);
+        let database = made.map_err(|e| library(&beside, &e.into()))?;
+        write_ops(&beside, &database, &ops)
+    })?;
+    let swapped = File::open(&beside)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all());
+    swapped.map_err(|e| io_error(path, &e))
+}
+
+fn damaged(path: &Path, reason: &str) -> Error {
+    Error::Damaged { path: path.display().to_string(), reason: reason.to_owned() }
+}
+
+fn io_error(path: &Path, error: &io::Error) -> Error {
+    Error::Io { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// The library's errors are either the system's or about the content.
+fn library(path: &Path, error: &::redb::Error) -> Error {
+    match error {
+        ::redb::Error::Io(e) if e.kind() != io::ErrorKind::InvalidData => io_error(path, e),
+        ::redb::Error::DatabaseAlreadyOpen => Error::Locked(path.display().to_string()),
+        other => damaged(path, &other.to_string().replace('\n', " ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("millstream-store-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("store.redb")
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn put(id: &str, text: &str) -> Op {
+        Op::Put(StreamKey::new("live", id), Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn records(path: &Path) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+        RedbStore::open(path)?.load()
+    }
+
+    #[test]
+    fn what_was_committed_is_there_again() {
+        let folder = Folder::new("reopen");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        store.commit(&[put("a", "1"), put("b", "2")]).unwrap();
+        store.commit(&[put("a", "3"), Op::Delete(StreamKey::new("live", "b")), put("c", "4")]).unwrap();
+        drop(store);
+        let all = records(&folder.file()).unwrap();
+        let all: Vec<_> = all.iter().map(|(k, v)| (k.to_string(), &v[..])).collect();
+        assert_eq!(all, [("live/a".to_owned(), &b"3"[..]), ("live/c".to_owned(), &b"4"[..])]);
+        assert_eq!(fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_rebuild_is_a_fresh_file_with_what_it_was_given() {
+        let folder = Folder::new("rebuild");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        store.commit(&[put("a", "1")]).unwrap();
+        store.rebuild(&[(StreamKey::new("live", "z"), Bytes::from_static(b"9"))]).unwrap();
+        store.commit(&[put("y", "8")]).unwrap();
+        drop(store);
+        let all = records(&folder.file()).unwrap();
+        assert_eq!(all.iter().map(|(k, _)| k.to_string()).collect::<Vec<_>>(), ["live/y", "live/z"]);
+    }
+
+    #[test]
+    fn b_05_a_second_process_is_told() {
+        let folder = Folder::new("lock");
+        let store = RedbStore::open(&folder.file()).unwrap();
+        assert!(matches!(RedbStore::open(&folder.file()), Err(Error::Locked(_))));
+        drop(store);
+        assert!(RedbStore::open(&folder.file()).is_ok());
+    }
+
+    #[test]
+    fn b_05_empty_directory_and_junk_are_refused() {
+        let folder = Folder::new("junk");
+        fs::write(folder.file(), b"").unwrap();
+        assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
+        fs::write(folder.file(), vec![7u8; 9000]).unwrap();
+        assert!(records(&folder.file()).is_err());
+        fs::remove_file(folder.file()).unwrap();
+        fs::create_dir(folder.file()).unwrap();
+        assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
+    }
+
+    fn small_file(folder: &Folder) -> (Vec<u8>, Vec<(StreamKey, Bytes)>) {
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        for n in 0..6 {
+            store.commit(&[put(&format!("id{n}"), &"x".repeat(100 * n))]).unwrap();
+        }
+        let all = store.load().unwrap();
+        drop(store);
+        (fs::read(folder.file()).unwrap(), all)
+    }
+
+    /// Bytes outside a page in use may flip unseen; then everything must be there.
+    fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(StreamKey, Bytes)], what: &str) -> bool {
+        fs::write(folder.file(), bytes).unwrap();
+        match records(&folder.file()) {
+            Ok(found) => {
+                assert_eq!(found, all, "{what}");
+                true
+            }
+            Err(e) => {
+                assert!(!e.to_string().contains('\n'));
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn b_05_a_flipped_bit_is_harmless_or_refused() {
+        let folder = Folder::new("flip");
+        let (bytes, all) = small_file(&folder);
+        assert!(whole_or_refused(&folder, &bytes, &all, "unchanged"));
+        // Every byte of the header, and of the rest a sample that walks through all bit positions.
+        let places = (0..512).chain((512..bytes.len()).filter(|at| bytes[*at] != 0).step_by(97));
+        for (n, at) in places.enumerate() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (n % 8);
+            whole_or_refused(&folder, &damaged, &all, &format!("byte {at}"));
+        }
+    }
+
+    #[test]
+    fn b_05_a_truncated_file_is_refused() {
+        let folder = Folder::new("truncate");
+        let (bytes, all) = small_file(&folder);
+        let step = (bytes.len() / 60).max(1);
+        for length in (1..bytes.len()).step_by(step).chain([1, 63, 64, 511, 4095, 4096, bytes.len() - 1]) {
+            whole_or_refused(&folder, &bytes[..length], &all, &format!("cut at {length}"));
+        }
+    }
+}
