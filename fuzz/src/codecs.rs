@@ -1,0 +1,114 @@
+//! Records, values and tags of media: read, and where there is a writer, the round trip.
+
+use bytes::Bytes;
+use flv::amf0;
+use flv::data::Data;
+use flv::file::Reader as FileReader;
+use flv::tag::{AudioPacket, AudioTag, VideoTag};
+use media::codec::{aac, h264};
+use media::nal::{Nals, to_four_byte_lengths};
+use wire::{Reader, Writer};
+
+use crate::splits::{head, pieces};
+
+/// `AVCDecoderConfigurationRecord`, and the same bytes as a sequence parameter set and as an access unit.
+pub fn avc_config(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    if let Ok(config) = h264::Config::read(record.clone()) {
+        assert!(matches!(config.length_size, 1 | 2 | 4));
+        assert!(config.width <= 16_384 && config.height <= 16_384, "{config:?}");
+        assert_eq!(config.record, record);
+    }
+    if let Ok((width, height)) = h264::picture_size(data) {
+        assert!(width <= 16_384 && height <= 16_384);
+    }
+    for length_size in [1, 2, 4] {
+        let Ok(wide) = to_four_byte_lengths(record.clone(), length_size) else { continue };
+        let nals = |payload: &Bytes, size| {
+            Nals::new(payload, size).map(|n| n.map(<[u8]>::to_vec)).collect::<Result<Vec<_>, _>>()
+        };
+        assert_eq!(nals(&record, length_size), nals(&wide, 4));
+    }
+}
+
+/// `AudioSpecificConfig`.
+pub fn aac_config(data: &[u8]) {
+    if let Ok(config) = aac::Config::read(Bytes::copy_from_slice(data)) {
+        assert!(config.sample_rate > 0 && config.object_type > 0 && config.channel_configuration < 16);
+    }
+}
+
+/// AMF0 values: what is read is written so that it reads the same.
+pub fn amf0(data: &[u8]) {
+    let Ok(values) = amf0::read_all(&mut Reader::new(data)) else { return };
+    let once = written(&values);
+    let again = match amf0::read_all(&mut Reader::new(&once)) {
+        Ok(values) => values,
+        Err(error) => panic!("own bytes do not read: {error}"),
+    };
+    // Bytes, because NaN is not equal to itself.
+    assert_eq!(written(&again), once);
+}
+
+fn written(values: &[amf0::Value]) -> Bytes {
+    let mut writer = Writer::new();
+    amf0::write_all(values, &mut writer);
+    writer.take()
+}
+
+/// FLV: the first byte chooses between the body of a video, audio or data tag and a file in pieces.
+pub fn flv_tag(data: &[u8]) {
+    let Some((choice, rest)) = head(data) else { return };
+    let body = Bytes::copy_from_slice(rest);
+    match choice % 4 {
+        0 => video(&body),
+        1 => audio(&body),
+        2 => data_tag(&body),
+        _ => assert_eq!(file(&[rest]), file(&pieces(choice, rest)), "the cuts changed the meaning"),
+    }
+}
+
+fn video(body: &Bytes) {
+    let Ok(tag) = VideoTag::read(body) else { return };
+    let mut again = VideoTag::write_header(tag.frame_type, tag.packet, tag.composition_time_ms).to_vec();
+    again.extend_from_slice(&tag.payload);
+    assert_eq!(VideoTag::read(&again.into()), Ok(tag));
+}
+
+fn audio(body: &Bytes) {
+    let Ok(tag) = AudioTag::read(body) else { return };
+    if tag.packet == AudioPacket::Silence {
+        return;
+    }
+    let mut again = AudioTag::write_header(tag.packet).to_vec();
+    again.extend_from_slice(&tag.payload);
+    assert_eq!(AudioTag::read(&again.into()), Ok(tag));
+}
+
+fn data_tag(body: &Bytes) {
+    let Ok(data) = Data::read(body) else { return };
+    let bytes = data.write();
+    match Data::read(&bytes) {
+        Ok(again) => assert_eq!(again.write(), bytes),
+        Err(error) => panic!("own bytes do not read: {error}"),
+    }
+    assert_eq!(flv::data::unwrap(&flv::data::wrap(&bytes)), bytes);
+}
+
+type Tags = Vec<(u32, Bytes)>;
+
+fn file(pieces: &[&[u8]]) -> (Tags, Option<flv::Error>) {
+    let mut reader = FileReader::new(4096);
+    let mut tags = Vec::new();
+    for piece in pieces {
+        reader.push(piece);
+        loop {
+            match reader.poll_tag() {
+                Ok(Some(tag)) => tags.push((tag.timestamp, tag.body)),
+                Ok(None) => break,
+                Err(error) => return (tags, Some(error)),
+            }
+        }
+    }
+    (tags, None)
+}

@@ -1,0 +1,46 @@
+//! One plain function per fuzz target: it takes bytes, and panics when the code under test does or when an
+//! invariant does not hold. `fuzz_targets/` gives them to libFuzzer, `tests/replay.rs` gives them the corpora.
+//!
+//! Rooms of the server that need nothing of it are compiled in by path: so the instrumented binaries hold neither
+//! store nor event loop.
+
+#![forbid(unsafe_code)]
+
+mod codecs;
+mod http_targets;
+mod rtmp_targets;
+mod settings;
+mod splits;
+
+#[path = "../../src/auth/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod auth;
+#[path = "../../src/http/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod http;
+#[path = "../../src/config/properties.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod properties_file;
+
+pub use codecs::{aac_config, amf0, avc_config, flv_tag};
+pub use http_targets::{http_chunked, http_request};
+pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
+pub use settings::{cidr, properties, url_outbound};
+
+/// A target's body.
+pub type Target = fn(&[u8]);
+
+/// Every target by name; the name is that of its binary and of its corpus.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("aac_config", aac_config),
+    ("amf0", amf0),
+    ("avc_config", avc_config),
+    ("cidr", cidr),
+    ("flv_tag", flv_tag),
+    ("http_chunked", http_chunked),
+    ("http_request", http_request),
+    ("properties", properties),
+    ("rtmp_chunk", rtmp_chunk),
+    ("rtmp_handshake", rtmp_handshake),
+    ("url_outbound", url_outbound),
+];

@@ -1,0 +1,64 @@
+//! What an operator or an API client writes: address rules, settings files, URLs.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::auth::cidr::{parse, parse_address};
+use crate::auth::outbound::{Endpoint, redact};
+use crate::properties_file;
+
+/// Address rules. The first four bytes are the address that is looked up in the list that the rest is.
+pub fn cidr(data: &[u8]) {
+    let Some((octets, text)) = data.split_first_chunk::<4>() else { return };
+    let text = String::from_utf8_lossy(text);
+    let v4 = Ipv4Addr::from(*octets);
+    if let Some(address) = parse_address(&text) {
+        assert_eq!(parse_address(&address.to_string()), Some(address), "own text does not read");
+    }
+    let Ok(list) = parse(&text) else { return };
+    let mapped = IpAddr::V6(v4.to_ipv6_mapped());
+    assert_eq!(list.contains(IpAddr::V4(v4)), list.contains(mapped), "two spellings, two answers");
+    let spaced = format!(" {} ", text.replace(',', " , "));
+    assert_eq!(parse(&spaced), Ok(list), "blanks changed the meaning");
+}
+
+/// A settings file: a changed value is read back, and nothing else changes.
+pub fn properties(data: &[u8]) {
+    let Ok(found) = properties_file::parse(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // An escape in a key is another spelling of it, which our own files never have; a byte order mark is theirs.
+    if text.contains('\\') || text.starts_with('\u{feff}') {
+        return;
+    }
+    // Open: the writer takes LF for the only line end, the reader also a lone CR (docs/fuzzing.md, open findings).
+    if text.replace("\r\n", "\n").contains('\r') {
+        return;
+    }
+    let Some(property) = found.first() else { return };
+    let plain = |key: &str| key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    if !plain(&property.key) {
+        return;
+    }
+    let value = "a b\\c=d";
+    let changed = properties_file::set_lines(text, &[(&property.key, value)]);
+    let again = match properties_file::parse(changed.as_bytes()) {
+        Ok(again) => again,
+        Err((line, reason)) => panic!("line {line} of what was written: {reason}"),
+    };
+    assert_eq!(again.len(), found.len());
+    for (before, after) in found.iter().zip(&again) {
+        let want = if before.key == property.key { value } else { &before.value };
+        assert_eq!((&after.key, after.value.as_str()), (&before.key, want));
+    }
+}
+
+/// URLs of endpoints. What was accepted names its parts again, and a log never shows the stream's name.
+pub fn url_outbound(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let shown = redact(&text);
+    assert!(!shown.chars().any(char::is_control), "{shown:?}");
+    let Ok(endpoint) = Endpoint::parse(&text) else { return };
+    assert!(endpoint.port > 0 && !endpoint.host.is_empty());
+    assert!(!endpoint.host.contains(['/', '@', '?', '#', ' ']), "{:?}", endpoint.host);
+    assert!(!shown.contains('?') && (!text.contains("//") || shown.contains("://")), "{shown:?}");
+    let _ = (endpoint.tc_url(), endpoint.stream_id().len());
+}
