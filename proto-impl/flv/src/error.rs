@@ -74,3 +74,17 @@ pub enum Error {
         at: u64,
     },
 }
+
+impl Error {
+    /// Whether the bytes are well-formed but of a codec that is not carried: a publisher of such a codec can be told.
+    #[must_use]
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::UnsupportedVideoCodec(_)
+                | Self::UnsupportedAudioCodec(_)
+                | Self::UnsupportedVideoFourCc(_)
+                | Self::UnsupportedAudioFourCc(_)
+        )
+    }
+}

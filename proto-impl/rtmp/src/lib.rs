@@ -24,6 +24,8 @@ pub mod key;
 mod link;
 mod message;
 mod server;
+#[cfg(test)]
+mod testing;
 mod timers;
 
 pub use client::{Client, ClientEvent};

@@ -19,6 +19,8 @@ const WINDOW_BYTES_MIN: u32 = 16 << 10;
 /// Set Peer Bandwidth, limit type dynamic (§5.4.5).
 const LIMIT_DYNAMIC: u8 = 2;
 
+/// Parts of up to this many bytes are copied into the send queue.
+const SMALL_BYTES: usize = 128;
 /// The buffer that a client of ours tells; servers send no faster for it when the stream is live.
 const BUFFER_MS: u32 = 1000;
 
@@ -261,7 +263,8 @@ impl Link {
         for part in self.parts.drain(..) {
             self.stats.bytes_sent =
                 self.stats.bytes_sent.saturating_add(u64::try_from(part.len()).unwrap_or(0));
-            self.out.push(part);
+            // Headers and small bodies join in the queue's scratch: one slice of the vectored write.
+            if part.len() <= SMALL_BYTES { self.out.push_slice(&part) } else { self.out.push(part) }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The handshake (§5.2): three packets each way, 1 byte and twice 1536.
 //!
 //! 1. C0 (version 3) and C1 (time, zero or version, random) come.
-//! 2. S0, S1 and S2 go at once, when C1 is whole: with digests if C1 has one (see [`digest`]), else S1 is random
+//! 2. S0, S1 and S2 go at once, when C1 is whole: with digests if C1 has one (see `digest`), else S1 is random
 //!    and S2 the echo of C1.
 //! 3. C2 comes; its content proves nothing and is not looked at (real clients send it wrong). Then chunks begin.
 

@@ -118,10 +118,8 @@ impl Server {
     /// Ends the publish of that name.
     fn fc_unpublish(&mut self, command: &Command) -> Result<(), Error> {
         self.reply(command, Value::Undefined)?;
-        let named = command.argument(0).as_str().and_then(|name| self.streams.named(name));
-        if let Some(id) = named
-            && matches!(self.streams.state(id), Some(State::Publishing { .. }))
-        {
+        let name = command.argument(0).as_str();
+        if let Some(id) = name.and_then(|name| self.streams.publisher_named(name)) {
             self.stop(id);
         }
         Ok(())

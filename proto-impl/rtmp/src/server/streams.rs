@@ -87,6 +87,12 @@ impl Streams {
         self.streams.iter().find(|stream| stream.state.name() == Some(name)).map(|stream| stream.id)
     }
 
+    /// The stream that publishes under that name.
+    pub(super) fn publisher_named(&self, wanted: &str) -> Option<u32> {
+        let is = |state: &State| matches!(state, State::Publishing { name } if name == wanted);
+        self.streams.iter().find(|stream| is(&stream.state)).map(|stream| stream.id)
+    }
+
     /// The publishing stream, if there is exactly one.
     pub(super) fn only_publisher(&self) -> Option<u32> {
         let mut publishers =

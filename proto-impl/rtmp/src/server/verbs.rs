@@ -28,6 +28,7 @@ impl Server {
             ("code", Value::string("NetConnection.Connect.Success")),
             ("description", Value::string("Connection succeeded.")),
             ("objectEncoding", Value::Number(0.0)),
+            ("data", Value::EcmaArray(vec![("version".to_owned(), Value::string("3,0,1,123"))])),
         ]);
         self.link.send_command("_result", transaction, &[properties, information]);
         self.resume(now);
