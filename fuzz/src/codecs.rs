@@ -87,6 +87,10 @@ fn audio(body: &Bytes) {
 
 fn data_tag(body: &Bytes) {
     let Ok(data) = Data::read(body) else { return };
+    // Wrapped twice: one wrapper is taken off, and the name is then the other's.
+    if data.name == "@setDataFrame" {
+        return;
+    }
     let bytes = data.write();
     match Data::read(&bytes) {
         Ok(again) => assert_eq!(again.write(), bytes),
