@@ -219,12 +219,16 @@ impl Server {
         Ok(())
     }
 
-    /// The argument is the id. GStreamer sends the stream's name instead, on message stream 0 or on the stream's.
+    /// The argument is the id. GStreamer sends the stream's name instead, after its FCUnpublish has ended the
+    /// publish: a name that nothing has is no mistake.
     fn delete_stream(&mut self, message_stream: u32, command: &Command) -> Result<(), Error> {
         let argument = command.argument(0);
         let id = match (argument.as_number(), argument.as_str()) {
             (Some(number), _) => self.stream_of(number),
-            (None, Some(name)) => self.streams.named(name).or(Some(message_stream)),
+            (None, Some(name)) => match self.streams.named(name) {
+                None if self.streams.state(message_stream).is_none() => return Ok(()),
+                named => named.or(Some(message_stream)),
+            },
             (None, None) => Some(message_stream),
         };
         let known = id.filter(|id| self.streams.state(*id).is_some());

@@ -115,6 +115,11 @@ fn a_publish_as_gstreamer_sends_it() {
     assert_eq!(rig.media().len(), 1);
     rig.feed(&invoke(0, DELETE_STREAM, 0.0, &[Value::Null, text("s1")]));
     assert_eq!(rig.events.last(), Some(&Event::PublishEnded { message_stream: 1, clean: true }));
+    rig.feed(
+        &[create_stream(), publish(1, "s2"), invoke(0, "FCUnpublish", 0.0, &[Value::Null, text("s2")])]
+            .concat(),
+    );
+    rig.feed(&invoke(0, DELETE_STREAM, 0.0, &[Value::Null, text("s2")]));
     assert_eq!(rig.server.stats().bad_messages, 0);
 }
 
@@ -126,8 +131,9 @@ fn a_play_gets_the_replies_that_players_wait_for() {
     let messages = rig.messages();
     let tail: Vec<(u8, u32)> =
         messages[messages.len() - 5..].iter().map(|m| (m.kind, m.message_stream)).collect();
-    assert_eq!(tail, [(4, 0), (20, 1), (20, 1), (18, 1), (18, 1)]);
-    assert_eq!(rig.statuses()[1..], ["status NetStream.Play.Reset", "status NetStream.Play.Start"]);
+    assert_eq!(tail, [(4, 0), (20, 1), (20, 1), (18, 1), (20, 1)]);
+    let start = ["status NetStream.Play.Reset", "status NetStream.Play.Start", "status NetStream.Data.Start"];
+    assert_eq!(rig.statuses()[1..], start);
     assert!(messages[messages.len() - 2].payload.starts_with(b"\x02\0\x11|RtmpSampleAccess\x01\x01\x01\x01"));
 
     rig.server.send(rig.now, &media(MediaKind::Video, 7, b"\x17\x01"));
@@ -184,7 +190,7 @@ fn a_refusal_is_an_error_status_before_the_end() {
     assert_eq!(rig.closed(), None);
     rig.accept = true;
     rig.feed(&play(1, "s2"));
-    assert_eq!(rig.last_reply().status().as_deref(), Some("status NetStream.Play.Start"));
+    assert_eq!(rig.last_reply().status().as_deref(), Some("status NetStream.Data.Start"));
 
     let mut rig = Rig::new();
     rig.accept = false;

@@ -84,8 +84,9 @@ impl Server {
         let access =
             [Value::string("|RtmpSampleAccess"), Value::Boolean(tracks.audio), Value::Boolean(tracks.video)];
         self.link.send_data(message_stream, &access);
-        let start = Value::object([("code", Value::string("NetStream.Data.Start"))]);
-        self.link.send_data(message_stream, &[Value::string("onStatus"), start]);
+        // A command, as MediaMTX sends it. As the data message that FMS sent, ffmpeg takes it for a third stream.
+        let code = "NetStream.Data.Start";
+        self.link.send_status(message_stream, "status", code, "Started playing stream.");
         self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
         self.rearm(now);
         self.resume(now);
