@@ -1,1 +1,16 @@
-//! Placeholder.
+//! The server as a library, so that tests, benches and the simulator link what `main` runs.
+//!
+//! ARCHITECTURE.md is the map. In one line: `socket -> io -> session -> hub -> session -> io -> socket`, with
+//! control looking in from the side.
+
+pub mod auth;
+pub mod cli;
+pub mod config;
+pub mod control;
+pub mod http;
+pub mod hub;
+pub mod io;
+pub mod mail;
+pub mod protocol;
+pub mod store;
+pub mod worker;

@@ -1,1 +1,142 @@
-fn main(){}
+//! Arguments, logging, signals: everything else is in the library.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use millstream::cli::{self, Command};
+use millstream::config::{Config, Options};
+use millstream::io::{Addresses, Server, StopReason, log};
+use millstream::store::{RedbStore, Store};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Exit codes (design: command line).
+const RUN_TIME: u8 = 1;
+const USAGE: u8 = 2;
+const DRAIN_TIMED_OUT: u8 = 3;
+/// A drain takes no longer than this.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How often the main thread looks whether the server lives.
+const WATCH: Duration = Duration::from_millis(20);
+
+fn main() -> ExitCode {
+    let cores = std::thread::available_parallelism()
+        .map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
+    let environment =
+        std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
+        Ok(Command::Serve(options)) => serve(&options),
+        Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
+        Ok(Command::Help) => print(cli::USAGE),
+        Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(error) => fail(USAGE, &error),
+    }
+}
+
+fn serve(options: &Options) -> ExitCode {
+    let config = match Config::open(options) {
+        Ok(config) => config,
+        Err(error) => return fail(USAGE, &error.to_string()),
+    };
+    let guard = log::start(&config.home.join("log"), config.server.log_level);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    // Before the ready line, so that a signal right after it is not the default's.
+    let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        Ok(signals) => signals,
+        Err(error) => return fail(RUN_TIME, &format!("signals: {error}")),
+    };
+    let server = match Server::start(&config) {
+        Ok(server) => server,
+        Err(error) => return fail(RUN_TIME, &error.to_string()),
+    };
+    print(&ready_line(server.addresses()));
+    tracing::info!(http = %server.addresses().http, rtmp = %server.addresses().rtmp, "listening");
+    let code = watch(server, &mut signals);
+    drop(guard);
+    code
+}
+
+/// Waits for a signal or the end.
+fn watch(server: Server, signals: &mut Signals) -> ExitCode {
+    let mut draining = None::<Instant>;
+    loop {
+        for signal in signals.pending() {
+            if signal == SIGHUP {
+                tracing::info!("SIGHUP: there is nothing to reload yet");
+            } else if draining.is_none() {
+                tracing::info!(signal, "draining");
+                server.drain();
+                draining = Some(Instant::now());
+            }
+        }
+        if server.has_ended() && draining.is_none() {
+            tracing::error!("a thread of the server has died");
+            return ExitCode::from(RUN_TIME);
+        }
+        if server.has_stopped() {
+            return match server.join() {
+                StopReason::Drained => ExitCode::SUCCESS,
+                StopReason::Died => ExitCode::from(RUN_TIME),
+            };
+        }
+        if draining.is_some_and(|since| since.elapsed() > DRAIN_MAX) {
+            tracing::error!("the drain took too long");
+            return ExitCode::from(DRAIN_TIMED_OUT);
+        }
+        std::thread::sleep(WATCH);
+    }
+}
+
+fn check_config(options: &Options, deep: bool) -> ExitCode {
+    let config = match Config::read(options) {
+        Ok(config) => config,
+        Err(error) => return fail(USAGE, &error.to_string()),
+    };
+    for warning in &config.warnings {
+        complain(warning);
+    }
+    if deep && config.store_file().exists() {
+        match RedbStore::open(&config.store_file()).and_then(|mut store| store.load()) {
+            Ok(records) => complain(&format!("the store has {} records", records.len())),
+            Err(error) => return fail(RUN_TIME, &error.to_string()),
+        }
+    }
+    print(&config.describe())
+}
+
+/// The one line of standard output (design: command line). Listeners that this build does not have are off.
+fn ready_line(addresses: Addresses) -> String {
+    let line = serde_json::json!({
+        "event": "ready",
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "http": addresses.http,
+        "https": null,
+        "rtmp": addresses.rtmp,
+        "rtmps": null,
+        "srt": null,
+        "rtsp": null,
+        "webrtc": null,
+    });
+    format!("{line}\n")
+}
+
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(RUN_TIME),
+    }
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "millstream: {text}");
+}
+
+fn fail(code: u8, text: &str) -> ExitCode {
+    complain(text);
+    ExitCode::from(code)
+}

@@ -44,9 +44,26 @@ pub struct AppSettings {
     pub listener_hook_url: Option<String>,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
     pub endpoint_republish_limit: Option<u32>,
+    /// A check of publishers is switched on (tokens, hashes, codes, a hook). Whoever cannot do it must refuse.
+    pub publish_security: bool,
+    /// A check of viewers is switched on. Whoever cannot do it must refuse.
+    pub play_security: bool,
+    /// `jwtControlEnabled`: the REST API needs a token.
+    pub rest_security: bool,
     /// Every key as text, the ones above included.
     pub values: Values,
 }
+
+/// Switches that make [`AppSettings::publish_security`] true.
+const PUBLISH_SWITCHES: [&str; 4] = [
+    "publishTokenControlEnabled",
+    "publishJwtControlEnabled",
+    "enableTimeTokenForPublish",
+    "hashControlPublishEnabled",
+];
+/// Switches that make [`AppSettings::play_security`] true.
+const PLAY_SWITCHES: [&str; 4] =
+    ["playTokenControlEnabled", "playJwtControlEnabled", "enableTimeTokenForPlay", "hashControlPlayEnabled"];
 
 impl AppSettings {
     /// Parses the values.
@@ -59,6 +76,10 @@ impl AppSettings {
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
         let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
         let hook = values.text("listenerHookURL");
+        let any = |switches: [&str; 4], hook| {
+            let on = switches.into_iter().try_fold(false, |on, key| Ok(values.boolean(key)? || on))?;
+            Ok::<bool, Error>(on || !values.text(hook).is_empty())
+        };
         Ok(Self {
             name: name.into(),
             epoch,
@@ -76,6 +97,9 @@ impl AppSettings {
             ingesting_stream_limit: u32::try_from(limit).ok(),
             listener_hook_url: (!hook.is_empty()).then(|| hook.to_owned()),
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
+            publish_security: any(PUBLISH_SWITCHES, "webhookAuthenticateURL")?,
+            play_security: any(PLAY_SWITCHES, "webhookPlayAuthUrl")?,
+            rest_security: values.boolean("jwtControlEnabled")?,
             values,
         })
     }
@@ -121,6 +145,16 @@ mod tests {
         let limit =
             |v| AppSettings::with("a", &[("endpointRepublishLimit", v)]).unwrap().endpoint_republish_limit;
         assert_eq!((limit("3"), limit("-1")), (Some(3), None));
+    }
+
+    #[test]
+    fn security_switches_are_seen() {
+        let with = |key, value| AppSettings::with("a", &[(key, value)]).unwrap();
+        assert!(with("hashControlPublishEnabled", "true").publish_security);
+        assert!(with("webhookAuthenticateURL", "http://h/").publish_security);
+        assert!(with("playTokenControlEnabled", "true").play_security);
+        let plain = AppSettings::defaults("a").unwrap();
+        assert!(!plain.publish_security && !plain.play_security && !plain.rest_security);
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub const SERVER: &[Key] = &[
         "New unauthenticated connections of one address per second",
     ),
     key("limits.new_connections_burst", "200", "How many of those may come at once"),
+    key("limits.exempt_loopback", "true", "Whether loopback addresses are free of the limits per address"),
     key("metrics.per_stream", "false", "Figures of each stream in /metrics"),
     key("useGlobalIp", "false", "Kept for older files; not used"),
     key("nodeGroup", "default", "Group of nodes"),

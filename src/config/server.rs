@@ -24,6 +24,8 @@ pub struct Limits {
     pub new_connections_per_second: u32,
     /// How many of those may come at once.
     pub new_connections_burst: u32,
+    /// Whether loopback addresses are free of the limits per address.
+    pub exempt_loopback: bool,
 }
 
 /// What the server as a whole needs to know, parsed.
@@ -131,6 +133,7 @@ fn limits(values: &Values) -> Result<Limits, Error> {
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
         new_connections_per_second: values.number("limits.new_connections_per_second", 1, 1_000_000)?,
         new_connections_burst: values.number("limits.new_connections_burst", 1, 1_000_000)?,
+        exempt_loopback: values.boolean("limits.exempt_loopback")?,
     })
 }
 

@@ -1,0 +1,107 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+
+use crate::config::Options;
+
+/// Where everything lives when nobody says otherwise.
+const HOME: &str = "./millstream-home";
+
+/// What `--help` prints.
+pub const USAGE: &str = "\
+millstream: a live-streaming media server
+
+  millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
+  millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
+
+  serve          the default
+  check-config   validates the settings and prints those in effect, secrets masked;
+                 --deep opens and reads the store too
+
+  --home DIR     settings, applications, data and logs; created when missing (./millstream-home)
+  --set KEY=V    a setting of the server, or app.KEY=V of all applications; @FILE reads the value
+  --version, --help
+
+Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain timed out.
+";
+
+/// What to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Run the server.
+    Serve(Options),
+    /// Look at the settings.
+    CheckConfig {
+        /// With these.
+        options: Options,
+        /// And at the store.
+        deep: bool,
+    },
+    /// Print the usage.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Reads the arguments.
+///
+/// # Errors
+/// One line that says what is wrong with them.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: Vec<(String, String)>,
+    cores: u16,
+) -> Result<Command, String> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut options = Options { home: PathBuf::from(HOME), set: Vec::new(), environment, cores };
+    let (mut command, mut deep) = (None::<String>, false);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Long("home") => options.home = parser.value().map_err(|error| error.to_string())?.into(),
+            Long("set") => {
+                let value = parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
+                options.set.push(value);
+            }
+            Long("deep") => deep = true,
+            Long("help") | Short('h') => return Ok(Command::Help),
+            Long("version") | Short('V') => return Ok(Command::Version),
+            Value(name) if command.is_none() => command = Some(name.string().map_err(|error| error.to_string())?),
+            Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
+        }
+    }
+    match command.as_deref() {
+        None | Some("serve") if deep => Err("--deep belongs to check-config".to_owned()),
+        None | Some("serve") => Ok(Command::Serve(options)),
+        Some("check-config") => Ok(Command::CheckConfig { options, deep }),
+        Some(other) => Err(format!("unknown command '{other}'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(OsString::from), Vec::new(), 2)
+    }
+
+    #[test]
+    fn serve_is_the_default() {
+        let Ok(Command::Serve(options)) = parsed("") else { panic!() };
+        assert_eq!((options.home, options.cores), (PathBuf::from(HOME), 2));
+        let Ok(Command::Serve(options)) = parsed("serve --home h --set a=1 --set app.b=2") else { panic!() };
+        assert_eq!((options.home, options.set), (PathBuf::from("h"), vec!["a=1".to_owned(), "app.b=2".to_owned()]));
+        assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
+    }
+
+    #[test]
+    fn mistakes_are_one_line() {
+        for line in ["--hom x", "serve serve", "dance", "--set", "--deep", "serve --home"] {
+            let error = parsed(line).unwrap_err();
+            assert!(!error.is_empty() && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A subscriber's place in a ring. It has no queue: what it has not been sent is what lies behind its cursor, and
+//! only the rest of a unit that a short write has cut is its own.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+use wire::Gather;
+
+use super::{Packager, Ring};
+
+/// The outcome of a look at a cursor's lag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jump {
+    /// Near enough to the head.
+    None,
+    /// Moved to the newest key frame (or, without one, to the head); so many units were skipped.
+    Skipped(u64),
+}
+
+/// Where a subscriber is.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    next: u64,
+    /// Whether it had a unit that a decoder can start at.
+    started: bool,
+    /// Config epoch that was last sent.
+    epoch: u32,
+    /// What is left of a unit begun.
+    rest: VecDeque<Bytes>,
+    rest_bytes: usize,
+}
+
+impl Cursor {
+    /// Starts at the newest key frame, or waits for the next one. Without a video track there is nothing to wait
+    /// for: `video` tells.
+    #[must_use]
+    pub fn new(ring: &Ring, video: bool) -> Self {
+        let mut cursor = Self::default();
+        cursor.restart(ring, video);
+        cursor
+    }
+
+    /// As after a pause: forgets its place, not what it has begun to send.
+    pub fn restart(&mut self, ring: &Ring, video: bool) {
+        self.next = ring.newest_key().filter(|_| video).unwrap_or_else(|| ring.head());
+        self.started = !video;
+    }
+
+    /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
+    /// when the ring has dropped what comes next. Without a newer key frame a cursor that is only late stays; one
+    /// that has lost its place waits for the next. Sound alone can start anywhere: it goes to the head.
+    pub fn check_lag(&mut self, ring: &Ring, video: bool, lag_ms: i64) -> Jump {
+        let lost = self.next < ring.base();
+        let late = match (ring.get(self.next), ring.head_ms()) {
+            (Some(entry), Some(head)) => head.saturating_sub(entry.dts_ms) > lag_ms,
+            _ => false,
+        };
+        if !lost && !late {
+            return Jump::None;
+        }
+        let key = ring.newest_key().filter(|&key| video && key > self.next);
+        if key.is_none() && video && !lost {
+            return Jump::None;
+        }
+        let target = key.unwrap_or_else(|| ring.head());
+        let skipped = target.saturating_sub(self.next);
+        self.next = target;
+        self.started = key.is_some() || !video;
+        Jump::Skipped(skipped)
+    }
+
+    /// Passes over what cannot be decoded yet: until a key frame has come, a cursor of a stream with video sends
+    /// nothing.
+    pub fn skip_undecodable(&mut self, ring: &Ring, until: u64) {
+        while !self.started && self.next < until {
+            match ring.get(self.next) {
+                Some(entry) if entry.unit.key_frame => self.started = true,
+                _ => self.next = self.next.saturating_add(1),
+            }
+        }
+    }
+
+    /// Names the rest of a unit begun. False when the gather is full.
+    pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
+        self.rest.iter().all(|part| gather.push(part))
+    }
+
+    /// Names units up to (not including) `until`. False when the gather is full.
+    pub fn gather_units<'a>(&self, ring: &Ring, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
+        let mut epoch = self.epoch;
+        for sequence in self.next..until {
+            if !self.started {
+                return true;
+            }
+            let (Some(entry), Some(unit)) = (ring.get(sequence), packager.unit(sequence)) else {
+                return true;
+            };
+            let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
+            epoch = entry.unit.config_epoch;
+            let named = prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()).all(|s| gather.push(s));
+            if !named {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes out the rest of a unit begun.
+    pub fn take_rest(&mut self) -> VecDeque<Bytes> {
+        self.rest_bytes = 0;
+        std::mem::take(&mut self.rest)
+    }
+
+    /// Accounts `sent` bytes against the rest of a unit begun; gives back what is left for those behind it.
+    pub fn rest_sent(&mut self, sent: usize) -> usize {
+        let mut sent = sent;
+        while let Some(front) = self.rest.front_mut() {
+            if sent < front.len() {
+                front.advance(sent);
+                self.rest_bytes = self.rest_bytes.saturating_sub(sent);
+                return 0;
+            }
+            sent -= front.len();
+            self.rest_bytes = self.rest_bytes.saturating_sub(front.len());
+            self.rest.pop_front();
+        }
+        if self.rest.capacity() > 0 {
+            self.rest = VecDeque::new();
+        }
+        sent
+    }
+
+    /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] named them; keeps the rest of the one that
+    /// was cut.
+    pub fn units_sent(&mut self, ring: &Ring, packager: &Packager, until: u64, sent: usize) {
+        let mut sent = sent;
+        while self.next < until && self.started {
+            let (Some(entry), Some(unit)) = (ring.get(self.next), packager.unit(self.next)) else {
+                return;
+            };
+            let change = entry.unit.config_epoch != self.epoch;
+            let prelude = change.then(|| packager.prelude(self.next)).flatten();
+            let total = unit.len().saturating_add(prelude.map_or(0, super::Parts::len));
+            if sent == 0 && total > 0 {
+                return;
+            }
+            if sent < total {
+                self.keep_rest(prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()), sent);
+            }
+            sent = sent.saturating_sub(total);
+            self.epoch = entry.unit.config_epoch;
+            self.next = self.next.saturating_add(1);
+        }
+    }
+
+    /// Number of the next unit.
+    #[must_use]
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether a unit was begun and not finished.
+    #[must_use]
+    pub const fn has_rest(&self) -> bool {
+        self.rest_bytes > 0
+    }
+
+    fn keep_rest<'a>(&mut self, slices: impl Iterator<Item = &'a Bytes>, sent: usize) {
+        let mut skip = sent;
+        for slice in slices {
+            let from = skip.min(slice.len());
+            skip -= from;
+            if from < slice.len() {
+                self.rest_bytes = self.rest_bytes.saturating_add(slice.len() - from);
+                self.rest.push_back(slice.slice(from..));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packager::tests::{PLAIN, Plain};
+    use super::super::ring::tests::entry;
+    use super::super::{Packager, Ring, RingLimits};
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Line {
+        ring: Ring,
+        packager: Packager,
+    }
+
+    impl Line {
+        fn new() -> Self {
+            Self {
+                ring: Ring::new(RingLimits::with_lag_ms(5000)),
+                packager: Packager::new(PLAIN, Box::new(Plain), 0),
+            }
+        }
+
+        fn push(&mut self, dts_ms: i64, key: bool) {
+            let entry = entry(dts_ms, key, 1);
+            self.packager.push(&entry);
+            self.ring.push(entry);
+            self.packager.trim(self.ring.base());
+        }
+
+        /// One write of at most `room` bytes.
+        fn write(&self, cursor: &mut Cursor, room: usize) -> Vec<u8> {
+            cursor.skip_undecodable(&self.ring, self.ring.head());
+            let bytes: Vec<u8> = {
+                let mut gather = Gather::new(1 << 20);
+                let _ = cursor.gather_rest(&mut gather)
+                    && cursor.gather_units(&self.ring, &self.packager, self.ring.head(), &mut gather);
+                gather.slices().iter().flat_map(|s| s.to_vec()).take(room).collect()
+            };
+            let left = cursor.rest_sent(bytes.len());
+            cursor.units_sent(&self.ring, &self.packager, self.ring.head(), left);
+            bytes
+        }
+    }
+
+    #[test]
+    fn a_new_cursor_starts_at_the_newest_key_frame_with_a_prelude() {
+        let mut line = Line::new();
+        (0..5).for_each(|n| line.push(n * 33, n == 0 || n == 3));
+        let mut cursor = Cursor::new(&line.ring, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@99>[99][132]");
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn without_a_key_frame_it_waits_for_one() {
+        let mut line = Line::new();
+        line.push(0, false);
+        let mut cursor = Cursor::new(&line.ring, true);
+        line.push(33, false);
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+        line.push(66, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@66>[66]");
+    }
+
+    #[test]
+    fn sound_alone_starts_at_once() {
+        let mut line = Line::new();
+        line.push(0, false);
+        let mut cursor = Cursor::new(&line.ring, false);
+        line.push(23, false);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@0>[23]");
+    }
+
+    #[test]
+    fn m_23_over_the_lag_it_jumps_to_the_newest_key_frame_and_finishes_the_unit_begun() {
+        let mut line = Line::new();
+        (0..3).for_each(|n| line.push(n * 33, n == 0));
+        let mut cursor = Cursor::new(&line.ring, true);
+        assert_eq!(line.write(&mut cursor, 8), b"<1@0>[0]");
+        assert_eq!(line.write(&mut cursor, 2), b"[3");
+        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::None);
+        (3..200).for_each(|n| line.push(n * 33, n % 30 == 0));
+        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::Skipped(178));
+        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::None);
+        let sent = String::from_utf8(line.write(&mut cursor, usize::MAX)).unwrap();
+        assert!(sent.starts_with("3][5940][5973]"), "{sent}");
+    }
+
+    #[test]
+    fn a_cursor_that_the_ring_has_passed_goes_on_at_a_key_frame() {
+        let mut line = Line::new();
+        line.push(0, true);
+        let mut cursor = Cursor::new(&line.ring, true);
+        (1..6000).for_each(|n| line.push(n, false));
+        assert!(matches!(cursor.check_lag(&line.ring, true, i64::MAX), Jump::Skipped(_)));
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+        line.push(6001, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@6001>[6001]");
+    }
+
+    proptest! {
+        #[test]
+        fn any_short_writes_deliver_the_same_bytes(rooms in prop::collection::vec(1usize..40, 1..80)) {
+            let mut line = Line::new();
+            (0..30).for_each(|n| line.push(n * 33, n == 0));
+            let mut whole = Cursor::new(&line.ring, true);
+            let want = line.write(&mut whole, usize::MAX);
+            let mut cursor = Cursor::new(&line.ring, true);
+            let mut got = Vec::new();
+            for room in rooms.iter().chain(std::iter::repeat_n(&usize::MAX, 1)) {
+                got.extend(line.write(&mut cursor, *room));
+            }
+            prop_assert_eq!(got, want);
+            prop_assert!(!cursor.has_rest());
+        }
+    }
+}

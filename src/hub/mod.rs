@@ -1,0 +1,17 @@
+//! The hub: live streams as rings of access units, and the cursors of those who receive them.
+//!
+//! One ring per stream and worker. A publisher appends, every subscriber has a cursor and no queue, so a thousand
+//! viewers cost a thousand numbers. What all subscribers of one format need is packaged once, lazily, beside the
+//! ring ([`Packager`]); per subscriber only the slices are named again.
+//!
+//! The hub names no protocol: a format is a [`Package`] that a protocol brings along.
+
+mod cursor;
+mod packager;
+mod ring;
+mod stream;
+
+pub use cursor::{Cursor, Jump};
+pub use packager::{FormatKey, Package, Packager, Parts};
+pub use ring::{Entry, Ring, RingLimits};
+pub use stream::{Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};

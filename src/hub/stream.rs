@@ -1,0 +1,318 @@
+//! A live stream on one worker: its ring, its formats, its subscribers, and the workers that mirror it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use media::{AccessUnit, Tracks, TrackKind};
+use wire::Gather;
+
+use super::{Cursor, Entry, FormatKey, Jump, Package, Packager, Ring, RingLimits};
+use crate::config::AppSettings;
+use crate::mail::{ConnId, StreamId, StreamKey, WorkerId};
+use crate::worker::mailbox::Lane;
+
+/// Index of a format within its stream. Slots of unused formats are kept and reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatIndex(usize);
+
+/// Formats a stream may have on one worker: one per message stream id that a viewer can choose, and then some.
+const FORMATS_MAX: usize = 16;
+/// Without key frames the ring is trimmed after this many units.
+const TRIM_UNITS: u32 = 64;
+/// Video counts as flowing for this long after a video unit; meanwhile sound may wait for the next one.
+const VIDEO_FLOWS: Duration = Duration::from_millis(500);
+
+/// A subscriber's side of a subscription, kept in its session.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// The stream.
+    pub stream: StreamId,
+    /// Which package it shares.
+    pub format: FormatIndex,
+    /// Its place.
+    pub cursor: Cursor,
+    /// Paused by its peer: nothing is sent.
+    pub paused: bool,
+    /// Units it was not sent because it was too slow.
+    pub skipped: u64,
+    /// Times it jumped.
+    pub jumps: u64,
+}
+
+/// A worker that receives this stream from here.
+#[derive(Debug)]
+pub struct Mirror {
+    /// Which one.
+    pub to: WorkerId,
+    /// After a refused unit nothing is sent before the next key frame.
+    pub skipping: bool,
+    /// What is on the way to it.
+    pub lane: Lane,
+}
+
+/// What an appended unit asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushed {
+    /// When the subscribers are to be sent it.
+    pub flush: Flush,
+    /// The ring may have something to forget: call [`Stream::trim`].
+    pub trim: bool,
+}
+
+/// When an appended unit is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// To all subscribers at the end of the turn.
+    Now,
+    /// It may ride with the next video unit, but not longer than until then.
+    By(Instant),
+}
+
+/// A live stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// This life of it.
+    pub id: StreamId,
+    /// Its key.
+    pub key: StreamKey,
+    /// Where its publisher is.
+    pub source: WorkerId,
+    /// Settings of its application.
+    pub settings: Arc<AppSettings>,
+    /// Who to wake when there is something to send.
+    pub subscribers: Vec<ConnId>,
+    /// Who else receives it from here.
+    pub mirrors: Vec<Mirror>,
+    /// Whether this worker asked the source for it.
+    pub mirrored_here: bool,
+    tracks: Arc<Tracks>,
+    ring: Ring,
+    formats: Vec<Option<Packager>>,
+    /// Subscribers are sent the units before this one.
+    flush_to: u64,
+    flush_at: Option<Instant>,
+    last_video: Option<Instant>,
+    untrimmed: u32,
+}
+
+impl Stream {
+    /// Without units.
+    #[must_use]
+    pub fn new(id: StreamId, key: StreamKey, source: WorkerId, settings: Arc<AppSettings>) -> Self {
+        let lag_ms = i64::try_from(settings.max_latency.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            id,
+            key,
+            source,
+            settings,
+            subscribers: Vec::new(),
+            mirrors: Vec::new(),
+            mirrored_here: false,
+            tracks: Arc::default(),
+            ring: Ring::new(RingLimits::with_lag_ms(lag_ms)),
+            formats: Vec::new(),
+            flush_to: 0,
+            flush_at: None,
+            last_video: None,
+            untrimmed: 0,
+        }
+    }
+
+    /// Appends a unit and packages it for the formats in use.
+    pub fn push(&mut self, now: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Pushed {
+        let video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
+        self.untrimmed = self.untrimmed.saturating_add(1);
+        let trim = unit.key_frame || self.untrimmed >= TRIM_UNITS;
+        self.tracks = Arc::clone(&tracks);
+        let entry = Entry::new(unit, tracks);
+        for packager in self.formats.iter_mut().flatten() {
+            packager.push(&entry);
+        }
+        self.ring.push(entry);
+        Pushed { flush: self.flush_when(now, video), trim }
+    }
+
+    /// Everything appended so far is to be sent.
+    pub fn flush(&mut self) {
+        self.flush_to = self.ring.head();
+        self.flush_at = None;
+    }
+
+    /// When the units that wait must be sent.
+    #[must_use]
+    pub const fn flush_at(&self) -> Option<Instant> {
+        self.flush_at
+    }
+
+    /// The entries from the newest key frame on (without video: none): what a new mirror needs.
+    pub fn backlog(&self) -> impl Iterator<Item = &Entry> {
+        let start = self.ring.newest_key().unwrap_or_else(|| self.ring.head());
+        (start..self.ring.head()).filter_map(|sequence| self.ring.get(sequence))
+    }
+
+    /// Subscribes `conn` to the format, making the package when it is the first. `None` when the stream has too
+    /// many formats already.
+    pub fn subscribe(
+        &mut self,
+        conn: ConnId,
+        key: FormatKey,
+        package: impl FnOnce() -> Box<dyn Package>,
+    ) -> Option<Subscriber> {
+        let format = self.format(key, package)?;
+        self.subscribers.push(conn);
+        let cursor = Cursor::new(&self.ring, self.has_video());
+        // A backlog is sent at once, also when the head has not been flushed to the others yet.
+        self.flush_to = self.flush_to.max(self.ring.head());
+        Some(Subscriber { stream: self.id, format, cursor, paused: false, skipped: 0, jumps: 0 })
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&mut self, conn: ConnId, format: FormatIndex) {
+        if let Some(at) = self.subscribers.iter().position(|&other| other == conn) {
+            self.subscribers.swap_remove(at);
+        }
+        if let Some(slot) = self.formats.get_mut(format.0)
+            && slot.as_mut().is_some_and(Packager::remove_subscriber)
+        {
+            *slot = None;
+        }
+    }
+
+    /// Prepares a write to a subscriber: jumps when it lags, passes over what cannot be decoded. The units skipped.
+    pub fn prepare(&self, subscriber: &mut Subscriber) -> u64 {
+        let lag_ms = i64::try_from(self.settings.max_latency.as_millis()).unwrap_or(i64::MAX);
+        let skipped = match subscriber.cursor.check_lag(&self.ring, self.has_video(), lag_ms) {
+            Jump::None => 0,
+            Jump::Skipped(units) => {
+                subscriber.jumps = subscriber.jumps.saturating_add(1);
+                subscriber.skipped = subscriber.skipped.saturating_add(units);
+                units
+            }
+        };
+        subscriber.cursor.skip_undecodable(&self.ring, self.flush_to);
+        skipped
+    }
+
+    /// After a pause: from the newest key frame on.
+    pub fn resume(&self, subscriber: &mut Subscriber) {
+        subscriber.paused = false;
+        subscriber.cursor.restart(&self.ring, self.has_video());
+    }
+
+    /// Names what a subscriber is to be sent, behind the rest of its unit begun. False when the gather is full.
+    pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
+        match self.packager(subscriber.format) {
+            Some(packager) if !subscriber.paused => {
+                subscriber.cursor.gather_units(&self.ring, packager, self.flush_to, gather)
+            }
+            _ => true,
+        }
+    }
+
+    /// Accounts sent bytes, in the order in which they were named.
+    pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize) {
+        if let Some(packager) = self.formats.get(subscriber.format.0).and_then(Option::as_ref)
+            && !subscriber.paused
+        {
+            subscriber.cursor.units_sent(&self.ring, packager, self.flush_to, bytes);
+        }
+    }
+
+    /// Whether a subscriber has something to be sent.
+    #[must_use]
+    pub fn has_more(&self, subscriber: &Subscriber) -> bool {
+        subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush_to)
+    }
+
+    /// Forgets what lies before the newest key frame, but nothing that `slowest`, the slowest cursor, still needs.
+    pub fn trim(&mut self, slowest: Option<u64>) {
+        let keep_gop = self.settings.gop_cache && self.has_video();
+        self.ring.trim(keep_gop, slowest);
+        self.untrimmed = 0;
+        let base = self.ring.base();
+        self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
+    }
+
+    /// Forgets all units: they are old when the next ones come.
+    pub fn clear(&mut self) {
+        self.ring.clear();
+        self.trim(None);
+        self.flush();
+    }
+
+    /// DTS of the newest unit in milliseconds.
+    #[must_use]
+    pub fn head_ms(&self) -> Option<i64> {
+        self.ring.head_ms()
+    }
+
+    /// Bytes of one second, out of what is retained; 0 when nothing is.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> usize {
+        self.ring.bytes_per_second()
+    }
+
+    /// The tracks of the newest unit.
+    #[must_use]
+    pub const fn tracks(&self) -> &Arc<Tracks> {
+        &self.tracks
+    }
+
+    /// Payload bytes that the ring retains.
+    #[must_use]
+    pub const fn retained_bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+
+    fn has_video(&self) -> bool {
+        self.tracks.video.is_some()
+    }
+
+    fn packager(&self, format: FormatIndex) -> Option<&Packager> {
+        self.formats.get(format.0).and_then(Option::as_ref)
+    }
+
+    fn format(&mut self, key: FormatKey, package: impl FnOnce() -> Box<dyn Package>) -> Option<FormatIndex> {
+        let known = self.formats.iter().position(|slot| slot.as_ref().is_some_and(|p| p.key() == key));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let free = self.formats.iter().position(Option::is_none);
+                let index = free.unwrap_or(self.formats.len());
+                if index >= FORMATS_MAX {
+                    return None;
+                }
+                let mut packager = Packager::new(key, package(), self.ring.base());
+                (self.ring.base()..self.ring.head())
+                    .filter_map(|sequence| self.ring.get(sequence))
+                    .for_each(|entry| packager.push(entry));
+                if free.is_none() {
+                    self.formats.push(None);
+                }
+                *self.formats.get_mut(index)? = Some(packager);
+                index
+            }
+        };
+        self.formats.get_mut(index)?.as_mut()?.add_subscriber();
+        Some(FormatIndex(index))
+    }
+
+    fn flush_when(&mut self, now: Instant, video: bool) -> Flush {
+        if video {
+            self.last_video = Some(now);
+        }
+        let flowing = self.last_video.is_some_and(|at| now.saturating_duration_since(at) < VIDEO_FLOWS);
+        let wait = match (video, flowing) {
+            (true, _) => self.settings.merge_write,
+            (false, true) => self.settings.coalesce.max(self.settings.merge_write),
+            (false, false) => self.settings.merge_write,
+        };
+        if wait.is_zero() {
+            return Flush::Now;
+        }
+        // A flush that is due keeps its time: what joins it must not delay it.
+        let at = self.flush_at.map_or(now + wait, |at| at.min(now + wait));
+        self.flush_at = Some(at);
+        Flush::By(at)
+    }
+}

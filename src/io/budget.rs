@@ -1,0 +1,233 @@
+//! How many strangers may connect: in total, per address, and how fast. Without a lock: workers share counters.
+//!
+//! A peer is a stranger until its session has been granted something (a publish, a play, an answered request).
+//! Addresses are hashed into a fixed table of counters with a key of this process; two addresses that share a
+//! counter share its limit, which makes the limit stricter and never wider.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::auth::CidrList;
+use crate::config::Limits;
+
+/// Counters for addresses; a power of two.
+const BUCKETS: usize = 8192;
+/// From this share of the strangers' limit on, new ones are refused at random: early drop, as OpenSSH does.
+const EARLY_DROP_FROM: u32 = 2;
+
+#[derive(Debug, Default)]
+struct Bucket {
+    strangers: AtomicU32,
+    /// The time, in microseconds since the start, up to which the allowance of new connections is used (GCRA).
+    used_until: AtomicU64,
+}
+
+/// Shared by all workers.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limits: Limits,
+    trusted: CidrList,
+    began: Instant,
+    hasher: RandomState,
+    buckets: Box<[Bucket]>,
+    strangers: AtomicU32,
+    connections: AtomicU32,
+    drops: AtomicU32,
+}
+
+/// Why a connection is closed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The server is full.
+    Connections,
+    /// Too many strangers.
+    Strangers,
+    /// Too many strangers of this address.
+    Address,
+    /// Too many new connections of this address.
+    Rate,
+}
+
+/// A connection's share; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    budget: Arc<Budget>,
+    bucket: Option<usize>,
+}
+
+impl Budget {
+    pub(super) fn new(limits: Limits, trusted: CidrList, now: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            trusted,
+            began: now,
+            hasher: RandomState::new(),
+            buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
+            strangers: AtomicU32::new(0),
+            connections: AtomicU32::new(0),
+            drops: AtomicU32::new(0),
+        })
+    }
+
+    /// A place for a new connection.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, now: Instant) -> Result<Place, Refused> {
+        let connections = self.connections.fetch_add(1, Ordering::AcqRel);
+        // From here on dropping the place gives back what was taken.
+        let mut place = Place { budget: Arc::clone(self), bucket: None };
+        if usize_of(connections) >= self.limits.connections {
+            return Err(Refused::Connections);
+        }
+        if self.is_exempt(peer.ip()) {
+            return Ok(place);
+        }
+        let index = self.bucket_of(peer.ip());
+        let Some(bucket) = self.buckets.get(index) else { return Ok(place) };
+        if !self.take_rate(bucket, now) {
+            return Err(Refused::Rate);
+        }
+        place.bucket = Some(index);
+        let of_address = bucket.strangers.fetch_add(1, Ordering::AcqRel);
+        let strangers = self.strangers.fetch_add(1, Ordering::AcqRel);
+        if usize_of(of_address) >= self.limits.connections_per_address {
+            return Err(Refused::Address);
+        }
+        if self.drops_early(strangers) { Err(Refused::Strangers) } else { Ok(place) }
+    }
+
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        (self.limits.exempt_loopback && address.to_canonical().is_loopback()) || self.trusted.contains(address)
+    }
+
+    /// IPv4 by address, IPv6 by /64.
+    fn bucket_of(&self, address: IpAddr) -> usize {
+        let hash = match address.to_canonical() {
+            IpAddr::V4(v4) => self.hasher.hash_one(u64::from(v4.to_bits())),
+            IpAddr::V6(v6) => self.hasher.hash_one((v6.to_bits() >> 64, 6u8)),
+        };
+        usize::try_from(hash % (BUCKETS as u64)).unwrap_or(0)
+    }
+
+    /// The generic cell rate algorithm: each connection costs its interval, and up to `burst` may be ahead.
+    fn take_rate(&self, bucket: &Bucket, now: Instant) -> bool {
+        let interval = 1_000_000 / u64::from(self.limits.new_connections_per_second.max(1));
+        let ahead = interval.saturating_mul(u64::from(self.limits.new_connections_burst));
+        let now = u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX);
+        let step = |used: u64| {
+            let next = used.max(now).saturating_add(interval);
+            (next <= now.saturating_add(ahead)).then_some(next)
+        };
+        bucket.used_until.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).is_ok()
+    }
+
+    /// Refuses all at the limit and an evenly rising share from half of it on.
+    fn drops_early(&self, strangers: u32) -> bool {
+        let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
+        let from = limit / EARLY_DROP_FROM;
+        if strangers < from {
+            return false;
+        }
+        let over = u64::from(strangers - from).saturating_mul(100);
+        let percent = over.checked_div(u64::from(limit.saturating_sub(from).max(1))).unwrap_or(100);
+        u64::from(self.drops.fetch_add(37, Ordering::Relaxed) % 100) < percent
+    }
+}
+
+impl Place {
+    /// The peer is no stranger any more.
+    pub(super) fn known(&mut self) {
+        if let Some(bucket) = self.bucket.take().and_then(|index| self.budget.buckets.get(index)) {
+            bucket.strangers.fetch_sub(1, Ordering::AcqRel);
+            self.budget.strangers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.known();
+        self.budget.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn usize_of(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn budget(per_address: usize, unauthenticated: usize, burst: u32) -> (Arc<Budget>, Instant) {
+        let now = Instant::now();
+        let limits = Limits {
+            broadcasts: 0,
+            endpoints: 0,
+            connections: 20_000,
+            connections_per_address: per_address,
+            unauthenticated,
+            new_connections_per_second: 100,
+            new_connections_burst: burst,
+            exempt_loopback: true,
+        };
+        (Budget::new(limits, CidrList::default(), now), now)
+    }
+
+    fn peer(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn h_23_one_address_is_limited_and_another_still_served() {
+        let (budget, now) = budget(10, 4096, 10_000);
+        let held: Vec<_> = (0..5000).filter_map(|_| budget.admit(peer("10.0.0.1:1"), now).ok()).collect();
+        assert_eq!(held.len(), 10);
+        assert_eq!(budget.admit(peer("10.0.0.1:2"), now).unwrap_err(), Refused::Address);
+        assert!(budget.admit(peer("10.0.0.2:1"), now).is_ok());
+        assert!((0..5000).all(|_| budget.admit(peer("127.0.0.1:1"), now).is_ok()), "loopback is exempt");
+    }
+
+    #[test]
+    fn ipv6_counts_by_64_and_mapped_as_v4() {
+        let (budget, now) = budget(2, 4096, 10_000);
+        let _a = budget.admit(peer("[2001:db8::1]:1"), now).unwrap();
+        let _b = budget.admit(peer("[2001:db8::2]:1"), now).unwrap();
+        assert!(budget.admit(peer("[2001:db8::3]:1"), now).is_err());
+        assert!(budget.admit(peer("[::ffff:127.0.0.1]:1"), now).is_ok());
+    }
+
+    #[test]
+    fn new_connections_are_paced() {
+        let (budget, now) = budget(100_000, 100_000, 20);
+        let admitted = |at| (0..100).filter(|_| budget.admit(peer("10.0.0.1:1"), at).is_ok()).count();
+        assert_eq!((admitted(now), admitted(now + Duration::from_millis(100))), (20, 10));
+    }
+
+    #[test]
+    fn q_05_every_counter_is_back_at_zero_after_a_million_connections() {
+        let (budget, now) = budget(1000, 4096, u32::MAX);
+        for n in 0..1_000_000u32 {
+            let address = IpAddr::from((0x0a00_0000 | (n % 5000)).to_be_bytes());
+            let place = budget.admit(SocketAddr::new(address, 1), now + Duration::from_millis(u64::from(n)));
+            if n % 3 == 0
+                && let Ok(mut place) = place
+            {
+                place.known();
+                place.known();
+            }
+        }
+        assert_eq!((budget.strangers.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)), (0, 0));
+        assert!(budget.buckets.iter().all(|bucket| bucket.strangers.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn strangers_are_dropped_early_and_then_all() {
+        let (budget, now) = budget(100_000, 1000, u32::MAX);
+        let addresses = (0..4000u32).map(|n| SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1));
+        let held: Vec<_> = addresses.filter_map(|peer| budget.admit(peer, now).ok()).collect();
+        assert!((600..=1000).contains(&held.len()), "{}", held.len());
+    }
+}

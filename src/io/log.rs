@@ -1,0 +1,112 @@
+//! Log lines: to standard error and to `log/millstream.log`, through a bounded queue that loses lines rather than
+//! stall a worker.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+/// Lines that may wait; more are lost.
+const QUEUE_LINES: usize = 16_384;
+/// Size at which a file is closed and the next begun.
+const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
+/// Files that are kept: the current one and those before it.
+const FILES: u32 = 10;
+
+/// Starts logging. The guard writes what waits when it is dropped.
+#[must_use]
+pub fn start(directory: &Path, level: &str) -> WorkerGuard {
+    let output = Output { file: RotatedFile::open(directory.join("millstream.log")) };
+    let (writer, guard) =
+        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
+    let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let format = tracing_subscriber::fmt().with_writer(writer).with_env_filter(filter).with_ansi(false);
+    // A second start in one process (tests) keeps the first subscriber.
+    let _ = format.try_init();
+    guard
+}
+
+/// Both destinations. A full disk or a closed standard error loses lines, and nothing else.
+#[derive(Debug)]
+struct Output {
+    file: RotatedFile,
+}
+
+impl Write for Output {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(line);
+        let _ = self.file.write_line(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file that is renamed to `.1`, `.2`, ... when it is full.
+#[derive(Debug)]
+struct RotatedFile {
+    path: PathBuf,
+    file: Option<File>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl RotatedFile {
+    fn open(path: PathBuf) -> Self {
+        let mut this = Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX };
+        this.reopen();
+        this
+    }
+
+    fn reopen(&mut self) {
+        self.file = OpenOptions::new().create(true).append(true).open(&self.path).ok();
+        self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+    }
+
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.bytes >= self.bytes_max {
+            self.rotate();
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write_all(line)?;
+        self.bytes = self.bytes.saturating_add(line.len() as u64);
+        Ok(())
+    }
+
+    fn rotate(&mut self) {
+        self.file = None;
+        let numbered = |number: u32| self.path.with_extension(format!("log.{number}"));
+        for number in (1..FILES - 1).rev() {
+            let _ = std::fs::rename(numbered(number), numbered(number + 1));
+        }
+        let _ = std::fs::rename(&self.path, numbered(1));
+        self.reopen();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_files_are_numbered_and_the_oldest_goes() {
+        let directory = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut file = RotatedFile::open(directory.join("millstream.log"));
+        file.bytes_max = 10;
+        for n in 0..30 {
+            file.write_line(format!("line number {n}\n").as_bytes()).unwrap();
+        }
+        let mut names: Vec<_> =
+            std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names.len(), usize::try_from(FILES).unwrap());
+        assert_eq!(std::fs::read_to_string(directory.join("millstream.log")).unwrap(), "line number 29\n");
+        assert_eq!(std::fs::read_to_string(directory.join("millstream.log.1")).unwrap(), "line number 28\n");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,218 @@
+//! The whole server as one value: binds everything, starts the threads, and says when it ends.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+
+use crypto::Seed;
+use mio::{Poll, Waker};
+
+use super::budget::Budget;
+use super::doorbell::{self, Postbox};
+use super::office::{self, Desk, Office, OfficeMail};
+use super::shell::{Parts, Shell};
+use super::{clock, helpers, listen, sys};
+use crate::config::Config;
+use crate::control::{Control, ControlConfig};
+use crate::mail::WorkerId;
+use crate::protocol::Listener;
+use crate::store::{self, RedbStore, Store};
+
+/// Descriptors below which the configured density cannot be reached.
+const OPEN_FILES_WANTED: u64 = 20_000;
+
+/// Where the server listens, as bound.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// HTTP and the API.
+    pub http: SocketAddr,
+    /// RTMP.
+    pub rtmp: SocketAddr,
+}
+
+/// Why the server did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A port could not be bound.
+    #[error("{what} port {port}: {error}")]
+    Bind {
+        /// Which listener.
+        what: &'static str,
+        /// The configured port.
+        port: u16,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The store did not open.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The system refused a thread, a poll, or randomness.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// How the server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// Drained.
+    Drained,
+    /// A thread that must live has died.
+    Died,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    addresses: Addresses,
+    desk: Desk,
+    office: JoinHandle<()>,
+    workers: Vec<JoinHandle<()>>,
+    store: JoinHandle<()>,
+}
+
+impl Server {
+    /// Opens the store, binds the ports, starts the threads. When it returns, everything listens.
+    ///
+    /// # Errors
+    /// A port in use, a store that is locked or damaged, or a system without resources.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        note_open_files();
+        let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
+        let records = store.load()?;
+        let count = usize::from(config.server.workers);
+        let bind = |what, host, port| {
+            listen::listen(host, port, count).map_err(|error| StartError::Bind { what, port, error })
+        };
+        let (http, http_listeners) = bind("HTTP", config.server.http_host, config.server.http_port)?;
+        let (rtmp, rtmp_listeners) = bind("RTMP", config.server.rtmp_host, config.server.rtmp_port)?;
+        let addresses = Addresses { http, rtmp };
+
+        let seed = seed_of_the_system()?;
+        let (desk, mail) = office::desk();
+        let mut polls = Vec::with_capacity(count);
+        for _ in 0..count {
+            let poll = Poll::new()?;
+            let waker = Waker::new(poll.registry(), Shell::wake_token())?;
+            polls.push((poll, doorbell::mailbox(waker)));
+        }
+        let postboxes: Vec<Postbox> = polls.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
+        let budget = Budget::new(config.server.limits.clone(), config.server.trusted_proxies.clone(), clock::now().mono);
+        let loads: Arc<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
+        let mut workers = Vec::with_capacity(count);
+        let listeners = http_listeners.into_iter().zip(rtmp_listeners);
+        for (index, ((poll, (_, inbox)), (http, rtmp))) in (0u16..).zip(polls.into_iter().zip(listeners)) {
+            let shell = Shell::new(Parts {
+                id: WorkerId(index),
+                poll,
+                inbox,
+                listeners: vec![(Listener::Http, http), (Listener::Rtmp, rtmp)],
+                peers: postboxes.clone(),
+                desk: desk.clone(),
+                budget: Arc::clone(&budget),
+                loads: Arc::clone(&loads),
+                seed: seed.derive("worker", u64::from(index)),
+            })?;
+            workers.push(thread::Builder::new().name(format!("worker-{index}")).spawn(move || shell.run())?);
+        }
+        let (requests, store_queue) = channel();
+        let store_desk = desk.clone();
+        let store = thread::Builder::new()
+            .name("store".into())
+            .spawn(move || store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply))))?;
+        let resolvers = helpers::start_resolvers(&desk)?;
+        let control = Control::new(clock::now(), control_config(config, addresses, &seed), records, seed.derive("control", 0));
+        let office = Office { control, mail, workers: postboxes, store: requests, resolvers };
+        let office = thread::Builder::new().name("control".into()).spawn(move || office.run())?;
+        Ok(Self { addresses, desk, office, workers, store })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Begins the drain: no new sessions, peers are told, the store is flushed.
+    pub fn drain(&self) {
+        self.desk.send(OfficeMail::Drain);
+    }
+
+    /// Whether a thread that must live has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.office.is_finished() || self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all threads have ended.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.store.is_finished() && self.office.is_finished() && self.workers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end.
+    #[must_use]
+    pub fn join(self) -> StopReason {
+        // The office ends when all is drained; with it go the store's and the resolvers' queues.
+        let threads = [self.office].into_iter().chain(self.workers).chain([self.store]);
+        let died = threads.map(JoinHandle::join).filter(Result::is_err).count();
+        if died == 0 { StopReason::Drained } else { StopReason::Died }
+    }
+}
+
+/// Entropy of the operating system, drawn once.
+fn seed_of_the_system() -> io::Result<Seed> {
+    use std::io::Read;
+    let mut bytes = [0; 32];
+    std::fs::File::open(PathBuf::from("/dev/urandom"))?.read_exact(&mut bytes)?;
+    Ok(Seed::new(bytes))
+}
+
+fn note_open_files() {
+    match sys::raise_open_files() {
+        Ok(files) if files < OPEN_FILES_WANTED => {
+            tracing::warn!(files, wanted = OPEN_FILES_WANTED, "few open files are allowed; raise nofile for density");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files is unknown"),
+    }
+}
+
+fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> ControlConfig {
+    let own_addresses = own_addresses();
+    let node: String = format!("{:016x}", seed.derive("node", 0).random().u64());
+    ControlConfig {
+        server: Arc::clone(&config.server),
+        apps: config.apps.clone(),
+        workers: config.server.workers,
+        node,
+        host_address: host_address(&own_addresses),
+        own_addresses,
+        rtmp_port: addresses.rtmp.port(),
+        http_ports: vec![addresses.http.port()],
+    }
+}
+
+/// Addresses of the machine's interfaces, loopback included.
+fn own_addresses() -> Vec<IpAddr> {
+    match if_addrs::get_if_addrs() {
+        Ok(interfaces) => interfaces.into_iter().map(|interface| interface.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(%error, "the machine's addresses are unknown");
+            Vec::new()
+        }
+    }
+}
+
+/// What the records call this server (rest.md §10.2, hostAddress): the environment, else the first private IPv4,
+/// else any address that is not loopback.
+fn host_address(own: &[IpAddr]) -> String {
+    let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());
+    let fallback = || own.iter().find(|address| !address.is_loopback());
+    std::env::var("AMS_HOST_ADDRESS").ok().filter(|address| !address.is_empty()).unwrap_or_else(|| {
+        own.iter().find(is_private).or_else(fallback).map_or_else(|| "127.0.0.1".to_owned(), ToString::to_string)
+    })
+}

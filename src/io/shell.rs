@@ -1,0 +1,560 @@
+//! The shell of a worker: its poll, its sockets, its clock. It does what the machine asks and tells it what
+//! happened; it knows bytes, and nothing of media.
+//!
+//! Sockets are edge-triggered. A readable socket stays on the ready list until it was read dry, with a bound per
+//! turn, so that one loud peer cannot starve the rest; a socket that refuses bytes is left alone until the kernel
+//! reports it writable.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use wire::Gather;
+
+use super::budget::{Budget, Place};
+use super::clock;
+use super::doorbell::{Inbox, Mail, Postbox};
+use super::office::{Desk, OfficeMail};
+use super::sys;
+use crate::mail::{ConnId, Now, WorkerId};
+use crate::protocol::Listener;
+use crate::worker::{Output, Worker};
+
+/// The wake-up's token.
+const WAKE: Token = Token(usize::MAX);
+/// Listeners count down from here.
+const LISTENERS: usize = usize::MAX - 1;
+/// Events of one poll.
+const EVENTS: usize = 1024;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes read of one socket in one turn.
+const READ_TURN_BYTES: usize = 256 * 1024;
+/// Bytes of one write.
+const WRITE_BYTES: usize = 256 * 1024;
+/// Bytes written in one turn, before sockets are looked at again.
+const WRITE_TURN_BYTES: usize = 8 * 1024 * 1024;
+/// Connections accepted of one listener in one turn.
+const ACCEPT_TURN: usize = 64;
+/// Pause after the process ran out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A closed connection is kept for this long to read away what the peer still sends: closing a socket with unread
+/// bytes makes the kernel reset it, and the peer would lose the goodbye.
+const LINGER: Duration = Duration::from_secs(1);
+/// How often lingering connections are read.
+const LINGER_PERIOD: Duration = Duration::from_millis(20);
+/// Lingering connections; more are closed at once.
+const LINGER_MAX: usize = 1024;
+/// A worker hands a new connection over when it has over 25 % and so many more than the least loaded.
+const HANDOVER_SLACK: u32 = 8;
+
+/// An accepted connection on its way to another worker.
+#[derive(Debug)]
+pub(super) struct Handover {
+    stream: TcpStream,
+    peer: SocketAddr,
+    listener: Listener,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct Socket {
+    generation: u32,
+    stream: TcpStream,
+    /// The kernel may have bytes for us.
+    readable: bool,
+    /// On the ready list.
+    ready: bool,
+    connecting: bool,
+    /// The peer's end of stream was seen.
+    ended: bool,
+    place: Option<Place>,
+}
+
+#[derive(Debug)]
+struct Lingering {
+    stream: TcpStream,
+    until: Instant,
+    _place: Option<Place>,
+}
+
+/// What a shell is made of.
+pub(super) struct Parts {
+    pub(super) id: WorkerId,
+    pub(super) poll: Poll,
+    pub(super) inbox: Inbox,
+    pub(super) listeners: Vec<(Listener, TcpListener)>,
+    pub(super) peers: Vec<Postbox>,
+    pub(super) desk: Desk,
+    pub(super) budget: Arc<Budget>,
+    /// Connections of each worker.
+    pub(super) loads: Arc<[AtomicU32]>,
+    pub(super) seed: crypto::Seed,
+}
+
+/// The shell.
+pub(super) struct Shell {
+    parts: Parts,
+    worker: Worker,
+    sockets: Vec<Option<Socket>>,
+    ready: VecDeque<ConnId>,
+    lingering: VecDeque<Lingering>,
+    buffer: Vec<u8>,
+    accepting: bool,
+    accept_paused_until: Option<Instant>,
+    pending_accept: bool,
+    drained: bool,
+}
+
+impl Shell {
+    pub(super) fn new(mut parts: Parts) -> io::Result<Self> {
+        for (index, (_, listener)) in parts.listeners.iter_mut().enumerate() {
+            parts.poll.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
+        }
+        let worker = Worker::new(parts.id, clock::now(), parts.seed.clone());
+        Ok(Self {
+            parts,
+            worker,
+            sockets: Vec::new(),
+            ready: VecDeque::new(),
+            lingering: VecDeque::new(),
+            buffer: vec![0; READ_BYTES],
+            accepting: true,
+            accept_paused_until: None,
+            pending_accept: true,
+            drained: false,
+        })
+    }
+
+    /// The wake-up's token, for the mailbox.
+    pub(super) const fn wake_token() -> Token {
+        WAKE
+    }
+
+    /// Runs until the worker is drained and control has let go of its mailbox.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.drained {
+            let timeout = self.sleep();
+            if let Err(error) = self.parts.poll.poll(&mut events, timeout)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, worker = self.parts.id.0, "poll failed");
+                return;
+            }
+            self.parts.inbox.awake();
+            let now = clock::now();
+            self.mail(now);
+            for event in &events {
+                self.socket_event(now, event);
+            }
+            self.accept_pending(now);
+            self.read_ready(now);
+            if self.worker.poll_timeout().is_some_and(|due| due <= now.mono) {
+                self.worker.handle_timeout(now);
+            }
+            self.finish(now);
+            self.read_lingering(now.mono);
+            self.worker.note_busy(now.mono.elapsed());
+        }
+    }
+
+    /// How long to wait: not at all while there is work, else until the next deadline.
+    fn sleep(&mut self) -> Option<Duration> {
+        if !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep() {
+            return Some(Duration::ZERO);
+        }
+        let linger = (!self.lingering.is_empty()).then_some(LINGER_PERIOD);
+        let now = Instant::now();
+        let until = |due: Instant| due.saturating_duration_since(now);
+        [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger].into_iter().flatten().min()
+    }
+
+    fn mail(&mut self, now: Now) {
+        while let Some(mail) = self.parts.inbox.next() {
+            match mail {
+                Mail::Control(mail) => {
+                    self.accepting &= !matches!(mail, crate::mail::ToWorker::Drain);
+                    self.worker.handle_mail(now, mail);
+                }
+                Mail::Mirrored(unit) => self.worker.handle_mirrored(now, unit),
+                Mail::Socket(handover) => self.begin(now, handover),
+            }
+        }
+    }
+
+    // ---- events
+
+    fn socket_event(&mut self, now: Now, event: &mio::event::Event) {
+        let token = event.token();
+        if token == WAKE {
+            return;
+        }
+        if token.0 > LISTENERS - self.parts.listeners.len() {
+            self.pending_accept = true;
+            return;
+        }
+        let Some(id) = conn_of(token) else { return };
+        // A stale event names a generation that is gone.
+        let Some(socket) = self.socket(id) else { return };
+        if socket.connecting {
+            self.connect_event(now, id);
+            return;
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            socket.readable = true;
+            self.make_ready(id);
+        }
+        if event.is_writable() {
+            self.worker.handle_writable(now, id);
+        }
+    }
+
+    /// A connect is finished when the socket has a peer or an error.
+    fn connect_event(&mut self, now: Now, id: ConnId) {
+        let Some(socket) = self.socket(id) else { return };
+        let result = match socket.stream.take_error() {
+            Ok(Some(error)) | Err(error) => Err(error.to_string()),
+            Ok(None) => match socket.stream.peer_addr() {
+                Ok(_) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        socket.connecting = false;
+        socket.readable = true;
+        self.worker.handle_connected(now, id, result);
+        self.make_ready(id);
+    }
+
+    fn accept_pending(&mut self, now: Now) {
+        if self.accept_paused_until.is_some_and(|until| until <= now.mono) {
+            self.accept_paused_until = None;
+            self.pending_accept = true;
+        }
+        if !self.pending_accept || self.accept_paused_until.is_some() || !self.accepting {
+            return;
+        }
+        self.pending_accept = false;
+        for index in 0..self.parts.listeners.len() {
+            for accepted in 0.. {
+                if accepted == ACCEPT_TURN {
+                    self.pending_accept = true;
+                    // A further accept needs a turn without sleep.
+                    self.accept_paused_until = Some(now.mono);
+                    break;
+                }
+                let Some((listener, socket)) = self.parts.listeners.get(index) else { break };
+                let listener = *listener;
+                match socket.accept() {
+                    Ok((stream, peer)) => self.admit(now, stream, peer, listener),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        if is_out_of_descriptors(&error) {
+                            tracing::warn!(%error, "accepting pauses");
+                            self.accept_paused_until = Some(now.mono + ACCEPT_PAUSE);
+                            return;
+                        }
+                        tracing::debug!(%error, "accept failed");
+                    }
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: Listener) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let place = match self.parts.budget.admit(peer, now.mono) {
+            Ok(place) => place,
+            Err(why) => {
+                tracing::debug!(%peer, ?why, "connection refused");
+                return;
+            }
+        };
+        let handover = Handover { stream, peer, listener, place };
+        match self.less_loaded().and_then(|index| self.parts.peers.get(index)) {
+            Some(peer) => peer.post(Mail::Socket(handover)),
+            None => self.begin(now, handover),
+        }
+    }
+
+    /// The least loaded worker, when this one has clearly more to do.
+    fn less_loaded(&self) -> Option<usize> {
+        let own = self.load().load(Ordering::Relaxed);
+        let loads = self.parts.loads.iter().map(|load| load.load(Ordering::Relaxed));
+        let (index, least) = loads.enumerate().min_by_key(|(_, load)| *load)?;
+        let bound = least.saturating_add(least / 4).saturating_add(HANDOVER_SLACK);
+        (own > bound && index != usize::from(self.parts.id.0)).then_some(index)
+    }
+
+    fn begin(&mut self, now: Now, handover: Handover) {
+        let Handover { stream, peer, listener, place } = handover;
+        let _ = stream.set_nodelay(true);
+        let Some(id) = self.worker.accept(now, listener, peer) else { return };
+        let socket = Socket {
+            generation: id.generation,
+            stream,
+            readable: false,
+            ready: false,
+            connecting: false,
+            ended: false,
+            place: Some(place),
+        };
+        self.install(now, id, socket);
+    }
+
+    fn install(&mut self, now: Now, id: ConnId, mut socket: Socket) {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.parts.poll.registry().register(&mut socket.stream, token_of(id), interest);
+        let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+        if self.sockets.len() <= slot {
+            self.sockets.resize_with(slot.saturating_add(1), || None);
+        }
+        if let Some(entry) = self.sockets.get_mut(slot) {
+            *entry = Some(socket);
+            self.load().fetch_add(1, Ordering::Relaxed);
+        }
+        if let Err(error) = registered {
+            self.worker.handle_hangup(now, id, Some(&error.to_string()));
+        }
+    }
+
+    // ---- reading
+
+    fn make_ready(&mut self, id: ConnId) {
+        if let Some(socket) = self.socket(id)
+            && !socket.ready
+        {
+            socket.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn read_ready(&mut self, now: Now) {
+        for _ in 0..self.ready.len() {
+            let Some(id) = self.ready.pop_front() else { return };
+            if let Some(socket) = self.socket(id) {
+                socket.ready = false;
+                if self.read(now, id) {
+                    self.make_ready(id);
+                }
+            }
+        }
+    }
+
+    /// Reads until the socket is dry, the worker has enough, or the turn's share is used: then true.
+    fn read(&mut self, now: Now, id: ConnId) -> bool {
+        let mut budget = READ_TURN_BYTES;
+        loop {
+            if !self.worker.wants_bytes(id) {
+                return false;
+            }
+            let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+            let Some(Some(socket)) = self.sockets.get_mut(slot) else { return false };
+            if !socket.readable || socket.ended {
+                return false;
+            }
+            match socket.stream.read(&mut self.buffer) {
+                Ok(0) => {
+                    socket.ended = true;
+                    self.worker.handle_hangup(now, id, None);
+                    return false;
+                }
+                Ok(count) => {
+                    let bytes = self.buffer.get(..count).unwrap_or_default();
+                    self.worker.handle_bytes(now, id, bytes);
+                    budget = budget.saturating_sub(count);
+                    if budget == 0 {
+                        return true;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket.readable = false;
+                    return false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    socket.ended = true;
+                    self.worker.handle_hangup(now, id, Some(&error.to_string()));
+                    return false;
+                }
+            }
+        }
+    }
+
+    // ---- the end of a turn
+
+    /// Drains sessions, writes, and does what the worker asks, until nothing follows from it any more.
+    fn finish(&mut self, now: Now) {
+        self.worker.finish_turn();
+        let mut written = 0;
+        loop {
+            while written < WRITE_TURN_BYTES {
+                let Some(id) = self.worker.next_write() else { break };
+                written = written.saturating_add(self.write(now, id));
+            }
+            self.worker.finish_turn();
+            let mut any = false;
+            while let Some(output) = self.worker.poll_output() {
+                any = true;
+                self.perform(now, output);
+            }
+            if !any && (written >= WRITE_TURN_BYTES || !self.worker.has_writes()) {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, now: Now, id: ConnId) -> usize {
+        let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+        let (offered, result) = {
+            let Some(Some(socket)) = self.sockets.get_mut(slot) else { return 0 };
+            if socket.generation != id.generation {
+                return 0;
+            }
+            let mut gather = Gather::new(WRITE_BYTES);
+            self.worker.gather(id, &mut gather);
+            if gather.is_empty() {
+                return 0;
+            }
+            (gather.bytes(), socket.stream.write_vectored(gather.slices()))
+        };
+        match result {
+            Ok(taken) => {
+                self.worker.sent(id, taken, offered);
+                taken
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.worker.sent(id, 0, offered);
+                0
+            }
+            // Tried again in the next round of this turn.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.worker.retry_write(id);
+                0
+            }
+            Err(error) => {
+                self.worker.handle_hangup(now, id, Some(&error.to_string()));
+                0
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Now, output: Output) {
+        match output {
+            Output::Control(mail) => {
+                if matches!(mail, crate::mail::ToControl::Drained(_)) {
+                    self.drained = true;
+                }
+                self.parts.desk.send(OfficeMail::Worker(mail));
+            }
+            Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
+            Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
+            Output::Connect { conn, address } => self.connect(now, conn, address),
+            Output::Resume(id) => self.make_ready(id),
+            Output::UnsentLimit { conn, bytes } => {
+                if let Some(socket) = self.socket(conn)
+                    && let Err(error) = sys::set_unsent_limit(socket.stream.as_fd(), bytes)
+                {
+                    tracing::debug!(%error, "TCP_NOTSENT_LOWAT");
+                }
+            }
+            Output::Authenticated(id) => {
+                if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {
+                    place.known();
+                }
+            }
+            Output::Close { conn, abort } => self.close(now.mono, conn, abort),
+        }
+    }
+
+    fn post(&self, to: WorkerId, mail: Mail) {
+        if let Some(postbox) = self.parts.peers.get(usize::from(to.0)) {
+            postbox.post(mail);
+        }
+    }
+
+    fn connect(&mut self, now: Now, id: ConnId, address: SocketAddr) {
+        match TcpStream::connect(address) {
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                let socket = Socket {
+                    generation: id.generation,
+                    stream,
+                    readable: false,
+                    ready: false,
+                    connecting: true,
+                    ended: false,
+                    place: None,
+                };
+                self.install(now, id, socket);
+            }
+            Err(error) => self.worker.handle_connected(now, id, Err(error.to_string())),
+        }
+    }
+
+    fn close(&mut self, now: Instant, id: ConnId, abort: bool) {
+        let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+        let Some(entry) = self.sockets.get_mut(slot) else { return };
+        let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
+        self.load().fetch_sub(1, Ordering::Relaxed);
+        let _ = self.parts.poll.registry().deregister(&mut socket.stream);
+        if abort || socket.ended || self.lingering.len() >= LINGER_MAX {
+            return;
+        }
+        if socket.stream.shutdown(Shutdown::Write).is_ok() {
+            let Socket { stream, place, .. } = socket;
+            self.lingering.push_back(Lingering { stream, until: now + LINGER, _place: place });
+        }
+    }
+
+    /// Reads away what peers of closed connections still send.
+    fn read_lingering(&mut self, now: Instant) {
+        if self.lingering.is_empty() {
+            return;
+        }
+        let buffer = &mut self.buffer;
+        self.lingering.retain_mut(|lingering| {
+            now < lingering.until
+                && match lingering.stream.read(buffer) {
+                    Ok(0) => false,
+                    Ok(_) => true,
+                    Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+                }
+        });
+    }
+
+    fn socket(&mut self, id: ConnId) -> Option<&mut Socket> {
+        let slot = usize::try_from(id.slot).ok()?;
+        self.sockets.get_mut(slot)?.as_mut().filter(|socket| socket.generation == id.generation)
+    }
+
+    fn load(&self) -> &AtomicU32 {
+        static NOWHERE: AtomicU32 = AtomicU32::new(0);
+        self.parts.loads.get(usize::from(self.parts.id.0)).unwrap_or(&NOWHERE)
+    }
+}
+
+/// Slot in the low half, generation (31 bits) in the high one.
+fn token_of(id: ConnId) -> Token {
+    let packed = (u64::from(id.generation) << 32) | u64::from(id.slot);
+    Token(usize::try_from(packed).unwrap_or(0))
+}
+
+fn conn_of(token: Token) -> Option<ConnId> {
+    let packed = u64::try_from(token.0).ok()?;
+    let slot = u32::try_from(packed & 0xffff_ffff).ok()?;
+    Some(ConnId { slot, generation: u32::try_from(packed >> 32).ok()? })
+}
+
+/// EMFILE and ENFILE: the process or the machine has no descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}

@@ -1,0 +1,56 @@
+//! The system calls that no crate of ours wraps. The only room with `unsafe`.
+#![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Limits the bytes that the kernel holds of a TCP connection without having sent them (`TCP_NOTSENT_LOWAT`): a
+/// write is refused above it, so that a slow peer's backlog stays in the shared ring.
+pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: the descriptor is borrowed and therefore open; the option's value is a c_int that lives across the
+    // call, and `length` is its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Raises the soft limit of open files to the hard one; what it is afterwards.
+pub(crate) fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that the call fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if limit.rlim_cur < limit.rlim_max {
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        // SAFETY: `raised` is a valid rlimit that the call reads.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
+            limit = raised;
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_unsent_limit_is_taken_by_a_tcp_socket_and_refused_by_others() {
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(set_unsent_limit(tcp.as_fd(), 128 * 1024).is_ok());
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(set_unsent_limit(udp.as_fd(), 1).is_err());
+        assert!(raise_open_files().unwrap() > 0);
+    }
+}

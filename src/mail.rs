@@ -1,0 +1,368 @@
+//! The words that workers and control exchange.
+//!
+//! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
+//! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
+//! number of sessions. Units of mirrored streams travel on a lane of their own
+//! ([`crate::worker::mailbox::MirroredUnit`]), which may be full.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use media::Position;
+
+use crate::config::AppSettings;
+use crate::http;
+
+/// The time of one turn. Protocol machines get `mono` only.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// For durations and deadlines.
+    pub mono: Instant,
+    /// For records that people read: milliseconds since the Unix epoch.
+    pub wall_ms: u64,
+}
+
+/// Index of a worker, dense from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub u16);
+
+/// A connection of one worker. The generation tells a reused slot from its predecessor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId {
+    /// Index into the worker's slab.
+    pub slot: u32,
+    /// Counts the reuses of the slot.
+    pub generation: u32,
+}
+
+/// A session of any worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionRef {
+    /// Where it lives.
+    pub worker: WorkerId,
+    /// Which one.
+    pub conn: ConnId,
+}
+
+/// What a live stream is found by: application and id, both already checked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    /// The application.
+    pub app: Arc<str>,
+    /// The stream id.
+    pub id: Arc<str>,
+}
+
+impl StreamKey {
+    /// Both parts must have passed their checks.
+    #[must_use]
+    pub fn new(app: &str, id: &str) -> Self {
+        Self { app: app.into(), id: id.into() }
+    }
+}
+
+impl fmt::Display for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app, self.id)
+    }
+}
+
+/// One life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
+
+/// One restreaming endpoint while its broadcast is live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PushId(pub u64);
+
+/// How a stream came in, with the reference's name for it (rest.md §1.1 publishType).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ingest {
+    /// Published by RTMP.
+    Rtmp,
+}
+
+impl Ingest {
+    /// The value of `publishType`.
+    #[must_use]
+    pub const fn publish_type(self) -> &'static str {
+        match self {
+            Self::Rtmp => "RTMP",
+        }
+    }
+}
+
+/// Someone wants to publish.
+#[derive(Debug, Clone)]
+pub struct PublishRequest {
+    /// Who waits for the verdict.
+    pub session: SessionRef,
+    /// Under which key.
+    pub key: StreamKey,
+    /// Over which protocol.
+    pub ingest: Ingest,
+    /// From where.
+    pub peer: SocketAddr,
+    /// What the encoder calls itself; empty when it does not.
+    pub user_agent: String,
+    /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
+    pub params: Vec<(String, String)>,
+    /// The streams that this one was already forwarded through, `node/app/id` each.
+    pub via: Vec<String>,
+}
+
+/// Why a publisher was refused; each protocol has its own words for it (streaming.md §4.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No application of that name.
+    NoApplication,
+    /// The id is live, or reserved by another publisher.
+    InUse,
+    /// The record, its schedule, its expiry, or a filter says no. The text is for the log.
+    NotAllowed(&'static str),
+    /// The server is short of CPU or memory.
+    Resources,
+    /// The stream went through this server, or through too many servers, already.
+    Loop,
+    /// The server is going down.
+    Draining,
+}
+
+/// What the publisher gets.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// The stream to feed.
+    pub stream: StreamId,
+    /// Where its clock stands.
+    pub position: Position,
+    /// The config epoch to continue from.
+    pub epoch: u32,
+    /// Settings of the application.
+    pub settings: Arc<AppSettings>,
+}
+
+/// How a publisher went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// It said goodbye (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
+    Clean,
+    /// The connection was lost or fell silent: the stream waits for it (grace).
+    Lost,
+}
+
+/// Why a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The publisher unpublished.
+    Unpublished,
+    /// The publisher did not come back in time.
+    GraceOver,
+    /// Stopped over the API.
+    Stopped,
+    /// The record was deleted.
+    Deleted,
+    /// The server goes down.
+    Drain,
+}
+
+/// Figures of one live stream on its source worker, at most one second old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Which stream.
+    pub stream: StreamId,
+    /// Bytes received since the publisher's grant.
+    pub received_bytes: u64,
+    /// Where its clock stands (media time).
+    pub position: Position,
+    /// Its config epoch.
+    pub epoch: u32,
+    /// Picture width, 0 when unknown.
+    pub width: u32,
+    /// Picture height, 0 when unknown.
+    pub height: u32,
+    /// Units dropped at ingest.
+    pub dropped: u64,
+    /// Since when no unit came.
+    pub silent_ms: u64,
+}
+
+/// What one worker knows, sent each second while anything is live.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Streams whose publisher is here.
+    pub sources: Vec<SourceFigures>,
+    /// Viewers (pushes do not count) of each stream here.
+    pub viewers: Vec<(StreamId, u32)>,
+    /// Busy share of the worker's loop since the last report, in parts per thousand.
+    pub busy_permille: u16,
+}
+
+/// Where a push stands (rest.md §2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushState {
+    /// Connected and publishing is asked for.
+    Preparing,
+    /// The target takes the stream.
+    Broadcasting,
+    /// Could not be opened: refused, timed out, rejected.
+    Failed(String),
+    /// Was broadcasting, and broke.
+    Error(String),
+    /// Ended because control said so.
+    Finished,
+}
+
+/// Opens one attempt of a push on the worker that gets it.
+#[derive(Debug, Clone)]
+pub struct PushOrder {
+    /// Which push.
+    pub push: PushId,
+    /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
+    pub attempt: u64,
+    /// What to send.
+    pub stream: StreamId,
+    /// Where to connect; resolved and checked against the outbound policy.
+    pub address: SocketAddr,
+    /// What to ask for there.
+    pub target: PushTarget,
+    /// Settings of the application.
+    pub settings: Arc<AppSettings>,
+}
+
+/// What a push asks its target for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushTarget {
+    /// RTMP `connect` and `publish`.
+    Rtmp {
+        /// `app` of the connect command.
+        app: String,
+        /// `tcUrl` of the connect command.
+        tc_url: String,
+        /// The publish name with its query.
+        name: String,
+        /// The streams this one went through, this one last.
+        via: Vec<String>,
+    },
+}
+
+/// From a worker to control.
+#[derive(Debug)]
+pub enum ToControl {
+    /// A publisher asks.
+    Publish(PublishRequest),
+    /// A publisher that asked is gone before its verdict came.
+    PublishAbandoned(SessionRef),
+    /// A granted publisher is gone.
+    PublisherGone {
+        /// Who; a predecessor's late news is told by it.
+        session: SessionRef,
+        /// Of which stream.
+        stream: StreamId,
+        /// How.
+        departure: Departure,
+        /// Where the clock stands.
+        position: Position,
+        /// The last config epoch.
+        epoch: u32,
+    },
+    /// A request of the API.
+    Rest {
+        /// Who waits for the answer.
+        session: SessionRef,
+        /// From where.
+        peer: SocketAddr,
+        /// What.
+        request: Box<http::Request>,
+    },
+    /// The figures of the last second.
+    Report(WorkerId, Report),
+    /// News of a push.
+    Push {
+        /// Which push.
+        push: PushId,
+        /// Of which attempt.
+        attempt: u64,
+        /// What happened.
+        state: PushState,
+    },
+    /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
+    Drained(WorkerId),
+}
+
+/// To a worker, from control or (the mirror words) from another worker.
+#[derive(Debug, Clone)]
+pub enum ToWorker {
+    /// An application is there, or its settings changed.
+    App(Arc<AppSettings>),
+    /// An application is gone.
+    AppGone(Arc<str>),
+    /// A stream is live; `source` has its publisher. Also sent when the source moves.
+    StreamUp {
+        /// The life.
+        stream: StreamId,
+        /// Its key.
+        key: StreamKey,
+        /// Where its publisher is.
+        source: WorkerId,
+        /// Settings of the application.
+        settings: Arc<AppSettings>,
+    },
+    /// A stream ended: viewers and pushes go, the publisher (if any) is closed.
+    StreamDown {
+        /// The life.
+        stream: StreamId,
+        /// Why.
+        end: StreamEnd,
+    },
+    /// Verdict on a publish request.
+    Verdict {
+        /// Who asked.
+        conn: ConnId,
+        /// Yes or no.
+        verdict: Result<Box<Grant>, Refusal>,
+    },
+    /// The publisher was replaced by a new one: close it, keep the stream.
+    Replaced {
+        /// Which session.
+        conn: ConnId,
+        /// Of which stream.
+        stream: StreamId,
+    },
+    /// Answer to an API request.
+    RestReply {
+        /// Who asked.
+        conn: ConnId,
+        /// The answer.
+        response: Box<http::Response>,
+    },
+    /// Start an attempt of a push.
+    StartPush(Box<PushOrder>),
+    /// End a push; no news of it is wanted any more.
+    StopPush(PushId),
+    /// Close everything politely; answer [`ToControl::Drained`].
+    Drain,
+    /// From a worker with subscribers: send me this stream from its newest key frame on.
+    Mirror {
+        /// Which stream.
+        stream: StreamId,
+        /// To whom.
+        to: WorkerId,
+        /// Units up to this DTS (milliseconds) are there already, from a former source.
+        after_ms: Option<i64>,
+    },
+    /// From a worker without subscribers any more.
+    Unmirror {
+        /// Which stream.
+        stream: StreamId,
+        /// For whom.
+        to: WorkerId,
+    },
+}
+
+/// The name of this node in `via` entries and of its streams.
+#[must_use]
+pub fn via_entry(node: &str, key: &StreamKey) -> String {
+    format!("{node}/{key}")
+}

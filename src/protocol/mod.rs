@@ -1,0 +1,214 @@
+//! The registry of protocols, and what the worker sees of each: a [`Session`] that speaks in the hub's words.
+//!
+//! Adding a protocol is its machine crate, one folder here and one line in `protocols!`. A session composes
+//! machines and is one itself: input with the time, events and bytes polled out.
+
+mod http_api;
+mod rtmp;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use media::{AccessUnit, Tracks};
+use wire::SendQueue;
+
+use crate::config::AppSettings;
+use crate::http;
+use crate::hub::{FormatKey, Package};
+use crate::mail::{Departure, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd, StreamKey};
+
+/// An outgoing connection that is not there by then is given up.
+pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The applications of this server, by name.
+pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
+
+/// What a session may look at while it handles input.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The time of this turn.
+    pub now: Now,
+    /// The applications.
+    pub apps: &'a Apps,
+    /// No new publishers and viewers.
+    pub draining: bool,
+}
+
+/// A request to publish, as the protocol could read it.
+#[derive(Debug)]
+pub struct PublishAsk {
+    /// Under which key.
+    pub key: StreamKey,
+    /// Over which protocol.
+    pub ingest: Ingest,
+    /// What the encoder calls itself.
+    pub user_agent: String,
+    /// Parameters behind the key.
+    pub params: Vec<(String, String)>,
+    /// Streams it was forwarded through.
+    pub via: Vec<String>,
+}
+
+/// A format that subscribers of one protocol share; see [`crate::hub::Package`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// RTMP messages in chunks.
+    Rtmp {
+        /// The message stream they belong to.
+        message_stream: u32,
+    },
+}
+
+impl Format {
+    /// What the hub finds it by.
+    #[must_use]
+    pub const fn key(self) -> FormatKey {
+        match self {
+            Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream },
+        }
+    }
+
+    /// Makes the package for the first subscriber.
+    #[must_use]
+    pub fn package(self) -> Box<dyn Package> {
+        match self {
+            Self::Rtmp { message_stream } => Box::new(rtmp::RtmpPackage::new(message_stream)),
+        }
+    }
+}
+
+/// What a session tells the worker.
+#[derive(Debug)]
+pub enum Event {
+    /// Asks to publish; answered by [`Session::publish_verdict`].
+    Publish(PublishAsk),
+    /// Publishes no more, or gave up asking.
+    Unpublished(Departure),
+    /// A unit of the stream it publishes.
+    Unit {
+        /// The unit.
+        unit: AccessUnit,
+        /// The tracks that decode it.
+        tracks: Arc<Tracks>,
+    },
+    /// So many units could not be used.
+    UnitsDropped(u64),
+    /// Asks to play; answered by [`Session::subscribe_verdict`].
+    Subscribe {
+        /// What.
+        key: StreamKey,
+        /// In which form.
+        format: Format,
+    },
+    /// A push is ready for the stream it was ordered to send.
+    SubscribePush {
+        /// In which form.
+        format: Format,
+    },
+    /// Plays no more.
+    Unsubscribe,
+    /// Pauses or goes on.
+    Pause(bool),
+    /// A request of the API; answered by [`Session::rest_reply`].
+    Rest(Box<http::Request>),
+    /// News of the push that this session is.
+    Push(PushState),
+    /// The last one. What is queued is sent, then the connection closes.
+    Closed(String),
+}
+
+/// Why a subscription was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoSubscription {
+    /// Nothing of that name is live.
+    NotFound,
+    /// The application does not allow playing over this protocol.
+    Disabled,
+    /// The server goes down, or the stream has too many formats.
+    Unavailable,
+}
+
+/// One peer's conversation, as the worker drives it.
+///
+/// A trait and not inherent methods as in the machines: the verbs that make no sense for a protocol (a verdict on
+/// a subscription for an API connection) have one place where they do nothing.
+pub trait Session: Debug + Send {
+    /// Bytes of the peer, any split of them.
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]);
+    /// An outgoing connection is there.
+    fn handle_connected(&mut self, _ctx: &Context<'_>) {}
+    /// The peer closed its side (`None`) or the connection broke.
+    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>);
+    /// A deadline may have passed.
+    fn handle_timeout(&mut self, ctx: &Context<'_>);
+    /// The transport took so many bytes.
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {}
+    /// Whether the transport should be read.
+    fn wants_bytes(&self) -> bool;
+    /// The next thing the worker must know.
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
+    /// Moves what is to be sent.
+    fn poll_transmit(&mut self, out: &mut SendQueue);
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Answer to [`Event::Publish`].
+    fn publish_verdict(&mut self, _ctx: &Context<'_>, _verdict: Result<Grant, Refusal>) {}
+    /// Answer to [`Event::Subscribe`].
+    fn subscribe_verdict(&mut self, _ctx: &Context<'_>, _verdict: Result<&Tracks, NoSubscription>) {}
+    /// The stream it plays has ended.
+    fn end_subscription(&mut self, _ctx: &Context<'_>, _end: StreamEnd) {}
+    /// The stream it publishes was ended by the server.
+    fn end_publish(&mut self, _ctx: &Context<'_>, _end: StreamEnd) {}
+    /// Answer to [`Event::Rest`].
+    fn rest_reply(&mut self, _ctx: &Context<'_>, _response: http::Response) {}
+    /// Say goodbye and close: `reason` is for the log.
+    fn close(&mut self, ctx: &Context<'_>, reason: &str);
+
+    /// Whether the peer has shown that it may be here; from then on it no longer counts against the limits for
+    /// strangers.
+    fn is_authenticated(&self) -> bool;
+    /// The protocol, for logs and counters.
+    fn protocol(&self) -> &'static str;
+}
+
+/// The one list of protocols: a listener each, and how a session of it begins.
+macro_rules! protocols {
+    ($($(#[$doc:meta])* $name:ident => $begin:path),* $(,)?) => {
+        /// What a listening socket speaks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Listener { $($(#[$doc])* $name),* }
+
+        impl Listener {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Begins a session on an accepted connection.
+            #[must_use]
+            pub fn begin(self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
+                match self { $(Self::$name => Box::new($begin(now, peer, seed))),* }
+            }
+        }
+    };
+}
+
+protocols! {
+    /// RTMP, port 1935.
+    Rtmp => rtmp::RtmpSession::new,
+    /// HTTP and the API, port 5080.
+    Http => http_api::ApiSession::new,
+}
+
+/// Begins the session of a push on an outgoing connection.
+#[must_use]
+pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Box<dyn Session> {
+    match &order.target {
+        PushTarget::Rtmp { app, tc_url, name, via } => {
+            Box::new(rtmp::RtmpPush::new(now, rtmp::PushAddress::new(app, tc_url, name, via), seed))
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A push: publishes one of our streams to another RTMP server. Its supervisor is control; one session is one try.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crypto::Seed;
+use rtmp::{Client, ClientConfig, ClientEvent, CloseReason};
+use wire::SendQueue;
+
+use crate::mail::{Now, PushState, StreamEnd};
+use crate::protocol::{Context, Event, Format, Session};
+
+/// What to ask the target for.
+#[derive(Debug)]
+pub(crate) struct PushAddress(ClientConfig);
+
+impl PushAddress {
+    pub(crate) fn new(app: &str, tc_url: &str, name: &str, via: &[String]) -> Self {
+        Self(ClientConfig {
+            app: app.to_owned(),
+            tc_url: tc_url.to_owned(),
+            stream: name.to_owned(),
+            via: via.to_vec(),
+            digest: true,
+            ..ClientConfig::default()
+        })
+    }
+}
+
+/// One try of a push.
+#[derive(Debug)]
+pub(crate) struct RtmpPush {
+    address: Option<ClientConfig>,
+    seed: Seed,
+    /// Begins when the connection is there.
+    machine: Option<Box<Client>>,
+    /// When connecting is given up.
+    connect_deadline: Option<Instant>,
+    events: VecDeque<Event>,
+    broadcasting: bool,
+    ending: bool,
+    closed: bool,
+}
+
+impl RtmpPush {
+    pub(crate) fn new(now: Now, address: PushAddress, seed: Seed) -> Self {
+        Self {
+            address: Some(address.0),
+            seed,
+            machine: None,
+            connect_deadline: Some(now.mono + crate::protocol::CONNECT_TIMEOUT),
+            events: VecDeque::new(),
+            broadcasting: false,
+            ending: false,
+            closed: false,
+        }
+    }
+
+    fn drain_machine(&mut self) {
+        while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
+            match event {
+                ClientEvent::Ready { message_stream } => {
+                    self.broadcasting = true;
+                    self.events.push_back(Event::SubscribePush { format: Format::Rtmp { message_stream } });
+                    self.events.push_back(Event::Push(PushState::Broadcasting));
+                }
+                // A target that sends media to its publisher is odd, and not our concern.
+                ClientEvent::Media(_) => {}
+                ClientEvent::Rejected { code, description } => self.end(&format!("{code}: {description}")),
+                ClientEvent::Closed(reason) => self.end(&format!("{reason:?}")),
+            }
+        }
+    }
+
+    /// The first reason counts.
+    fn end(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.connect_deadline = None;
+        let state = match (self.ending, self.broadcasting) {
+            (true, _) => PushState::Finished,
+            (false, true) => PushState::Error(reason.to_owned()),
+            (false, false) => PushState::Failed(reason.to_owned()),
+        };
+        self.events.push_back(Event::Push(state));
+        self.events.push_back(Event::Unsubscribe);
+        self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+}
+
+impl Session for RtmpPush {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_bytes(ctx.now.mono, bytes)
+        {
+            tracing::debug!(%error, "push target broke the protocol");
+        }
+    }
+
+    fn handle_connected(&mut self, ctx: &Context<'_>) {
+        self.connect_deadline = None;
+        if let Some(address) = self.address.take() {
+            self.machine = Some(Box::new(Client::publish(ctx.now.mono, address.into(), self.seed.clone())));
+            self.events.push_back(Event::Push(PushState::Preparing));
+        }
+    }
+
+    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
+        self.drain_machine();
+        self.end(error.unwrap_or("the target closed the connection"));
+        if let Some(machine) = &mut self.machine {
+            machine.close(ctx.now.mono, CloseReason::PeerClosed);
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.connect_deadline.is_some_and(|due| due <= ctx.now.mono) {
+            self.end("connect timed out");
+        }
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_timeout(ctx.now.mono)
+        {
+            tracing::debug!(%error, "push timeout");
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        !self.closed
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            self.drain_machine();
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
+        [self.connect_deadline, machine].into_iter().flatten().min()
+    }
+
+    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+        self.close(ctx, "the stream ended");
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.ending = true;
+        match &mut self.machine {
+            Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
+            None => self.end(reason),
+        }
+    }
+
+    fn is_authenticated(&self) -> bool {
+        true
+    }
+
+    fn protocol(&self) -> &'static str {
+        "rtmp-push"
+    }
+}

@@ -1,0 +1,316 @@
+//! An RTMP peer: publisher or player, as it turns out.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use crypto::Seed;
+use media::Tracks;
+use rtmp::{CloseReason, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
+use wire::SendQueue;
+
+use super::ingest::{Ingest, Outcome};
+use crate::mail::{self, Departure, Grant, Now, Refusal, StreamEnd, StreamKey};
+use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk, Session};
+
+/// The limits of robustness.md §5, the same for all connections.
+static CONFIG: LazyLock<Arc<rtmp::Config>> = LazyLock::new(Arc::default);
+
+/// What the peer does. One stream per connection: no encoder and no player does more.
+#[derive(Debug)]
+enum Role {
+    /// Nothing yet, or no more.
+    None,
+    /// Waits for the verdict on a publish.
+    AskedPublish { message_stream: u32 },
+    /// Publishes.
+    Publisher { message_stream: u32, ingest: Box<Ingest> },
+    /// Waits for the verdict on a play.
+    AskedPlay { message_stream: u32 },
+    /// Plays.
+    Player { message_stream: u32 },
+}
+
+/// The session of an accepted connection.
+#[derive(Debug)]
+pub(crate) struct RtmpSession {
+    machine: Box<Server>,
+    role: Role,
+    events: VecDeque<Event>,
+    user_agent: String,
+    via: Vec<String>,
+    known: bool,
+    closed: bool,
+}
+
+impl RtmpSession {
+    pub(crate) fn new(now: Now, _peer: SocketAddr, seed: Seed) -> Self {
+        Self {
+            machine: Box::new(Server::new(now.mono, Arc::clone(&CONFIG), seed)),
+            role: Role::None,
+            events: VecDeque::new(),
+            user_agent: String::new(),
+            via: Vec::new(),
+            known: false,
+            closed: false,
+        }
+    }
+
+    /// Turns what the machine says into the hub's words.
+    fn drain_machine(&mut self, ctx: &Context<'_>) {
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                rtmp::Event::Connect(request) => self.connect(ctx, request),
+                rtmp::Event::Publish(request) => self.publish(ctx, request),
+                rtmp::Event::Play(request) => self.play(ctx, &request),
+                rtmp::Event::Media(message) => self.media(ctx, &message),
+                rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
+                rtmp::Event::PlayEnded { .. } => self.play_ended(),
+                rtmp::Event::PlayPaused { paused, .. } => self.events.push_back(Event::Pause(paused)),
+                // A player that wants neither picture nor sound is paused; wanting one of two is answered with both,
+                // which every player tolerates, because the bytes are shared by all.
+                rtmp::Event::ReceiveMedia { audio, video, .. } => {
+                    self.events.push_back(Event::Pause(!audio && !video));
+                }
+                rtmp::Event::Closed(reason) => self.machine_closed(&reason),
+            }
+        }
+    }
+
+    fn connect(&mut self, ctx: &Context<'_>, request: rtmp::ConnectRequest) {
+        self.user_agent = request.flash_ver;
+        self.via = request.via;
+        if ctx.draining {
+            let description = "The server is going down.";
+            self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.AppShutdown", description);
+        } else if ctx.apps.contains_key(request.app.as_str()) {
+            self.machine.accept_connect(ctx.now.mono);
+        } else {
+            let description = format!("No scope '{}' on this server.", request.app);
+            self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.InvalidApp", &description);
+        }
+    }
+
+    fn publish(&mut self, ctx: &Context<'_>, request: rtmp::PublishRequest) {
+        let message_stream = request.message_stream;
+        if !matches!(self.role, Role::None) {
+            let rejection = rejection("NetStream.Publish.BadName", "This connection has a stream already.", false);
+            self.machine.reject_publish(ctx.now.mono, message_stream, rejection);
+            return;
+        }
+        self.role = Role::AskedPublish { message_stream };
+        self.events.push_back(Event::Publish(PublishAsk {
+            key: StreamKey::new(&request.target.app, &request.target.stream),
+            ingest: mail::Ingest::Rtmp,
+            user_agent: self.user_agent.clone(),
+            params: request.target.params,
+            via: self.via.clone(),
+        }));
+    }
+
+    fn play(&mut self, ctx: &Context<'_>, request: &rtmp::PlayRequest) {
+        let message_stream = request.message_stream;
+        if !matches!(self.role, Role::None) {
+            let rejection = rejection("NetStream.Failed", "This connection has a stream already.", false);
+            self.machine.reject_play(ctx.now.mono, message_stream, rejection);
+            return;
+        }
+        self.role = Role::AskedPlay { message_stream };
+        let key = StreamKey::new(&request.target.app, &request.target.stream);
+        self.events.push_back(Event::Subscribe { key, format: Format::Rtmp { message_stream } });
+    }
+
+    fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
+        let Role::Publisher { ingest, message_stream } = &mut self.role else { return };
+        let outcome = match message.kind {
+            MediaKind::Video => ingest.video(message.timestamp, &message.payload),
+            MediaKind::Audio => ingest.audio(message.timestamp, &message.payload),
+            MediaKind::Data => ingest.data(message.timestamp, &message.payload),
+        };
+        match outcome {
+            Outcome::Unit(unit) => self.events.push_back(Event::Unit { unit, tracks: Arc::clone(ingest.tracks()) }),
+            Outcome::Taken => {}
+            Outcome::Dropped => self.events.push_back(Event::UnitsDropped(1)),
+            Outcome::Bad => {
+                self.events.push_back(Event::UnitsDropped(1));
+                self.machine.bad_media(ctx.now.mono);
+            }
+            Outcome::Unsupported(what) => {
+                tracing::info!(%what, "publisher refused: codec");
+                let rejection = rejection("NetStream.Failed", what, true);
+                self.machine.reject_publish(ctx.now.mono, *message_stream, rejection);
+                self.publish_ended(true);
+            }
+        }
+    }
+
+    fn publish_ended(&mut self, clean: bool) {
+        if matches!(self.role, Role::AskedPublish { .. } | Role::Publisher { .. }) {
+            self.role = Role::None;
+            let departure = if clean { Departure::Clean } else { Departure::Lost };
+            self.events.push_back(Event::Unpublished(departure));
+        }
+    }
+
+    fn play_ended(&mut self) {
+        if matches!(self.role, Role::AskedPlay { .. } | Role::Player { .. }) {
+            self.role = Role::None;
+            self.events.push_back(Event::Unsubscribe);
+        }
+    }
+
+    fn machine_closed(&mut self, reason: &CloseReason) {
+        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
+        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
+        self.publish_ended(clean);
+        self.play_ended();
+        if !self.closed {
+            self.closed = true;
+            self.events.push_back(Event::Closed(format!("{reason:?}")));
+        }
+    }
+}
+
+impl Session for RtmpSession {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Err(error) = self.machine.handle_bytes(ctx.now.mono, bytes) {
+            tracing::debug!(%error, "RTMP peer broke the protocol");
+        }
+    }
+
+    fn handle_hangup(&mut self, ctx: &Context<'_>, _error: Option<&str>) {
+        self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
+            tracing::debug!(%error, "RTMP timeout");
+        }
+    }
+
+    fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
+        self.machine.media_progress(ctx.now.mono);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.machine.wants_bytes()
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            self.drain_machine(ctx);
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.machine.poll_transmit(out);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+
+    fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
+        let Role::AskedPublish { message_stream } = self.role else { return };
+        match verdict {
+            Ok(grant) => {
+                self.known = true;
+                self.role = Role::Publisher { message_stream, ingest: Box::new(Ingest::new(&grant)) };
+                self.machine.accept_publish(ctx.now.mono, message_stream);
+            }
+            Err(refusal) => {
+                self.role = Role::None;
+                self.machine.reject_publish(ctx.now.mono, message_stream, refusal_status(&refusal));
+            }
+        }
+    }
+
+    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
+        let Role::AskedPlay { message_stream } = self.role else { return };
+        match verdict {
+            Ok(tracks) => {
+                self.known = true;
+                self.role = Role::Player { message_stream };
+                // Before the first parameter sets both are announced: players wait for what was promised, and take
+                // what was not only late.
+                let unknown = tracks.is_empty();
+                let tracks = PlayTracks {
+                    audio: unknown || tracks.audio.is_some(),
+                    video: unknown || tracks.video.is_some(),
+                };
+                self.machine.accept_play(ctx.now.mono, message_stream, tracks);
+            }
+            Err(why) => {
+                self.role = Role::None;
+                let (code, description) = match why {
+                    NoSubscription::NotFound => ("NetStream.Play.StreamNotFound", "No such stream."),
+                    NoSubscription::Disabled => ("NetStream.Failed", "RTMP playback is disabled."),
+                    NoSubscription::Unavailable => ("NetStream.Failed", "current system resources not enough"),
+                };
+                self.machine.reject_play(ctx.now.mono, message_stream, rejection(code, description, true));
+            }
+        }
+    }
+
+    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+        if let Role::Player { message_stream } = self.role {
+            self.machine.end_play(ctx.now.mono, message_stream);
+            self.machine.close(ctx.now.mono, CloseReason::Requested);
+        }
+    }
+
+    fn end_publish(&mut self, ctx: &Context<'_>, end: StreamEnd) {
+        if let Role::Publisher { message_stream, .. } = self.role {
+            self.role = Role::None;
+            let description = match end {
+                StreamEnd::Drain => "The server is going down.",
+                StreamEnd::Stopped => "The stream was stopped.",
+                StreamEnd::Deleted => "The stream was deleted.",
+                StreamEnd::Unpublished | StreamEnd::GraceOver => "The stream has ended.",
+            };
+            self.machine.end_publish(ctx.now.mono, message_stream, ended(description));
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        match self.role {
+            Role::Publisher { message_stream, .. } => {
+                let rejection = ended("The server is going down.");
+                self.machine.end_publish(ctx.now.mono, message_stream, rejection);
+            }
+            Role::Player { message_stream } => self.machine.end_play(ctx.now.mono, message_stream),
+            Role::None | Role::AskedPublish { .. } | Role::AskedPlay { .. } => {}
+        }
+        self.machine.close(ctx.now.mono, CloseReason::Shutdown);
+    }
+
+    fn is_authenticated(&self) -> bool {
+        self.known
+    }
+
+    fn protocol(&self) -> &'static str {
+        "rtmp"
+    }
+}
+
+/// The server ends a publish; encoders that heed `level:"error"` stop at once.
+fn ended(description: &'static str) -> Rejection {
+    rejection("NetStream.Unpublish.Success", description, true)
+}
+
+fn rejection(code: &'static str, description: impl Into<String>, close: bool) -> Rejection {
+    Rejection { code: code.into(), description: description.into(), close }
+}
+
+/// The words of streaming.md §4.3.
+fn refusal_status(refusal: &Refusal) -> Rejection {
+    match refusal {
+        Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
+        Refusal::Loop => rejection("NetStream.Publish.BadName", "The stream has passed this server already.", true),
+        Refusal::NoApplication | Refusal::InUse | Refusal::NotAllowed(_) | Refusal::Draining => {
+            rejection("NetStream.Publish.BadName", "You are not allowed to publish the stream.", true)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One connection of a worker: its session, what waits for its socket, and its roles towards the hub.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use wire::SendQueue;
+
+use crate::hub::Subscriber;
+use crate::mail::{PushId, StreamId};
+use crate::protocol::Session;
+
+/// A connection whose socket takes nothing for this long, while something waits, is closed.
+const WRITE_STALL: Duration = Duration::from_secs(30);
+/// A push is given up sooner: its supervisor opens a new one.
+const PUSH_STALL: Duration = Duration::from_secs(10);
+/// A goodbye that is not taken by then is not said.
+const CLOSE_STALL: Duration = Duration::from_secs(5);
+
+/// Where a publisher stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Publishing {
+    /// It does not publish.
+    No,
+    /// Control was asked.
+    Asked,
+    /// It feeds this stream.
+    Granted(StreamId),
+}
+
+/// What makes a connection a push.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PushRole {
+    pub(super) push: PushId,
+    pub(super) attempt: u64,
+    pub(super) stream: StreamId,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) peer: SocketAddr,
+    pub(super) session: Box<dyn Session>,
+    pub(super) queue: SendQueue,
+    pub(super) subscriber: Option<Subscriber>,
+    pub(super) publishing: Publishing,
+    pub(super) push: Option<PushRole>,
+    /// An outgoing connection that is not there yet.
+    pub(super) connecting: bool,
+    /// The socket took less than it was offered; it will tell when it takes more.
+    pub(super) blocked: bool,
+    /// In the list of touched connections.
+    pub(super) touched: bool,
+    /// In the write queue.
+    pub(super) writing: bool,
+    /// The shell was told that no bytes are wanted.
+    pub(super) reads_paused: bool,
+    /// Why it is to be closed once all is sent.
+    pub(super) closing: Option<String>,
+    /// The earliest entry in the deadline table.
+    pub(super) armed: Option<Instant>,
+    /// Since when something waits that the socket does not take.
+    pub(super) waits_since: Option<Instant>,
+    pub(super) began: Instant,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+}
+
+impl Conn {
+    pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
+        Self {
+            peer,
+            session,
+            queue: SendQueue::new(),
+            subscriber: None,
+            publishing: Publishing::No,
+            push: None,
+            connecting: false,
+            blocked: false,
+            touched: false,
+            writing: false,
+            reads_paused: false,
+            closing: None,
+            armed: None,
+            waits_since: None,
+            began: now,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    /// Bytes of its own that wait: not those behind its cursor.
+    pub(super) fn has_own_bytes(&self) -> bool {
+        !self.queue.is_empty() || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
+    }
+
+    /// When its socket has refused long enough.
+    pub(super) fn stall_deadline(&self) -> Option<Instant> {
+        let patience = match (&self.closing, &self.push) {
+            (Some(_), _) => CLOSE_STALL,
+            (None, Some(_)) => PUSH_STALL,
+            (None, None) => WRITE_STALL,
+        };
+        self.waits_since.map(|since| since + patience)
+    }
+
+    /// The next deadline of any kind.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.session.poll_timeout(), self.stall_deadline()].into_iter().flatten().min()
+    }
+}

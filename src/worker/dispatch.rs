@@ -1,0 +1,280 @@
+//! Events of sessions: what a peer wants of the hub or of control, carried there.
+
+use std::sync::Arc;
+
+use media::{AccessUnit, Tracks};
+
+use super::conn::{Conn, Publishing};
+use super::deadlines::Timer;
+use super::{Output, SourceCount, Worker};
+use crate::hub::Flush;
+use crate::mail::{ConnId, Departure, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker};
+use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk};
+
+/// The kernel may hold at least so many unsent bytes of a viewer: a large key frame must not need two wake-ups.
+const UNSENT_BYTES_MIN: usize = 128 * 1024;
+
+impl Worker {
+    /// Ends a turn: drains every touched session, and has the streams that grew sent.
+    pub fn finish_turn(&mut self) {
+        while let Some(id) = self.touched.pop() {
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.touched = false;
+            }
+            self.drain_session(id);
+        }
+        while let Some(id) = self.grown.pop() {
+            self.flush_stream(id);
+        }
+        self.finish_drain();
+    }
+
+    /// Events until there are none, then bytes, then the deadline.
+    pub(super) fn drain_session(&mut self, id: ConnId) {
+        loop {
+            let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+            let Some(conn) = self.conns.get_mut(id) else { return };
+            let Some(event) = conn.session.poll_event(&ctx) else { break };
+            self.handle_event(id, event);
+        }
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.session.poll_transmit(&mut conn.queue);
+        if conn.has_own_bytes() {
+            self.enqueue_write(id);
+        }
+        self.after_drain(id);
+    }
+
+    /// Resumes reading, closes what is said, arms the deadline.
+    pub(super) fn after_drain(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.closing.is_some() && !conn.has_own_bytes() {
+            let reason = conn.closing.take().unwrap_or_default();
+            self.remove(id, &reason, false);
+            return;
+        }
+        if conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes() {
+            conn.reads_paused = false;
+            self.outputs.push_back(Output::Resume(id));
+        }
+        if let Some(at) = conn.deadline()
+            && conn.armed.is_none_or(|armed| at < armed)
+        {
+            conn.armed = Some(at);
+            self.deadlines.arm(at, Timer::Conn(id));
+        }
+    }
+
+    fn handle_event(&mut self, id: ConnId, event: Event) {
+        match event {
+            Event::Publish(ask) => self.ask_publish(id, ask),
+            Event::Unpublished(departure) => self.unpublish(id, departure),
+            Event::Unit { unit, tracks } => self.ingest(id, unit, tracks),
+            Event::UnitsDropped(units) => self.count_dropped(id, units),
+            Event::Subscribe { key, format } => self.subscribe(id, &key, format),
+            Event::SubscribePush { format } => self.subscribe_push(id, format),
+            Event::Unsubscribe => self.unsubscribe(id),
+            Event::Pause(pause) => self.pause(id, pause),
+            Event::Rest(request) => {
+                let session = self.session_ref(id);
+                let Some(conn) = self.conns.get(id) else { return };
+                let peer = conn.peer;
+                self.tell(ToControl::Rest { session, peer, request });
+            }
+            Event::Push(state) => self.push_news(id, state),
+            Event::Closed(reason) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.closing.get_or_insert(reason);
+                    // A viewer that leaves gets the rest of the unit it was in, and no further one.
+                    if let Some(subscriber) = &mut conn.subscriber {
+                        subscriber.paused = true;
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- publishing
+
+    fn ask_publish(&mut self, id: ConnId, ask: PublishAsk) {
+        let session = self.session_ref(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.publishing = Publishing::Asked;
+        let request = PublishRequest {
+            session,
+            key: ask.key,
+            ingest: ask.ingest,
+            peer: conn.peer,
+            user_agent: ask.user_agent,
+            params: ask.params,
+            via: ask.via,
+        };
+        self.tell(ToControl::Publish(request));
+    }
+
+    /// Tells control that a publisher is gone, whichever way it had come.
+    fn unpublish(&mut self, id: ConnId, departure: Departure) {
+        let session = self.session_ref(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match std::mem::replace(&mut conn.publishing, Publishing::No) {
+            Publishing::No => {}
+            Publishing::Asked => self.tell(ToControl::PublishAbandoned(session)),
+            Publishing::Granted(stream) => {
+                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
+                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
+                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+        }
+    }
+
+    fn ingest(&mut self, id: ConnId, unit: AccessUnit, tracks: Arc<Tracks>) {
+        let Some(Conn { publishing: Publishing::Granted(stream), .. }) = self.conns.get(id) else { return };
+        let stream = *stream;
+        let count = self.sources.entry(stream).or_default();
+        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
+        count.last_unit = Some(self.now.mono);
+        count.position.dts_ms = count.position.dts_ms.max(unit.dts);
+        count.position.started = true;
+        self.mirror_unit(stream, &unit, &tracks);
+        self.append(stream, unit, tracks);
+    }
+
+    /// Puts a unit into the local ring, whether it was published or mirrored.
+    pub(super) fn append(&mut self, id: StreamId, unit: AccessUnit, tracks: Arc<Tracks>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        self.stats.units = self.stats.units.saturating_add(1);
+        let pushed = stream.push(self.now.mono, unit, tracks);
+        match pushed.flush {
+            Flush::Now => self.grown.push(id),
+            Flush::By(at) => self.deadlines.arm(at, Timer::Flush(id)),
+        }
+        if pushed.trim {
+            self.trim(id);
+        }
+    }
+
+    fn count_dropped(&mut self, id: ConnId, units: u64) {
+        if let Some(Conn { publishing: Publishing::Granted(stream), .. }) = self.conns.get(id) {
+            let count: &mut SourceCount = self.sources.entry(*stream).or_default();
+            count.dropped = count.dropped.saturating_add(units);
+        }
+    }
+
+    // ---- subscribing
+
+    fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+        let verdict = self.subscription(id, key, format);
+        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match verdict {
+            Ok(stream) => {
+                let tracks = self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default();
+                conn.session.subscribe_verdict(&ctx, Ok(&tracks));
+            }
+            Err(why) => conn.session.subscribe_verdict(&ctx, Err(why)),
+        }
+        self.enqueue_write(id);
+    }
+
+    fn subscription(&mut self, id: ConnId, key: &StreamKey, format: Format) -> Result<StreamId, NoSubscription> {
+        if self.draining {
+            return Err(NoSubscription::Unavailable);
+        }
+        let app = self.apps.get(&key.app).ok_or(NoSubscription::NotFound)?;
+        if !app.rtmp_playback_enabled {
+            return Err(NoSubscription::Disabled);
+        }
+        let stream = *self.directory.get(key).ok_or(NoSubscription::NotFound)?;
+        self.attach(id, stream, format).ok_or(NoSubscription::Unavailable)?;
+        Ok(stream)
+    }
+
+    fn subscribe_push(&mut self, id: ConnId, format: Format) {
+        let Some(role) = self.conns.get(id).and_then(|conn| conn.push) else { return };
+        if self.attach(id, role.stream, format).is_none() {
+            self.remove(id, "nothing to push", false);
+        }
+        self.enqueue_write(id);
+    }
+
+    /// Makes a connection a subscriber, and this worker a mirror when it has to be one.
+    fn attach(&mut self, id: ConnId, stream_id: StreamId, format: Format) -> Option<()> {
+        self.unsubscribe(id);
+        let stream = self.streams.get_mut(&stream_id)?;
+        let subscriber = stream.subscribe(id, format.key(), || format.package())?;
+        let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
+        self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+        if stream.source != self.id && !stream.mirrored_here {
+            stream.mirrored_here = true;
+            let mirror = ToWorker::Mirror { stream: stream_id, to: self.id, after_ms: stream.head_ms() };
+            let source = stream.source;
+            self.outputs.push_back(Output::Worker(source, mirror));
+        }
+        self.conns.get_mut(id)?.subscriber = Some(subscriber);
+        Some(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(subscriber) = conn.subscriber.take() else { return };
+        self.detach(id, subscriber.stream, subscriber.format);
+    }
+
+    /// Takes a subscriber off its stream; the last one of a mirror ends the mirroring.
+    pub(super) fn detach(&mut self, id: ConnId, stream_id: StreamId, format: crate::hub::FormatIndex) {
+        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        stream.unsubscribe(id, format);
+        if stream.subscribers.is_empty() && stream.mirrored_here {
+            stream.mirrored_here = false;
+            stream.clear();
+            let source = stream.source;
+            self.outputs.push_back(Output::Worker(source, ToWorker::Unmirror { stream: stream_id, to: self.id }));
+        }
+    }
+
+    fn pause(&mut self, id: ConnId, pause: bool) {
+        let Some(subscriber) = self.conns.get_mut(id).and_then(|conn| conn.subscriber.as_mut()) else { return };
+        let Some(stream) = self.streams.get(&subscriber.stream) else { return };
+        if pause {
+            subscriber.paused = true;
+        } else if subscriber.paused {
+            stream.resume(subscriber);
+            self.enqueue_write(id);
+        }
+    }
+
+    fn push_news(&mut self, id: ConnId, state: PushState) {
+        if let Some(role) = self.conns.get(id).and_then(|conn| conn.push) {
+            self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
+        }
+    }
+
+    // ---- the end
+
+    /// Forgets a connection: its roles end, its socket closes, its end is one line of the log.
+    pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
+        self.unpublish(id, Departure::Lost);
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        let subscriber = conn.subscriber.take();
+        if let Some(subscriber) = &subscriber {
+            self.detach(id, subscriber.stream, subscriber.format);
+        }
+        if let Some(role) = conn.push
+            && self.pushes.get(&role.push) == Some(&id)
+        {
+            self.pushes.remove(&role.push);
+        }
+        self.outputs.push_back(Output::Close { conn: id, abort });
+        tracing::info!(
+            protocol = conn.session.protocol(),
+            peer = %conn.peer,
+            reason,
+            seconds = self.now.mono.saturating_duration_since(conn.began).as_secs(),
+            bytes_in = conn.bytes_in,
+            bytes_out = conn.bytes_out,
+            jumps = subscriber.as_ref().map_or(0, |subscriber| subscriber.jumps),
+            skipped = subscriber.as_ref().map_or(0, |subscriber| subscriber.skipped),
+            "session ended"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Connections by slot and generation: a late event for a slot's former owner finds nobody.
+
+use crate::mail::ConnId;
+
+/// Generations have 31 bits: slot and generation share a 64-bit token with room for tokens of other kinds.
+const GENERATION_MASK: u32 = 0x7fff_ffff;
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A slab with generations.
+#[derive(Debug)]
+pub struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts `value` into a free slot. `None` after 2^32 slots.
+    pub fn insert(&mut self, value: T) -> Option<ConnId> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(self.slots.len()).ok()?;
+                self.slots.push(Slot { generation: 0, value: None });
+                slot
+            }
+        };
+        let entry = self.slots.get_mut(usize::try_from(slot).ok()?)?;
+        entry.value = Some(value);
+        Some(ConnId { slot, generation: entry.generation })
+    }
+
+    /// Takes the value out; its id is dead from now on.
+    pub fn remove(&mut self, id: ConnId) -> Option<T> {
+        let slot = self.slot_mut(id)?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+        self.free.push(id.slot);
+        Some(value)
+    }
+
+    /// The value of a living id.
+    #[must_use]
+    pub fn get(&self, id: ConnId) -> Option<&T> {
+        let slot = self.slots.get(usize::try_from(id.slot).ok()?)?;
+        if slot.generation == id.generation { slot.value.as_ref() } else { None }
+    }
+
+    /// The value of a living id.
+    pub fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
+        self.slot_mut(id)?.value.as_mut()
+    }
+
+    /// The living ids, by slot.
+    #[must_use]
+    pub fn ids(&self) -> Vec<ConnId> {
+        let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
+        living
+            .filter_map(|(index, slot)| Some(ConnId { slot: u32::try_from(index).ok()?, generation: slot.generation }))
+            .collect()
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slot_mut(&mut self, id: ConnId) -> Option<&mut Slot<T>> {
+        let slot = self.slots.get_mut(usize::try_from(id.slot).ok()?)?;
+        (slot.generation == id.generation).then_some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::Seed;
+
+    #[test]
+    fn q_07_a_stale_id_finds_nobody_over_a_million_random_operations() {
+        let mut random = Seed::from_number(7).random();
+        let mut slab = Slab::default();
+        let (mut living, mut dead): (Vec<(ConnId, u64)>, Vec<ConnId>) = (Vec::new(), Vec::new());
+        for n in 0..1_000_000u64 {
+            if living.is_empty() || random.chance(0.5) {
+                living.push((slab.insert(n).unwrap(), n));
+            } else {
+                let at = usize::try_from(random.below(living.len() as u64)).unwrap();
+                let (id, value) = living.swap_remove(at);
+                assert_eq!(slab.remove(id), Some(value));
+                dead.push(id);
+            }
+            if let Some(id) = dead.get(usize::try_from(random.below(dead.len() as u64)).unwrap()) {
+                assert_eq!(slab.get(*id), None);
+                assert_eq!(slab.remove(*id), None);
+            }
+            if dead.len() > 1000 {
+                dead.drain(..500);
+            }
+        }
+        assert_eq!(slab.len(), living.len());
+        assert!(living.iter().all(|(id, value)| slab.get(*id) == Some(value)));
+        assert_eq!(slab.ids().len(), living.len());
+    }
+}

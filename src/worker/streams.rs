@@ -1,0 +1,209 @@
+//! Mail: what control and the other workers say about streams, sessions and pushes.
+
+use std::sync::Arc;
+
+use super::conn::Publishing;
+use super::{MirroredUnit, Output, Worker};
+use crate::config::AppSettings;
+use crate::hub::{Mirror, Stream};
+use crate::mail::{
+    ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
+};
+use crate::protocol::Context;
+
+impl Worker {
+    /// A message of the control lane.
+    pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
+        self.now = now;
+        match mail {
+            ToWorker::App(settings) => {
+                self.apps.insert(Arc::clone(&settings.name), settings);
+            }
+            ToWorker::AppGone(name) => {
+                self.apps.remove(&name);
+            }
+            ToWorker::StreamUp { stream, key, source, settings } => self.stream_up(stream, key, source, settings),
+            ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
+            ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
+            ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
+            ToWorker::RestReply { conn, response } => {
+                let ctx = Context { now, apps: &self.apps, draining: self.draining };
+                if let Some(conn) = self.conns.get_mut(conn) {
+                    conn.session.rest_reply(&ctx, *response);
+                }
+                self.note_authenticated(conn);
+                self.touch(conn);
+            }
+            ToWorker::StartPush(order) => self.start_push(&order),
+            ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::Drain => self.drain(),
+            ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
+            ToWorker::Unmirror { stream, to } => {
+                if let Some(stream) = self.streams.get_mut(&stream) {
+                    stream.mirrors.retain(|mirror| mirror.to != to);
+                }
+            }
+        }
+    }
+
+    /// A unit of the media lane.
+    pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
+        self.now = now;
+        let MirroredUnit { stream, unit, tracks, credit } = mirrored;
+        if self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here) {
+            self.append(stream, unit, tracks);
+        }
+        drop(credit);
+    }
+
+    fn stream_up(&mut self, id: StreamId, key: StreamKey, source: WorkerId, settings: Arc<AppSettings>) {
+        self.directory.insert(key.clone(), id);
+        let stream = self.streams.entry(id).or_insert_with(|| Stream::new(id, key, source, settings));
+        if stream.source != source {
+            stream.source = source;
+            stream.mirrors.clear();
+            if source == self.id {
+                stream.mirrored_here = false;
+            } else {
+                stream.mirrored_here = !stream.subscribers.is_empty();
+            }
+            if stream.mirrored_here {
+                let mail = ToWorker::Mirror { stream: id, to: self.id, after_ms: stream.head_ms() };
+                self.outputs.push_back(Output::Worker(source, mail));
+            }
+        }
+        self.arm_report();
+    }
+
+    fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
+        let Some(stream) = self.streams.remove(&id) else { return };
+        if self.directory.get(&stream.key) == Some(&id) {
+            self.directory.remove(&stream.key);
+        }
+        self.sources.remove(&id);
+        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        for &conn_id in &stream.subscribers {
+            let Some(conn) = self.conns.get_mut(conn_id) else { continue };
+            // The rest of a unit begun stays with the cursor and is sent before the goodbye.
+            conn.session.end_subscription(&ctx, end);
+        }
+        let publishers: Vec<ConnId> = self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect();
+        for conn_id in publishers {
+            let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+            if let Some(conn) = self.conns.get_mut(conn_id) {
+                conn.publishing = Publishing::No;
+                conn.session.end_publish(&ctx, end);
+            }
+            self.touch(conn_id);
+        }
+        for conn_id in stream.subscribers {
+            self.touch(conn_id);
+        }
+    }
+
+    fn verdict(&mut self, id: ConnId, verdict: Result<Box<Grant>, Refusal>) {
+        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let session = self.session_ref(id);
+        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
+        let asked = self.conns.get_mut(id).filter(|conn| conn.publishing == Publishing::Asked);
+        match (asked, granted) {
+            (Some(conn), _) => {
+                conn.publishing = granted.map_or(Publishing::No, |(stream, ..)| Publishing::Granted(stream));
+                if let Some((stream, position, _)) = granted {
+                    let count = self.sources.entry(stream).or_default();
+                    count.position = position;
+                    count.last_unit = Some(self.now.mono);
+                }
+                conn.session.publish_verdict(&ctx, verdict.map(|grant| *grant));
+            }
+            // It went while control decided; control must not wait for its units.
+            (None, Some((stream, position, epoch))) => {
+                let departure = crate::mail::Departure::Lost;
+                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+            (None, None) => {}
+        }
+        self.note_authenticated(id);
+        self.touch(id);
+    }
+
+    fn replaced(&mut self, id: ConnId, stream: StreamId) {
+        if !self.publishes(id, stream) {
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.publishing = Publishing::No;
+        }
+        self.sources.remove(&stream);
+        self.remove(id, "replaced by a new publisher", false);
+    }
+
+    fn mirror(&mut self, id: StreamId, to: WorkerId, after_ms: Option<i64>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.mirrors.retain(|mirror| mirror.to != to);
+        let lane = super::mailbox::Lane::default();
+        for entry in stream.backlog().filter(|entry| after_ms.is_none_or(|after| entry.dts_ms > after)) {
+            let Some(credit) = lane.credit(entry.unit.payload.len()) else { break };
+            let (unit, tracks) = (entry.unit.clone(), Arc::clone(&entry.tracks));
+            self.outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, unit, tracks, credit }));
+        }
+        stream.mirrors.push(Mirror { to, skipping: false, lane });
+    }
+
+    fn stop_push(&mut self, push: PushId) {
+        let Some(id) = self.pushes.remove(&push) else { return };
+        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        // No news of it is wanted any more.
+        conn.push = None;
+        if conn.connecting {
+            self.remove(id, "push removed", true);
+            return;
+        }
+        conn.session.close(&ctx, "push removed");
+        self.unsubscribe_keeping_rest(id);
+        self.touch(id);
+    }
+
+    /// Ends the subscription of a connection that still has a unit begun: the rest goes into its queue, so that
+    /// the peer sees whole messages.
+    fn unsubscribe_keeping_rest(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if let Some(subscriber) = &mut conn.subscriber {
+            let mut queue = wire::SendQueue::new();
+            subscriber.cursor.take_rest().into_iter().for_each(|part| queue.push(part));
+            queue.append(&mut conn.queue);
+            conn.queue = queue;
+        }
+        self.unsubscribe(id);
+    }
+
+    fn drain(&mut self) {
+        self.draining = true;
+        for id in self.conns.ids() {
+            let ctx = Context { now: self.now, apps: &self.apps, draining: true };
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.publishing = Publishing::No;
+                conn.push = None;
+                conn.session.close(&ctx, "server goes down");
+            }
+            self.unsubscribe_keeping_rest(id);
+            self.touch(id);
+        }
+    }
+
+    /// Tells control when the last connection of a drain is gone.
+    pub(super) fn finish_drain(&mut self) {
+        if self.draining && !self.drained && self.conns.is_empty() {
+            self.drained = true;
+            self.tell(ToControl::Drained(self.id));
+        }
+    }
+
+    /// A stranger has become known: its place among the strangers is free.
+    pub(super) fn note_authenticated(&mut self, id: ConnId) {
+        if self.conns.get(id).is_some_and(|conn| conn.session.is_authenticated()) {
+            self.outputs.push_back(Output::Authenticated(id));
+        }
+    }
+}
