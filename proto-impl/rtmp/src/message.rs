@@ -68,7 +68,7 @@ impl MediaKind {
 }
 
 /// One audio, video or data message. Its payload is the body of an FLV tag.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct MediaMessage {
     /// The message stream it belongs to.
     pub message_stream: u32,
@@ -78,6 +78,18 @@ pub struct MediaMessage {
     pub timestamp: u32,
     /// The body.
     pub payload: Bytes,
+}
+
+/// Payloads are megabytes: only their length is printed.
+impl std::fmt::Debug for MediaMessage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MediaMessage")
+            .field("message_stream", &self.message_stream)
+            .field("kind", &self.kind)
+            .field("timestamp", &self.timestamp)
+            .field("bytes", &self.payload.len())
+            .finish()
+    }
 }
 
 impl MediaMessage {

@@ -149,6 +149,6 @@ impl Client {
 fn stream_id(value: &Value) -> Option<u32> {
     let number = value.as_number()?;
     let whole = (0.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
+    #[allow(clippy::cast_possible_truncation, reason = "whole and in range")]
     whole.then_some(number as u32)
 }

@@ -98,7 +98,6 @@ impl Server {
     }
 
     /// `_result`, unless the transaction is 0: GStreamer waits for nothing then.
-    #[allow(clippy::unnecessary_wraps, reason = "an arm of the list of commands")]
     fn reply(&mut self, command: &Command, value: Value) -> Result<(), Error> {
         if command.wants_reply() {
             self.link.send_command("_result", command.transaction, &[Value::Null, value]);

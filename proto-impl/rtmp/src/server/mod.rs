@@ -67,7 +67,6 @@ pub struct Server {
 impl Server {
     /// A connection that was just accepted.
     #[must_use]
-    #[allow(clippy::needless_pass_by_value, reason = "the shape of every machine's constructor")]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now, config.handshake_timeout);
