@@ -62,13 +62,16 @@ pub fn parse(
         match argument {
             Long("home") => options.home = parser.value().map_err(|error| error.to_string())?.into(),
             Long("set") => {
-                let value = parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
+                let value =
+                    parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
                 options.set.push(value);
             }
             Long("deep") => deep = true,
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
-            Value(name) if command.is_none() => command = Some(name.string().map_err(|error| error.to_string())?),
+            Value(name) if command.is_none() => {
+                command = Some(name.string().map_err(|error| error.to_string())?)
+            }
             Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
         }
     }
@@ -93,7 +96,10 @@ mod tests {
         let Ok(Command::Serve(options)) = parsed("") else { panic!() };
         assert_eq!((options.home, options.cores), (PathBuf::from(HOME), 2));
         let Ok(Command::Serve(options)) = parsed("serve --home h --set a=1 --set app.b=2") else { panic!() };
-        assert_eq!((options.home, options.set), (PathBuf::from("h"), vec!["a=1".to_owned(), "app.b=2".to_owned()]));
+        assert_eq!(
+            (options.home, options.set),
+            (PathBuf::from("h"), vec!["a=1".to_owned(), "app.b=2".to_owned()])
+        );
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
     }
 

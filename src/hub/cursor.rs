@@ -86,7 +86,13 @@ impl Cursor {
     }
 
     /// Names units up to (not including) `until`. False when the gather is full.
-    pub fn gather_units<'a>(&self, ring: &Ring, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
+    pub fn gather_units<'a>(
+        &self,
+        ring: &Ring,
+        packager: &'a Packager,
+        until: u64,
+        gather: &mut Gather<'a>,
+    ) -> bool {
         let mut epoch = self.epoch;
         for sequence in self.next..until {
             if !self.started {
@@ -97,7 +103,8 @@ impl Cursor {
             };
             let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
             epoch = entry.unit.config_epoch;
-            let named = prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()).all(|s| gather.push(s));
+            let named =
+                prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()).all(|s| gather.push(s));
             if !named {
                 return false;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, Tracks, TrackKind};
+use media::{AccessUnit, TrackKind, Tracks};
 use wire::Gather;
 
 use super::{Cursor, Entry, FormatKey, Jump, Package, Packager, Ring, RingLimits};

@@ -98,7 +98,8 @@ impl Budget {
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
-        (self.limits.exempt_loopback && address.to_canonical().is_loopback()) || self.trusted.contains(address)
+        (self.limits.exempt_loopback && address.to_canonical().is_loopback())
+            || self.trusted.contains(address)
     }
 
     /// IPv4 by address, IPv6 by /64.
@@ -219,14 +220,18 @@ mod tests {
                 place.known();
             }
         }
-        assert_eq!((budget.strangers.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)), (0, 0));
+        assert_eq!(
+            (budget.strangers.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)),
+            (0, 0)
+        );
         assert!(budget.buckets.iter().all(|bucket| bucket.strangers.load(Ordering::SeqCst) == 0));
     }
 
     #[test]
     fn strangers_are_dropped_early_and_then_all() {
         let (budget, now) = budget(100_000, 1000, u32::MAX);
-        let addresses = (0..4000u32).map(|n| SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1));
+        let addresses =
+            (0..4000u32).map(|n| SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1));
         let held: Vec<_> = addresses.filter_map(|peer| budget.admit(peer, now).ok()).collect();
         assert!((600..=1000).contains(&held.len()), "{}", held.len());
     }

@@ -29,7 +29,9 @@ fn resolve_all(queue: &Mutex<Receiver<ResolveRequest>>, desk: &Desk) {
         let request = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(request) = request else { return };
         let result = (request.host.as_str(), request.port).to_socket_addrs();
-        let result = result.map(|addresses| addresses.take(ADDRESSES_MAX).collect()).map_err(|error| error.to_string());
+        let result = result
+            .map(|addresses| addresses.take(ADDRESSES_MAX).collect())
+            .map_err(|error| error.to_string());
         desk.send(OfficeMail::Resolved(Resolved { id: request.id, result }));
     }
 }

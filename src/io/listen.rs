@@ -11,7 +11,11 @@ const BACKLOG: i32 = 4096;
 
 /// Binds `count` listeners to one port. Port 0 takes a free one; `None` for the host means all addresses of both
 /// families, or of IPv4 where the machine has no IPv6.
-pub(super) fn listen(host: Option<IpAddr>, port: u16, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+pub(super) fn listen(
+    host: Option<IpAddr>,
+    port: u16,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     let wanted = SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port);
     match bind_all(wanted, count) {
         Err(error) if host.is_none() && error.kind() != io::ErrorKind::AddrInUse => {

@@ -16,7 +16,6 @@ const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 const FILES: u32 = 10;
 
 /// Starts logging. The guard writes what waits when it is dropped.
-#[must_use]
 pub fn start(directory: &Path, level: &str) -> WorkerGuard {
     let output = Output { file: RotatedFile::open(directory.join("millstream.log")) };
     let (writer, guard) =
@@ -101,8 +100,10 @@ mod tests {
         for n in 0..30 {
             file.write_line(format!("line number {n}\n").as_bytes()).unwrap();
         }
-        let mut names: Vec<_> =
-            std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         assert_eq!(names.len(), usize::try_from(FILES).unwrap());
         assert_eq!(std::fs::read_to_string(directory.join("millstream.log")).unwrap(), "line number 29\n");

@@ -16,8 +16,9 @@ use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::{clock, helpers, listen, sys};
+use crate::auth::OutboundPolicy;
 use crate::config::Config;
-use crate::control::{Control, ControlConfig};
+use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::WorkerId;
 use crate::protocol::Listener;
 use crate::store::{self, RedbStore, Store};
@@ -50,6 +51,9 @@ pub enum StartError {
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// A record of the store cannot be read.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
     /// The system refused a thread, a poll, or randomness.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -92,6 +96,9 @@ impl Server {
         let addresses = Addresses { http, rtmp };
 
         let seed = seed_of_the_system()?;
+        let control_seed = seed.derive("control", 0);
+        let control =
+            Control::new(clock::now(), control_config(config, addresses, &seed), records, &control_seed)?;
         let (desk, mail) = office::desk();
         let mut polls = Vec::with_capacity(count);
         for _ in 0..count {
@@ -100,7 +107,8 @@ impl Server {
             polls.push((poll, doorbell::mailbox(waker)));
         }
         let postboxes: Vec<Postbox> = polls.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
-        let budget = Budget::new(config.server.limits.clone(), config.server.trusted_proxies.clone(), clock::now().mono);
+        let budget =
+            Budget::new(config.server.limits, config.server.trusted_proxies.clone(), clock::now().mono);
         let loads: Arc<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
         let mut workers = Vec::with_capacity(count);
         let listeners = http_listeners.into_iter().zip(rtmp_listeners);
@@ -120,11 +128,10 @@ impl Server {
         }
         let (requests, store_queue) = channel();
         let store_desk = desk.clone();
-        let store = thread::Builder::new()
-            .name("store".into())
-            .spawn(move || store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply))))?;
+        let store = thread::Builder::new().name("store".into()).spawn(move || {
+            store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply)))
+        })?;
         let resolvers = helpers::start_resolvers(&desk)?;
-        let control = Control::new(clock::now(), control_config(config, addresses, &seed), records, seed.derive("control", 0));
         let office = Office { control, mail, workers: postboxes, store: requests, resolvers };
         let office = thread::Builder::new().name("control".into()).spawn(move || office.run())?;
         Ok(Self { addresses, desk, office, workers, store })
@@ -150,7 +157,9 @@ impl Server {
     /// Whether all threads have ended.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
-        self.store.is_finished() && self.office.is_finished() && self.workers.iter().all(JoinHandle::is_finished)
+        self.store.is_finished()
+            && self.office.is_finished()
+            && self.workers.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits for the end.
@@ -174,7 +183,11 @@ fn seed_of_the_system() -> io::Result<Seed> {
 fn note_open_files() {
     match sys::raise_open_files() {
         Ok(files) if files < OPEN_FILES_WANTED => {
-            tracing::warn!(files, wanted = OPEN_FILES_WANTED, "few open files are allowed; raise nofile for density");
+            tracing::warn!(
+                files,
+                wanted = OPEN_FILES_WANTED,
+                "few open files are allowed; raise nofile for density"
+            );
         }
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the limit of open files is unknown"),
@@ -190,9 +203,12 @@ fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> Control
         workers: config.server.workers,
         node,
         host_address: host_address(&own_addresses),
-        own_addresses,
+        outbound: OutboundPolicy {
+            deny: config.server.outbound_deny.clone(),
+            own_addresses,
+            own_ports: vec![addresses.http.port()],
+        },
         rtmp_port: addresses.rtmp.port(),
-        http_ports: vec![addresses.http.port()],
     }
 }
 
@@ -213,6 +229,9 @@ fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());
     let fallback = || own.iter().find(|address| !address.is_loopback());
     std::env::var("AMS_HOST_ADDRESS").ok().filter(|address| !address.is_empty()).unwrap_or_else(|| {
-        own.iter().find(is_private).or_else(fallback).map_or_else(|| "127.0.0.1".to_owned(), ToString::to_string)
+        own.iter()
+            .find(is_private)
+            .or_else(fallback)
+            .map_or_else(|| "127.0.0.1".to_owned(), ToString::to_string)
     })
 }

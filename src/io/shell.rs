@@ -173,7 +173,10 @@ impl Shell {
         let linger = (!self.lingering.is_empty()).then_some(LINGER_PERIOD);
         let now = Instant::now();
         let until = |due: Instant| due.saturating_duration_since(now);
-        [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger].into_iter().flatten().min()
+        [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn mail(&mut self, now: Now) {
@@ -526,7 +529,9 @@ impl Shell {
                 && match lingering.stream.read(buffer) {
                     Ok(0) => false,
                     Ok(_) => true,
-                    Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+                    Err(error) => {
+                        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+                    }
                 }
         });
     }

@@ -16,7 +16,7 @@ static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
 /// A connection of the API.
 #[derive(Debug)]
-pub struct ApiSession {
+pub(super) struct ApiSession {
     connection: http::Connection,
     /// A request of it was answered with success: it is no stranger.
     served: bool,
@@ -26,8 +26,12 @@ pub struct ApiSession {
 impl ApiSession {
     /// An accepted connection.
     #[must_use]
-    pub fn new(now: Now, _peer: SocketAddr, _seed: Seed) -> Self {
-        Self { connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)), served: false, closed: false }
+    pub(super) fn new(now: Now, _peer: SocketAddr, _seed: Seed) -> Self {
+        Self {
+            connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)),
+            served: false,
+            closed: false,
+        }
     }
 
     fn drop_on(&mut self, result: Result<(), http::Error>) {

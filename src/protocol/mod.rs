@@ -19,7 +19,9 @@ use wire::SendQueue;
 use crate::config::AppSettings;
 use crate::http;
 use crate::hub::{FormatKey, Package};
-use crate::mail::{Departure, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd, StreamKey};
+use crate::mail::{
+    Departure, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd, StreamKey,
+};
 
 /// An outgoing connection that is not there by then is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -11,7 +11,7 @@ use crate::mail::{ConnId, StreamId};
 
 /// Who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Timer {
+pub(super) enum Timer {
     /// A connection's session, or its stalled write.
     Conn(ConnId),
     /// Units of a stream that were held back to ride together.
@@ -22,24 +22,28 @@ pub enum Timer {
 
 /// The table.
 #[derive(Debug, Default)]
-pub struct Deadlines {
+pub(super) struct Deadlines {
     heap: BinaryHeap<Reverse<(Instant, Timer)>>,
 }
 
 impl Deadlines {
     /// Fires `timer` at `at`, besides whatever else it has armed.
-    pub fn arm(&mut self, at: Instant, timer: Timer) {
+    pub(super) fn arm(&mut self, at: Instant, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
     }
 
     /// The next one that is due.
-    pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
-        self.heap.peek().is_some_and(|Reverse((at, _))| *at <= now).then(|| self.heap.pop())?.map(|Reverse(due)| due)
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
+        self.heap
+            .peek()
+            .is_some_and(|Reverse((at, _))| *at <= now)
+            .then(|| self.heap.pop())?
+            .map(|Reverse(due)| due)
     }
 
     /// When the next one is due.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 }

@@ -168,7 +168,8 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         match verdict {
             Ok(stream) => {
-                let tracks = self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default();
+                let tracks =
+                    self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default();
                 conn.session.subscribe_verdict(&ctx, Ok(&tracks));
             }
             Err(why) => conn.session.subscribe_verdict(&ctx, Err(why)),
@@ -176,7 +177,12 @@ impl Worker {
         self.enqueue_write(id);
     }
 
-    fn subscription(&mut self, id: ConnId, key: &StreamKey, format: Format) -> Result<StreamId, NoSubscription> {
+    fn subscription(
+        &mut self,
+        id: ConnId,
+        key: &StreamKey,
+        format: Format,
+    ) -> Result<StreamId, NoSubscription> {
         if self.draining {
             return Err(NoSubscription::Unavailable);
         }
@@ -228,12 +234,15 @@ impl Worker {
             stream.mirrored_here = false;
             stream.clear();
             let source = stream.source;
-            self.outputs.push_back(Output::Worker(source, ToWorker::Unmirror { stream: stream_id, to: self.id }));
+            self.outputs
+                .push_back(Output::Worker(source, ToWorker::Unmirror { stream: stream_id, to: self.id }));
         }
     }
 
     fn pause(&mut self, id: ConnId, pause: bool) {
-        let Some(subscriber) = self.conns.get_mut(id).and_then(|conn| conn.subscriber.as_mut()) else { return };
+        let Some(subscriber) = self.conns.get_mut(id).and_then(|conn| conn.subscriber.as_mut()) else {
+            return;
+        };
         let Some(stream) = self.streams.get(&subscriber.stream) else { return };
         if pause {
             subscriber.paused = true;

@@ -25,7 +25,8 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, Now, PushId, PushOrder, PushState, Report, SourceFigures, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
+    ConnId, Now, PushId, PushOrder, PushState, Report, SourceFigures, StreamId, StreamKey, ToControl,
+    ToWorker, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener};
 use conn::{Conn, Publishing, PushRole};
@@ -191,7 +192,8 @@ impl Worker {
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(count);
         let session = &mut conn.session;
         // One peer's bytes must not take the others down, whatever bug they find.
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| session.handle_bytes(&ctx, bytes)));
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| session.handle_bytes(&ctx, bytes)));
         if outcome.is_err() {
             self.stats.panics = self.stats.panics.saturating_add(1);
             self.remove(id, "internal error", true);
@@ -243,7 +245,11 @@ impl Worker {
             match timer {
                 Timer::Conn(id) => self.conn_timeout(id, at),
                 Timer::Flush(stream) => {
-                    if self.streams.get(&stream).is_some_and(|s| s.flush_at().is_some_and(|due| due <= now.mono)) {
+                    if self
+                        .streams
+                        .get(&stream)
+                        .is_some_and(|s| s.flush_at().is_some_and(|due| due <= now.mono))
+                    {
                         self.grown.push(stream);
                     }
                 }
@@ -398,7 +404,8 @@ impl Worker {
     }
 
     fn viewers(&self, stream: &Stream) -> u32 {
-        let viewers = stream.subscribers.iter().filter(|&&id| self.conns.get(id).is_some_and(|c| c.push.is_none()));
+        let viewers =
+            stream.subscribers.iter().filter(|&&id| self.conns.get(id).is_some_and(|c| c.push.is_none()));
         u32::try_from(viewers.count()).unwrap_or(u32::MAX)
     }
 

@@ -13,7 +13,7 @@ struct Slot<T> {
 
 /// A slab with generations.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
@@ -26,7 +26,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Puts `value` into a free slot. `None` after 2^32 slots.
-    pub fn insert(&mut self, value: T) -> Option<ConnId> {
+    pub(super) fn insert(&mut self, value: T) -> Option<ConnId> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the value out; its id is dead from now on.
-    pub fn remove(&mut self, id: ConnId) -> Option<T> {
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let slot = self.slot_mut(id)?;
         let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
@@ -51,34 +51,36 @@ impl<T> Slab<T> {
 
     /// The value of a living id.
     #[must_use]
-    pub fn get(&self, id: ConnId) -> Option<&T> {
+    pub(super) fn get(&self, id: ConnId) -> Option<&T> {
         let slot = self.slots.get(usize::try_from(id.slot).ok()?)?;
         if slot.generation == id.generation { slot.value.as_ref() } else { None }
     }
 
     /// The value of a living id.
-    pub fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
         self.slot_mut(id)?.value.as_mut()
     }
 
     /// The living ids, by slot.
     #[must_use]
-    pub fn ids(&self) -> Vec<ConnId> {
+    pub(super) fn ids(&self) -> Vec<ConnId> {
         let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         living
-            .filter_map(|(index, slot)| Some(ConnId { slot: u32::try_from(index).ok()?, generation: slot.generation }))
+            .filter_map(|(index, slot)| {
+                Some(ConnId { slot: u32::try_from(index).ok()?, generation: slot.generation })
+            })
             .collect()
     }
 
     /// How many values there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 

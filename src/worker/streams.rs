@@ -22,7 +22,9 @@ impl Worker {
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);
             }
-            ToWorker::StreamUp { stream, key, source, settings } => self.stream_up(stream, key, source, settings),
+            ToWorker::StreamUp { stream, key, source, settings } => {
+                self.stream_up(stream, key, source, settings)
+            }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
             ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
@@ -87,7 +89,8 @@ impl Worker {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             conn.session.end_subscription(&ctx, end);
         }
-        let publishers: Vec<ConnId> = self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect();
+        let publishers: Vec<ConnId> =
+            self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect();
         for conn_id in publishers {
             let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
             if let Some(conn) = self.conns.get_mut(conn_id) {

@@ -20,7 +20,8 @@ impl Worker {
             if let Some(subscriber) = &mut conn.subscriber {
                 has_more |= subscriber.cursor.has_rest();
                 if let Some(stream) = self.streams.get(&subscriber.stream) {
-                    self.stats.units_skipped = self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
+                    self.stats.units_skipped =
+                        self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
                     has_more |= stream.has_more(subscriber);
                 }
             }
@@ -118,7 +119,9 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
         for &conn in &stream.subscribers {
-            let Some(subscriber) = self.conns.get_mut(conn).and_then(|conn| conn.subscriber.as_mut()) else { continue };
+            let Some(subscriber) = self.conns.get_mut(conn).and_then(|conn| conn.subscriber.as_mut()) else {
+                continue;
+            };
             self.stats.units_skipped = self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
             let next = subscriber.cursor.next();
             slowest = Some(slowest.map_or(next, |slowest: u64| slowest.min(next)));
@@ -127,7 +130,12 @@ impl Worker {
     }
 
     /// Hands a published unit to the workers that mirror its stream.
-    pub(super) fn mirror_unit(&mut self, id: StreamId, unit: &media::AccessUnit, tracks: &Arc<media::Tracks>) {
+    pub(super) fn mirror_unit(
+        &mut self,
+        id: StreamId,
+        unit: &media::AccessUnit,
+        tracks: &Arc<media::Tracks>,
+    ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         for mirror in &mut stream.mirrors {
             if mirror.skipping && !unit.key_frame {
@@ -140,7 +148,8 @@ impl Worker {
                 continue;
             };
             mirror.skipping = false;
-            let unit = super::MirroredUnit { stream: id, unit: unit.clone(), tracks: Arc::clone(tracks), credit };
+            let unit =
+                super::MirroredUnit { stream: id, unit: unit.clone(), tracks: Arc::clone(tracks), credit };
             self.outputs.push_back(super::Output::Mirrored(mirror.to, unit));
         }
     }

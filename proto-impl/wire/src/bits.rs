@@ -89,7 +89,10 @@ mod tests {
     #[test]
     fn an_endless_code_ends() {
         assert!(BitReader::new(&[0; 64]).ue().is_err());
-        assert_eq!(BitReader::new(&[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff]).ue(), Err(Truncated { at: 8, need: 1 }));
+        assert_eq!(
+            BitReader::new(&[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff]).ue(),
+            Err(Truncated { at: 8, need: 1 })
+        );
         assert!(BitReader::new(&[]).bit().is_err());
     }
 

@@ -26,7 +26,14 @@ impl RtmpPackage {
         Self { message_stream, scratch: BytesMut::new() }
     }
 
-    fn message(&mut self, kind: MediaKind, dts_ms: i64, prefix: &[u8], payload: &Bytes, out: &mut Vec<Bytes>) {
+    fn message(
+        &mut self,
+        kind: MediaKind,
+        dts_ms: i64,
+        prefix: &[u8],
+        payload: &Bytes,
+        out: &mut Vec<Bytes>,
+    ) {
         if self.scratch.capacity() < HEAD_BYTES {
             self.scratch = BytesMut::with_capacity(SCRATCH_BYTES);
         }

@@ -95,7 +95,8 @@ impl RtmpSession {
     fn publish(&mut self, ctx: &Context<'_>, request: rtmp::PublishRequest) {
         let message_stream = request.message_stream;
         if !matches!(self.role, Role::None) {
-            let rejection = rejection("NetStream.Publish.BadName", "This connection has a stream already.", false);
+            let rejection =
+                rejection("NetStream.Publish.BadName", "This connection has a stream already.", false);
             self.machine.reject_publish(ctx.now.mono, message_stream, rejection);
             return;
         }
@@ -129,7 +130,9 @@ impl RtmpSession {
             MediaKind::Data => ingest.data(message.timestamp, &message.payload),
         };
         match outcome {
-            Outcome::Unit(unit) => self.events.push_back(Event::Unit { unit, tracks: Arc::clone(ingest.tracks()) }),
+            Outcome::Unit(unit) => {
+                self.events.push_back(Event::Unit { unit, tracks: Arc::clone(ingest.tracks()) })
+            }
             Outcome::Taken => {}
             Outcome::Dropped => self.events.push_back(Event::UnitsDropped(1)),
             Outcome::Bad => {
@@ -247,7 +250,9 @@ impl Session for RtmpSession {
                 let (code, description) = match why {
                     NoSubscription::NotFound => ("NetStream.Play.StreamNotFound", "No such stream."),
                     NoSubscription::Disabled => ("NetStream.Failed", "RTMP playback is disabled."),
-                    NoSubscription::Unavailable => ("NetStream.Failed", "current system resources not enough"),
+                    NoSubscription::Unavailable => {
+                        ("NetStream.Failed", "current system resources not enough")
+                    }
                 };
                 self.machine.reject_play(ctx.now.mono, message_stream, rejection(code, description, true));
             }
@@ -308,7 +313,9 @@ fn rejection(code: &'static str, description: impl Into<String>, close: bool) ->
 fn refusal_status(refusal: &Refusal) -> Rejection {
     match refusal {
         Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
-        Refusal::Loop => rejection("NetStream.Publish.BadName", "The stream has passed this server already.", true),
+        Refusal::Loop => {
+            rejection("NetStream.Publish.BadName", "The stream has passed this server already.", true)
+        }
         Refusal::NoApplication | Refusal::InUse | Refusal::NotAllowed(_) | Refusal::Draining => {
             rejection("NetStream.Publish.BadName", "You are not allowed to publish the stream.", true)
         }

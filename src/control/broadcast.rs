@@ -1,0 +1,481 @@
+//! The broadcast record: members in the reference's order (rest.md §1.1), as the API shows it, as the store keeps
+//! it, and as bodies of requests may set it.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// First byte of a stored record; the rest is JSON.
+const RECORD_VERSION: u8 = 1;
+/// Without news for so long a record that claims to be live shows `terminated_unexpectedly` (rest.md §1.3).
+const STALE_MS: i64 = 20_000;
+/// Bytes of one record, so that a full store stays in memory.
+pub const RECORD_BYTES_MAX: usize = 32 << 10;
+
+/// Values of `status` (rest.md §1.3, §2).
+pub mod status {
+    /// Stored, never live.
+    pub const CREATED: &str = "created";
+    /// About to be live.
+    pub const PREPARING: &str = "preparing";
+    /// Live.
+    pub const BROADCASTING: &str = "broadcasting";
+    /// Was live.
+    pub const FINISHED: &str = "finished";
+    /// Claims to be live, and nothing is heard of it.
+    pub const TERMINATED: &str = "terminated_unexpectedly";
+    /// An endpoint that could not be opened.
+    pub const FAILED: &str = "failed";
+    /// An endpoint that broke.
+    pub const ERROR: &str = "error";
+    /// All of them.
+    pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];
+}
+
+/// One restreaming endpoint (rest.md §2).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EndpointRecord {
+    /// See [`status`].
+    pub status: String,
+    /// Always `generic`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// As it was given.
+    pub endpoint_url: String,
+    /// What removes it.
+    pub endpoint_service_id: String,
+    /// The same as `endpoint_url`, for old clients.
+    pub rtmp_url: String,
+}
+
+/// A member's type, and how a body sets it. `None` is JSON's null.
+pub(in crate::control) trait Member {
+    type Given: DeserializeOwned;
+    fn set(&mut self, given: Option<Self::Given>);
+}
+
+macro_rules! plain_members {
+    ($($ty:ty),*) => {$(
+        impl Member for $ty {
+            type Given = $ty;
+            /// Null becomes zero or false, as in the reference (rest.md §0.1 item 4).
+            fn set(&mut self, given: Option<$ty>) {
+                *self = given.unwrap_or_default();
+            }
+        }
+    )*};
+}
+plain_members!(bool, i32, i64, f64, String);
+
+impl<T: DeserializeOwned> Member for Option<T> {
+    type Given = T;
+    fn set(&mut self, given: Self) {
+        *self = given;
+    }
+}
+
+/// Tells a member that is null from one that is absent.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
+}
+
+/// Who may set a member: `server` nobody, `create` the body of a create, `both` that of an update too.
+macro_rules! assign {
+    (server, $create:ident, $to:expr, $given:expr) => {};
+    (create, true, $to:expr, $given:expr) => {
+        if let Some(given) = $given {
+            $to.set(given);
+        }
+    };
+    (create, false, $to:expr, $given:expr) => {};
+    (both, true, $to:expr, $given:expr) => {
+        assign!(create, true, $to, $given);
+    };
+    (both, false, $to:expr, $given:expr) => {
+        if let Some(Some(given)) = $given {
+            $to.set(Some(given));
+        }
+    };
+}
+
+macro_rules! members {
+    ($($field:ident: $ty:ty = $default:expr, $json:literal, $rule:ident;)*) => {
+        /// A broadcast. The members are the API's; rest.md §1.1 describes each under its JSON name.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        #[allow(missing_docs, reason = "rest.md §1.1 describes each member under its JSON name")]
+        pub struct Broadcast {
+            $(#[serde(rename = $json)] pub $field: $ty,)*
+            /// Whether any viewer count is not zero.
+            #[serde(rename = "anyoneWatching", skip_deserializing)]
+            pub anyone_watching: bool,
+            /// The same as `origin_adress`: both spellings occur in clients (seed §2.1).
+            #[serde(rename = "originAddress", skip_deserializing)]
+            pub origin_address: String,
+            /// Always empty; old SDK pages read it.
+            #[serde(rename = "subTrackStreamIds", skip_deserializing)]
+            pub sub_track_stream_ids: [u8; 0],
+        }
+
+        /// The record that a create with an empty body makes; what the server fills in is empty.
+        impl Default for Broadcast {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)*
+                    anyone_watching: false,
+                    origin_address: String::new(),
+                    sub_track_stream_ids: [],
+                }
+            }
+        }
+
+        /// A body of create or update. Outer `None`: absent; inner `None`: null. Unknown members are ignored.
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+        #[serde(default)]
+
+        pub struct Body {
+            $(#[serde(rename = $json, deserialize_with = "given")]
+            pub(in crate::control) $field: Option<Option<<$ty as Member>::Given>>,)*
+        }
+
+        impl Broadcast {
+            fn take_create(&mut self, body: Body) {
+                $(assign!($rule, true, self.$field, body.$field);)*
+            }
+
+            fn take_update(&mut self, body: Body) {
+                $(assign!($rule, false, self.$field, body.$field);)*
+            }
+        }
+    };
+}
+
+members! {
+    stream_id: String = String::new(), "streamId", server;
+    status: String = status::CREATED.to_owned(), "status", server;
+    play_list_status: Option<String> = None, "playListStatus", both;
+    kind: String = "liveStream".to_owned(), "type", create;
+    publish_type: Option<String> = None, "publishType", server;
+    name: Option<String> = None, "name", both;
+    description: Option<String> = None, "description", both;
+    publish: bool = true, "publish", create;
+    date: i64 = 0, "date", server;
+    planned_start_date: i64 = 0, "plannedStartDate", both;
+    planned_end_date: i64 = 0, "plannedEndDate", both;
+    duration: i64 = 0, "duration", server;
+    end_point_list: Option<Vec<EndpointRecord>> = None, "endPointList", server;
+    play_list_item_list: Option<Vec<serde_json::Value>> = None, "playListItemList", both;
+    public_stream: bool = true, "publicStream", create;
+    is_360: bool = false, "is360", create;
+    listener_hook_url: Option<String> = None, "listenerHookURL", create;
+    category: Option<String> = None, "category", create;
+    ip_addr: Option<String> = None, "ipAddr", both;
+    username: Option<String> = None, "username", both;
+    password: Option<String> = None, "password", both;
+    quality: Option<String> = None, "quality", both;
+    speed: f64 = 0.0, "speed", server;
+    stream_url: Option<String> = None, "streamUrl", both;
+    origin_adress: String = String::new(), "originAdress", server;
+    mp4_enabled: i32 = 0, "mp4Enabled", create;
+    webm_enabled: i32 = 0, "webMEnabled", create;
+    seek_time_in_ms: i64 = 0, "seekTimeInMs", both;
+    subtracks_limit: i32 = -1, "subtracksLimit", both;
+    expire_duration_ms: i32 = 0, "expireDurationMS", create;
+    rtmp_url: String = String::new(), "rtmpURL", server;
+    zombi: bool = false, "zombi", server;
+    pending_packet_size: i32 = 0, "pendingPacketSize", server;
+    hls_viewer_count: i32 = 0, "hlsViewerCount", server;
+    dash_viewer_count: i32 = 0, "dashViewerCount", server;
+    webrtc_viewer_count: i32 = 0, "webRTCViewerCount", server;
+    rtmp_viewer_count: i32 = 0, "rtmpViewerCount", server;
+    start_time: i64 = 0, "startTime", server;
+    received_bytes: i64 = 0, "receivedBytes", server;
+    bitrate: i64 = 0, "bitrate", server;
+    width: i32 = 0, "width", server;
+    height: i32 = 0, "height", server;
+    encoder_queue_size: i32 = 0, "encoderQueueSize", server;
+    drop_packet_count_in_ingestion: i32 = 0, "dropPacketCountInIngestion", server;
+    drop_frame_count_in_encoding: i32 = 0, "dropFrameCountInEncoding", server;
+    packet_lost_ratio: f64 = 0.0, "packetLostRatio", server;
+    packets_lost: i32 = 0, "packetsLost", server;
+    jitter_ms: i32 = 0, "jitterMs", server;
+    rtt_ms: i32 = 0, "rttMs", server;
+    user_agent: String = "N/A".to_owned(), "userAgent", server;
+    remote_ip: Option<String> = None, "remoteIp", server;
+    latitude: Option<String> = None, "latitude", both;
+    longitude: Option<String> = None, "longitude", both;
+    altitude: Option<String> = None, "altitude", both;
+    main_track_stream_id: Option<String> = None, "mainTrackStreamId", both;
+    absolute_start_time_ms: i64 = 0, "absoluteStartTimeMs", server;
+    webrtc_viewer_limit: i32 = -1, "webRTCViewerLimit", both;
+    hls_viewer_limit: i32 = -1, "hlsViewerLimit", both;
+    dash_viewer_limit: i32 = -1, "dashViewerLimit", both;
+    sub_folder: Option<String> = None, "subFolder", both;
+    current_play_index: i32 = 0, "currentPlayIndex", both;
+    meta_data: Option<String> = None, "metaData", both;
+    playlist_loop_enabled: bool = true, "playlistLoopEnabled", both;
+    update_time: i64 = 0, "updateTime", server;
+    role: Option<String> = None, "role", both;
+    hls_parameters: Option<serde_json::Value> = None, "hlsParameters", create;
+    auto_start_stop_enabled: bool = false, "autoStartStopEnabled", both;
+    encoder_settings_list: Option<Vec<serde_json::Value>> = None, "encoderSettingsList", both;
+    is_virtual: bool = false, "virtual", both;
+    max_idle_time: i32 = 0, "maxIdleTime", both;
+}
+
+/// Why a body is refused; the text is the answer's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// Not JSON, or a member has the wrong type.
+    #[error("{0}")]
+    Json(String),
+    /// A member may not be null (rest.md §0.1 item 4).
+    #[error("{0} cannot be null")]
+    Null(&'static str),
+}
+
+/// Reads the body of a create or an update. Empty, blank and `null` are no body.
+///
+/// # Errors
+/// Not JSON, or not a broadcast.
+pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
+    let body: Option<Body> = match parse_json(bytes)? {
+        Some(body) => body,
+        None => return Ok(None),
+    };
+    match &body {
+        Some(Body { stream_id: Some(None), .. }) => Err(BodyError::Null("streamId")),
+        Some(Body { duration: Some(None), .. }) => Err(BodyError::Null("duration")),
+        Some(_) | None => Ok(body),
+    }
+}
+
+/// Reads any JSON body; `None` when there is nothing but blanks. serde_json stops at 128 levels.
+///
+/// # Errors
+/// Not JSON, or not what is expected.
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    serde_json::from_slice(bytes).map(Some).map_err(|e| BodyError::Json(e.to_string()))
+}
+
+impl Broadcast {
+    /// The record that a create body makes; the caller fills in what the server sets.
+    #[must_use]
+    pub fn from_body(body: Body) -> Self {
+        let mut record = Self::default();
+        record.take_create(body);
+        record
+    }
+
+    /// Applies an update: only what is given and not null, and what updates may change.
+    pub fn update(&mut self, mut body: Body) {
+        if let Some(Some(url)) = body.listener_hook_url.take()
+            && !url.is_empty()
+        {
+            self.listener_hook_url = Some(url);
+        }
+        self.take_update(body);
+    }
+
+    /// The record as the API shows it at `now_ms`.
+    #[must_use]
+    pub fn to_json(&self, now_ms: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2048);
+        self.write_json(now_ms, &mut out);
+        out
+    }
+
+    /// Appends the record as the API shows it at `now_ms`.
+    pub fn write_json(&self, now_ms: u64, out: &mut Vec<u8>) {
+        // Writing to memory cannot fail, and no member is a map with odd keys.
+        let done = if self.is_stale(now_ms) {
+            let stale = Self { status: status::TERMINATED.to_owned(), ..self.clone() };
+            serde_json::to_writer(out, &stale)
+        } else {
+            serde_json::to_writer(out, self)
+        };
+        debug_assert!(done.is_ok());
+    }
+
+    /// The status as seen from outside (rest.md §1.3).
+    #[must_use]
+    pub fn effective_status(&self, now_ms: u64) -> &str {
+        if self.is_stale(now_ms) { status::TERMINATED } else { &self.status }
+    }
+
+    fn is_stale(&self, now_ms: u64) -> bool {
+        let claims = self.status == status::BROADCASTING || self.status == status::PREPARING;
+        let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        claims && !self.is_virtual && now.saturating_sub(self.update_time) >= STALE_MS
+    }
+
+    /// Recomputes `anyone_watching`.
+    pub const fn recount(&mut self) {
+        self.anyone_watching = self.hls_viewer_count != 0
+            || self.dash_viewer_count != 0
+            || self.webrtc_viewer_count != 0
+            || self.rtmp_viewer_count != 0;
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(2048);
+        out.push(RECORD_VERSION);
+        let done = serde_json::to_writer(&mut out, self);
+        debug_assert!(done.is_ok());
+        out.into()
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// Of a newer version, or not a record.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let (version, json) = bytes.split_first().ok_or("an empty record")?;
+        if *version != RECORD_VERSION {
+            return Err(format!("a record of version {version}, which this server does not know"));
+        }
+        let mut record: Self = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+        record.origin_address.clone_from(&record.origin_adress);
+        Ok(record)
+    }
+}
+
+/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (robustness.md R-10).
+#[must_use]
+pub fn is_stream_id(id: &str) -> bool {
+    (1..=128).contains(&id.len())
+        && !id.starts_with('.')
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_stand_in_the_reference_s_order() {
+        let mut record =
+            Broadcast { stream_id: "s1".into(), date: 5, origin_adress: "h".into(), ..Broadcast::default() };
+        record.rtmp_url = "rtmp://h/live/s1".into();
+        record.origin_address = "h".into();
+        let expected = concat!(
+            r#"{"streamId":"s1","status":"created","playListStatus":null,"type":"liveStream","publishType":null,"#,
+            r#""name":null,"description":null,"publish":true,"date":5,"plannedStartDate":0,"plannedEndDate":0,"#,
+            r#""duration":0,"endPointList":null,"playListItemList":null,"publicStream":true,"is360":false,"#,
+            r#""listenerHookURL":null,"category":null,"ipAddr":null,"username":null,"password":null,"#,
+            r#""quality":null,"speed":0.0,"streamUrl":null,"originAdress":"h","mp4Enabled":0,"webMEnabled":0,"#,
+            r#""seekTimeInMs":0,"subtracksLimit":-1,"expireDurationMS":0,"rtmpURL":"rtmp://h/live/s1","#,
+            r#""zombi":false,"pendingPacketSize":0,"hlsViewerCount":0,"dashViewerCount":0,"webRTCViewerCount":0,"#,
+            r#""rtmpViewerCount":0,"startTime":0,"receivedBytes":0,"bitrate":0,"width":0,"height":0,"#,
+            r#""encoderQueueSize":0,"dropPacketCountInIngestion":0,"dropFrameCountInEncoding":0,"#,
+            r#""packetLostRatio":0.0,"packetsLost":0,"jitterMs":0,"rttMs":0,"userAgent":"N/A","remoteIp":null,"#,
+            r#""latitude":null,"longitude":null,"altitude":null,"mainTrackStreamId":null,"#,
+            r#""absoluteStartTimeMs":0,"webRTCViewerLimit":-1,"hlsViewerLimit":-1,"dashViewerLimit":-1,"#,
+            r#""subFolder":null,"currentPlayIndex":0,"metaData":null,"playlistLoopEnabled":true,"updateTime":0,"#,
+            r#""role":null,"hlsParameters":null,"autoStartStopEnabled":false,"encoderSettingsList":null,"#,
+            r#""virtual":false,"maxIdleTime":0,"anyoneWatching":false,"originAddress":"h","subTrackStreamIds":[]}"#,
+        );
+        assert_eq!(String::from_utf8(record.to_json(0)).unwrap(), expected);
+        assert_eq!(Broadcast::decode(&record.encode()).unwrap(), record);
+    }
+
+    fn created(body: &str) -> Broadcast {
+        Broadcast::from_body(parse_body(body.as_bytes()).unwrap().unwrap())
+    }
+
+    #[test]
+    fn null_is_zero_in_a_create_and_nothing_in_an_update() {
+        let mut record = created(r#"{"publish":null,"hlsViewerLimit":null,"name":null,"category":"c"}"#);
+        assert_eq!((record.publish, record.hls_viewer_limit, record.name.clone()), (false, 0, None));
+        record.update(parse_body(br#"{"hlsViewerLimit":7,"name":"n","category":"x"}"#).unwrap().unwrap());
+        record.update(parse_body(br#"{"hlsViewerLimit":null,"name":null}"#).unwrap().unwrap());
+        assert_eq!((record.hls_viewer_limit, record.name.as_deref()), (7, Some("n")));
+        assert_eq!(record.category.as_deref(), Some("c"), "an update does not change it");
+        record.update(parse_body(br#"{"listenerHookURL":"http://h"}"#).unwrap().unwrap());
+        record.update(parse_body(br#"{"listenerHookURL":""}"#).unwrap().unwrap());
+        assert_eq!(record.listener_hook_url.as_deref(), Some("http://h"));
+    }
+
+    #[test]
+    fn what_the_server_measures_is_not_taken_from_a_body() {
+        let record =
+            created(r#"{"rtmpViewerCount":9,"status":"broadcasting","zombi":true,"unknown":{"a":[1]}}"#);
+        assert_eq!((record.rtmp_viewer_count, record.status.as_str(), record.zombi), (0, "created", false));
+    }
+
+    #[test]
+    fn r_12_broken_bodies_are_refused_and_never_panic() {
+        let deep = format!("{{\"x\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
+        for body in [
+            deep.as_bytes(),
+            br#"{"name":"a","name":"b"}"#,
+            br#"{"speed":1e400}"#,
+            br#"{"date":18446744073709551616}"#,
+            br#"{"mp4Enabled":2147483648}"#,
+            br#"{"name":5}"#,
+            br#"{"publish":"true"}"#,
+            br#"{"streamId":null}"#,
+            br#"{"duration":null}"#,
+            br#"{"streamId":"a"} x"#,
+            br#"[{}]"#,
+            br#""x""#,
+            b"\xef\xbb\xbf{}",
+            b"{\x00\"\x00}\x00",
+            b"{",
+            b"\xff",
+        ] {
+            assert!(parse_body(body).is_err(), "{:?}", &body[..body.len().min(60)]);
+        }
+        for body in [&b""[..], b"  \r\n", b"null"] {
+            assert_eq!(parse_body(body), Ok(None));
+        }
+        assert!(parse_body(br#"{"mp4Enabled":-1}"#).is_ok());
+        proptest::proptest!(|(bytes: Vec<u8>)| { let _ = parse_body(&bytes); });
+    }
+
+    #[test]
+    fn silence_shows_as_terminated_unexpectedly() {
+        let live =
+            Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
+        assert_eq!(live.effective_status(20_999), status::BROADCASTING);
+        assert_eq!(live.effective_status(21_000), status::TERMINATED);
+        assert!(
+            String::from_utf8(live.to_json(21_000))
+                .unwrap()
+                .contains(r#""status":"terminated_unexpectedly""#)
+        );
+        let room = Broadcast { is_virtual: true, ..live };
+        assert_eq!(room.effective_status(99_999), status::BROADCASTING);
+    }
+
+    #[test]
+    fn r_10_ids() {
+        for id in ["a", "A-b_c.1", "x.m3u8", "CON", "-lead", &"x".repeat(128)] {
+            assert!(is_stream_id(id), "{id}");
+        }
+        for id in [
+            "",
+            ".",
+            "..",
+            "../x",
+            ".a",
+            "a/b",
+            "%2e%2e",
+            "a\0",
+            "a\r\n",
+            "\u{1f600}",
+            "a b",
+            &"x".repeat(129),
+        ] {
+            assert!(!is_stream_id(id), "{id:?}");
+        }
+        assert!(!is_stream_id(&"x".repeat(1 << 20)));
+    }
+}

@@ -1,0 +1,333 @@
+//! Control: the authority over records, live streams, pushes and the REST API. One machine on one thread; it has no
+//! clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same outputs.
+//!
+//! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
+//! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
+//! 3. The API (`rest`) reads memory. Changes are gathered, committed by the store's thread, then become visible
+//!    and are answered (`writes`).
+//! 4. The supervisor of pushes (`endpoints`) resolves, checks the address, and orders attempts from the worker
+//!    that has the stream's source, for ever.
+
+pub mod broadcast;
+mod endpoints;
+mod records;
+mod registry;
+mod rest;
+mod stats;
+mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::{Random, Seed};
+
+use crate::auth::OutboundPolicy;
+use crate::config::{AppSettings, ServerSettings};
+use crate::mail::{Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId};
+use crate::{http, store};
+
+use broadcast::{Broadcast, status};
+use endpoints::Pushes;
+use records::Records;
+use registry::Registry;
+use stats::Load;
+use writes::Writes;
+
+pub use rest::{ROUTES, Route};
+pub use stats::Snapshot;
+
+/// What control is told once, at start.
+#[derive(Debug, Clone)]
+pub struct ControlConfig {
+    /// The server's settings.
+    pub server: Arc<ServerSettings>,
+    /// The applications.
+    pub apps: Vec<Arc<AppSettings>>,
+    /// How many workers there are.
+    pub workers: u16,
+    /// The random name of this node, for `via` entries.
+    pub node: String,
+    /// This machine's address as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
+    pub host_address: String,
+    /// The policy for pushes; also tells what is our own address.
+    pub outbound: OutboundPolicy,
+    /// The RTMP port as bound.
+    pub rtmp_port: u16,
+}
+
+/// A name to look up off the loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolveRequest {
+    /// Comes back in the answer.
+    pub id: u64,
+    /// Host name; forms like `127.1` are the resolver's to read.
+    pub host: String,
+    /// Port for the addresses of the answer.
+    pub port: u16,
+}
+
+/// The answer to a [`ResolveRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// Of which request.
+    pub id: u64,
+    /// The addresses in the resolver's order, or its words.
+    pub result: Result<Vec<SocketAddr>, String>,
+}
+
+/// What control wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Post to a worker.
+    Worker(WorkerId, ToWorker),
+    /// Hand to the store's thread.
+    Store(store::Request),
+    /// Look up a name.
+    Resolve(ResolveRequest),
+    /// Drained: everything is closed and flushed. Comes once, last.
+    Exit,
+}
+
+/// Draining, and who has not finished.
+#[derive(Debug)]
+struct Drain {
+    waiting: BTreeSet<WorkerId>,
+    exited: bool,
+}
+
+/// The machine. See the module.
+#[derive(Debug)]
+pub struct Control {
+    config: ControlConfig,
+    apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
+    records: Records,
+    writes: Writes,
+    registry: Registry,
+    pushes: Pushes,
+    load: Load,
+    random: Random,
+    /// Makes generated ids unique within one millisecond.
+    generated: u64,
+    drain: Option<Drain>,
+    outputs: VecDeque<Output>,
+}
+
+/// A stored record that cannot be read; the start is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the stored broadcast {key}: {reason}")]
+pub struct BadRecord {
+    /// Which one.
+    pub key: StreamKey,
+    /// Why.
+    pub reason: String,
+}
+
+impl Control {
+    /// Takes over what the store had. What was live when the server stopped is `finished` now (robustness.md B-11),
+    /// records made by publishing alone are gone. Posts every application to every worker.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub fn new(
+        now: Now,
+        config: ControlConfig,
+        stored: Vec<(StreamKey, Bytes)>,
+        seed: &Seed,
+    ) -> Result<Self, BadRecord> {
+        let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
+        let mut control = Self {
+            apps,
+            records: Records::default(),
+            writes: Writes::default(),
+            registry: Registry::default(),
+            pushes: Pushes::default(),
+            load: Load::new(config.workers),
+            random: seed.derive("control", 0).random(),
+            generated: 0,
+            drain: None,
+            outputs: VecDeque::new(),
+            config,
+        };
+        for (key, bytes) in stored {
+            let record =
+                Broadcast::decode(&bytes).map_err(|reason| BadRecord { key: key.clone(), reason })?;
+            control.take_over(now, key, record);
+        }
+        for app in control.config.apps.clone() {
+            control.post_all(&ToWorker::App(app));
+        }
+        Ok(control)
+    }
+
+    fn take_over(&mut self, now: Now, key: StreamKey, mut record: Broadcast) {
+        if record.zombi {
+            self.mark_dirty(now, key);
+            return;
+        }
+        let mut changed = false;
+        if record.status == status::BROADCASTING || record.status == status::PREPARING {
+            status::FINISHED.clone_into(&mut record.status);
+            changed = true;
+        }
+        for endpoint in record.end_point_list.iter_mut().flatten() {
+            if endpoint.status != status::CREATED && endpoint.status != status::FINISHED {
+                status::FINISHED.clone_into(&mut endpoint.status);
+                changed = true;
+            }
+        }
+        for count in [
+            &mut record.hls_viewer_count,
+            &mut record.dash_viewer_count,
+            &mut record.webrtc_viewer_count,
+            &mut record.rtmp_viewer_count,
+        ] {
+            changed |= std::mem::take(count) != 0;
+        }
+        record.recount();
+        self.records.insert(key.clone(), record);
+        if changed {
+            self.mark_dirty(now, key);
+        }
+    }
+
+    /// Mail of a worker.
+    pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
+        match mail {
+            ToControl::Publish(request) => self.publish(now, request),
+            ToControl::PublishAbandoned(session) => self.publish_abandoned(now, session),
+            ToControl::PublisherGone { session, stream, departure, position, epoch } => {
+                self.publisher_gone(now, session, stream, departure, position, epoch);
+            }
+            ToControl::Rest { session, peer, request } => self.rest(now, session, peer, &request),
+            ToControl::Report(worker, report) => self.report(now, worker, &report),
+            ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
+            ToControl::Drained(worker) => {
+                if let Some(drain) = &mut self.drain {
+                    drain.waiting.remove(&worker);
+                }
+                self.exit_when_drained();
+            }
+        }
+    }
+
+    /// The store's answer to a request.
+    pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
+        self.stored(now, reply);
+        self.exit_when_drained();
+    }
+
+    /// The answer to a [`ResolveRequest`].
+    pub fn handle_resolved(&mut self, now: Now, answer: Resolved) {
+        self.resolved(now, answer);
+    }
+
+    /// Fires what is due. Early and double calls do nothing.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.end_overdue_graces(now);
+        self.fire_pushes(now);
+        self.fire_writes(now);
+        self.exit_when_drained();
+    }
+
+    /// The share of used memory, in percent; above the limit new publishers are refused.
+    pub const fn handle_memory(&mut self, percent: u8) {
+        self.load.memory_percent = percent;
+    }
+
+    /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
+    /// [`Output::Exit`] follows.
+    pub fn drain(&mut self, now: Now) {
+        if self.drain.is_some() {
+            return;
+        }
+        let waiting = (0..self.config.workers).map(WorkerId).collect();
+        self.drain = Some(Drain { waiting, exited: false });
+        for stream in self.registry.streams() {
+            self.end_stream(now, stream, StreamEnd::Drain);
+        }
+        self.post_all(&ToWorker::Drain);
+        self.flush_now(now);
+        self.exit_when_drained();
+    }
+
+    /// What to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Control::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.registry.deadline(), self.pushes.deadline(), self.writes.deadline()].into_iter().flatten().min()
+    }
+
+    fn exit_when_drained(&mut self) {
+        let flushed = self.writes.is_flushed();
+        if let Some(drain) = &mut self.drain
+            && drain.waiting.is_empty()
+            && flushed
+            && !drain.exited
+        {
+            drain.exited = true;
+            self.outputs.push_back(Output::Exit);
+        }
+    }
+
+    fn post(&mut self, worker: WorkerId, mail: ToWorker) {
+        self.outputs.push_back(Output::Worker(worker, mail));
+    }
+
+    fn post_all(&mut self, mail: &ToWorker) {
+        for worker in 0..self.config.workers {
+            self.post(WorkerId(worker), mail.clone());
+        }
+    }
+
+    fn answer(&mut self, session: SessionRef, response: http::Response) {
+        self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
+    }
+
+    /// `rtmp://host[:port]/app/id`; the port only when it is not 1935.
+    fn rtmp_url(&self, key: &StreamKey) -> String {
+        let name = &self.config.server.name;
+        let host = if name.is_empty() { &self.config.host_address } else { name };
+        let host =
+            if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
+        match self.config.rtmp_port {
+            1935 => format!("rtmp://{host}/{key}"),
+            port => format!("rtmp://{host}:{port}/{key}"),
+        }
+    }
+
+    /// Fills in what every new record gets from the server.
+    fn complete(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
+        key.id.as_ref().clone_into(&mut record.stream_id);
+        record.date = wall(now);
+        record.origin_adress.clone_from(&self.config.host_address);
+        record.origin_address.clone_from(&self.config.host_address);
+        record.rtmp_url = self.rtmp_url(key);
+        let hook = self.apps.get(&key.app).and_then(|app| app.listener_hook_url.clone());
+        if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
+            record.listener_hook_url = hook;
+        }
+    }
+
+    fn is_live(&self, key: &StreamKey) -> bool {
+        self.stream_of(key).is_some()
+    }
+
+    fn stream_of(&self, key: &StreamKey) -> Option<StreamId> {
+        self.registry.find(key)
+    }
+}
+
+/// Wall time as records carry it.
+fn wall(now: Now) -> i64 {
+    i64::try_from(now.wall_ms).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,373 @@
+//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends (design.md §3).
+//!
+//! `Requested -> Reserved -> Live -> Grace -> Ended`. Every check that exists now is answered from memory, so a
+//! request is reserved and live within one turn; a check that has to ask somebody will hold it between the two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use media::Position;
+
+use crate::config::AppSettings;
+use crate::mail::{
+    Departure, Grant, Ingest, Now, PublishRequest, PushId, Refusal, SessionRef, SourceFigures, StreamEnd,
+    StreamId, StreamKey, ToWorker, WorkerId, via_entry,
+};
+
+use super::broadcast::{Broadcast, is_stream_id, status};
+use super::{Control, wall};
+
+/// A publisher that was silent for so long is replaced by a new one.
+const STALE_MS: u64 = 3000;
+/// Servers that one stream may pass.
+const HOPS_MAX: usize = 8;
+
+/// Whether a publisher is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Live(SessionRef),
+    Grace(Instant),
+}
+
+/// One life of a stream.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) key: StreamKey,
+    pub(super) settings: Arc<AppSettings>,
+    /// Where the publisher is, or was last.
+    pub(super) source: WorkerId,
+    state: State,
+    /// Where the clock stands, and its epoch; at most a second old.
+    pub(super) position: Position,
+    epoch: u32,
+    /// How long the publisher was silent at the last report.
+    silent_ms: u64,
+    /// Servers before this one, for pushes.
+    pub(super) via: Vec<String>,
+    /// Endpoints being pushed to.
+    pub(super) pushes: Vec<PushId>,
+    /// Bytes of publishers before the present one.
+    pub(super) bytes_before: u64,
+    pub(super) figures: Option<SourceFigures>,
+    /// When the present publisher was granted, and where the clock stood.
+    pub(super) granted: (Instant, Position),
+    /// Of each worker.
+    pub(super) viewers: BTreeMap<WorkerId, u32>,
+}
+
+/// All live streams.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    pub(super) live: BTreeMap<StreamId, Live>,
+    by_key: BTreeMap<StreamKey, StreamId>,
+    graces: BTreeSet<(Instant, StreamId)>,
+    lives: u64,
+}
+
+impl Registry {
+    pub(super) fn find(&self, key: &StreamKey) -> Option<StreamId> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.graces.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn streams(&self) -> Vec<StreamId> {
+        self.live.keys().copied().collect()
+    }
+
+    /// Live streams of one application.
+    pub(super) fn count(&self, app: &str) -> usize {
+        self.live.values().filter(|live| &*live.key.app == app).count()
+    }
+
+    /// The stream of this publisher.
+    fn of_session(&self, session: SessionRef) -> Option<StreamId> {
+        let found = self.live.iter().find(|(_, live)| live.state == State::Live(session));
+        found.map(|(stream, _)| *stream)
+    }
+
+    fn leave_grace(&mut self, stream: StreamId) {
+        if let Some(Live { state: State::Grace(until), .. }) = self.live.get(&stream) {
+            self.graces.remove(&(*until, stream));
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
+        let session = request.session;
+        let verdict = match self.admit(now, &request) {
+            Err(refusal) => Err(refusal),
+            Ok((settings, None)) => Ok(self.begin_stream(now, request, settings)),
+            Ok((_, Some(stream))) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
+        };
+        let verdict = verdict.map(Box::new);
+        self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+    }
+
+    /// The checks, in the order of design.md §3. `Some` is the life that the publisher may join.
+    fn admit(
+        &self,
+        now: Now,
+        request: &PublishRequest,
+    ) -> Result<(Arc<AppSettings>, Option<StreamId>), Refusal> {
+        if self.drain.is_some() {
+            return Err(Refusal::Draining);
+        }
+        let app = self.apps.get(&request.key.app).ok_or(Refusal::NoApplication)?;
+        if !is_stream_id(&request.key.id) {
+            return Err(Refusal::NotAllowed("the stream id is not valid"));
+        }
+        let rules = &app.allowed_publisher_cidr;
+        if !rules.is_empty() && !rules.contains(request.peer.ip()) {
+            return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
+        }
+        let record = self.pending(&request.key);
+        check_record(now, app, record)?;
+        let own = via_entry(&self.config.node, &request.key);
+        if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
+            return Err(Refusal::Loop);
+        }
+        let stream = self.stream_of(&request.key);
+        if stream.is_none() {
+            self.check_limits(app, record.is_none())?;
+        }
+        if app.publish_security {
+            return Err(Refusal::NotAllowed(
+                "a check of publishers is switched on that this version cannot do",
+            ));
+        }
+        if let Some(live) = stream.and_then(|stream| self.registry.live.get(&stream)) {
+            match live.state {
+                State::Live(session) if session == request.session => return Err(Refusal::InUse),
+                State::Live(_) if live.silent_ms < STALE_MS => return Err(Refusal::InUse),
+                State::Live(_) | State::Grace(_) => {}
+            }
+        }
+        Ok((app.clone(), stream))
+    }
+
+    fn check_limits(&self, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
+        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        if limit.is_some_and(|limit| self.registry.count(&app.name) >= limit) {
+            return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
+        }
+        let records = self.records.total().saturating_add(self.writes.inserts());
+        if new_record && records >= self.config.server.limits.broadcasts {
+            return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
+        }
+        if self.load.is_high(&self.config.server) {
+            return Err(Refusal::Resources);
+        }
+        Ok(())
+    }
+
+    fn begin_stream(&mut self, now: Now, request: PublishRequest, settings: Arc<AppSettings>) -> Grant {
+        self.registry.lives += 1;
+        let stream = StreamId(self.registry.lives);
+        let key = request.key.clone();
+        let source = request.session.worker;
+        let live = Live {
+            key: key.clone(),
+            settings: settings.clone(),
+            source,
+            state: State::Live(request.session),
+            position: Position::default(),
+            epoch: 0,
+            silent_ms: 0,
+            via: request.via.clone(),
+            pushes: Vec::new(),
+            bytes_before: 0,
+            figures: None,
+            granted: (now.mono, Position::default()),
+            viewers: BTreeMap::new(),
+        };
+        self.registry.live.insert(stream, live);
+        self.registry.by_key.insert(key.clone(), stream);
+        self.record_started(now, &request);
+        self.post_all(&ToWorker::StreamUp { stream, key: key.clone(), source, settings: settings.clone() });
+        self.reconcile_pushes(now, &key);
+        Grant { stream, position: Position::default(), epoch: 0, settings }
+    }
+
+    /// A publisher joins a life that waits for it, or takes it from one that fell silent.
+    fn return_publisher(&mut self, now: Now, stream: StreamId, request: PublishRequest) -> Option<Grant> {
+        self.registry.leave_grace(stream);
+        let live = self.registry.live.get_mut(&stream)?;
+        let old = match live.state {
+            State::Live(session) => Some(session),
+            State::Grace(_) => None,
+        };
+        let moved = live.source != request.session.worker;
+        live.state = State::Live(request.session);
+        live.source = request.session.worker;
+        live.silent_ms = 0;
+        live.granted = (now.mono, live.position);
+        live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
+        live.via = request.via;
+        let grant =
+            Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
+        let up = ToWorker::StreamUp {
+            stream,
+            key: live.key.clone(),
+            source: live.source,
+            settings: live.settings.clone(),
+        };
+        if let Some(record) = self.records.get_mut(&request.key) {
+            record.user_agent = agent(&request.user_agent);
+            record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+            record.update_time = wall(now);
+        }
+        if let Some(old) = old {
+            self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
+        }
+        if moved {
+            self.post_all(&up);
+        }
+        Some(grant)
+    }
+
+    /// The record goes live; without one, publishing makes a zombi (rest.md §1.5).
+    fn record_started(&mut self, now: Now, request: &PublishRequest) {
+        let key = &request.key;
+        if self.records.get(key).is_none() {
+            let mut record = Broadcast { zombi: true, ..Broadcast::default() };
+            self.complete(now, key, &mut record);
+            self.records.insert(key.clone(), record);
+        }
+        let Some(record) = self.records.get_mut(key) else { return };
+        status::BROADCASTING.clone_into(&mut record.status);
+        record.publish_type = Some(publish_type(request.ingest));
+        record.start_time = wall(now);
+        record.update_time = wall(now);
+        record.duration = 0;
+        record.received_bytes = 0;
+        record.bitrate = 0;
+        record.speed = 0.0;
+        record.absolute_start_time_ms = 0;
+        record.user_agent = agent(&request.user_agent);
+        record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+        record.rtmp_viewer_count = 0;
+        record.recount();
+        if !record.zombi {
+            self.mark_dirty(now, key.clone());
+        }
+    }
+
+    /// The connection is gone and its grant is on the way: nobody will say so later.
+    pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
+        let Some(stream) = self.registry.of_session(session) else { return };
+        let Some(live) = self.registry.live.get(&stream) else { return };
+        let fresh = !live.position.started;
+        let (position, epoch) = (live.position, live.epoch);
+        let departure = if fresh { Departure::Clean } else { Departure::Lost };
+        self.publisher_gone(now, session, stream, departure, position, epoch);
+    }
+
+    pub(super) fn publisher_gone(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        stream: StreamId,
+        departure: Departure,
+        position: Position,
+        epoch: u32,
+    ) {
+        let Some(live) = self.registry.live.get_mut(&stream) else { return };
+        if live.state != State::Live(session) {
+            return;
+        }
+        live.position = position;
+        live.epoch = epoch;
+        let grace = live.settings.publisher_grace;
+        match (departure, now.mono.checked_add(grace)) {
+            (Departure::Lost, Some(until)) if !grace.is_zero() => {
+                live.state = State::Grace(until);
+                self.registry.graces.insert((until, stream));
+            }
+            (Departure::Lost, _) => self.end_stream(now, stream, StreamEnd::GraceOver),
+            (Departure::Clean, _) => self.end_stream(now, stream, StreamEnd::Unpublished),
+        }
+    }
+
+    pub(super) fn end_overdue_graces(&mut self, now: Now) {
+        while let Some((until, stream)) = self.registry.graces.first().copied() {
+            if until > now.mono {
+                return;
+            }
+            self.registry.graces.pop_first();
+            self.end_stream(now, stream, StreamEnd::GraceOver);
+        }
+    }
+
+    /// The id is free from here on.
+    pub(super) fn end_stream(&mut self, now: Now, stream: StreamId, end: StreamEnd) {
+        self.registry.leave_grace(stream);
+        let Some(live) = self.registry.live.remove(&stream) else { return };
+        self.registry.by_key.remove(&live.key);
+        self.forget_pushes(&live);
+        self.post_all(&ToWorker::StreamDown { stream, end });
+        let Some(record) = self.records.get_mut(&live.key) else { return };
+        if record.zombi {
+            self.records.remove(&live.key);
+            return;
+        }
+        status::FINISHED.clone_into(&mut record.status);
+        record.update_time = wall(now);
+        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+        record.rtmp_viewer_count = 0;
+        record.recount();
+        for endpoint in record.end_point_list.iter_mut().flatten() {
+            status::FINISHED.clone_into(&mut endpoint.status);
+        }
+        self.mark_dirty(now, live.key);
+    }
+
+    /// What a report says about the clock and the silence of a publisher.
+    pub(super) fn note_source(&mut self, worker: WorkerId, figures: &SourceFigures) -> Option<StreamKey> {
+        let live = self.registry.live.get_mut(&figures.stream)?;
+        // A report of the worker before a move says nothing about the present publisher.
+        if live.source != worker || !matches!(live.state, State::Live(_)) {
+            return None;
+        }
+        live.position = figures.position;
+        live.epoch = figures.epoch;
+        live.silent_ms = figures.silent_ms;
+        live.figures = Some(figures.clone());
+        Some(live.key.clone())
+    }
+}
+
+/// Record, expiry and schedule (rest.md §1.6).
+fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
+    let Some(record) = record else {
+        if app.accept_only_streams_in_data_store {
+            return Err(Refusal::NotAllowed("there is no broadcast of that id"));
+        }
+        return Ok(());
+    };
+    let now_ms = wall(now);
+    let expires = record.date.saturating_add(i64::from(record.expire_duration_ms));
+    if record.expire_duration_ms != 0 && now_ms >= expires {
+        return Err(Refusal::NotAllowed("the broadcast has expired"));
+    }
+    let (start, end) = (record.planned_start_date, record.planned_end_date);
+    if start != 0 && end != 0 && !(start..=end).contains(&(now_ms / 1000)) {
+        return Err(Refusal::NotAllowed("outside the planned time"));
+    }
+    Ok(())
+}
+
+fn publish_type(ingest: Ingest) -> String {
+    ingest.publish_type().to_owned()
+}
+
+/// What an encoder calls itself, fit for a record.
+fn agent(text: &str) -> String {
+    let clean: String = text.chars().filter(|c| !c.is_control()).take(256).collect();
+    if clean.is_empty() { "N/A".to_owned() } else { clean }
+}

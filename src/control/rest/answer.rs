@@ -1,0 +1,108 @@
+//! The small objects that answers carry (rest.md §3).
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::http::Response;
+
+/// `Result` of the reference; members in its order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(in crate::control) struct Outcome<'a> {
+    success: bool,
+    message: Option<&'a str>,
+    #[serde(rename = "dataId")]
+    data_id: Option<&'a str>,
+    #[serde(rename = "errorId")]
+    error_id: i32,
+}
+
+impl<'a> Outcome<'a> {
+    /// It worked.
+    pub(in crate::control) const fn success() -> Self {
+        Self { success: true, message: Some(""), data_id: Some(""), error_id: 0 }
+    }
+
+    /// It did not.
+    pub(in crate::control) const fn failure(message: &'a str) -> Self {
+        Self { success: false, message: Some(message), data_id: Some(""), error_id: 0 }
+    }
+
+    /// With a message; `None` is null.
+    pub(in crate::control) const fn message(self, message: Option<&'a str>) -> Self {
+        Self { message, ..self }
+    }
+
+    /// With the id that it is about.
+    pub(in crate::control) const fn data_id(self, id: &'a str) -> Self {
+        Self { data_id: Some(id), ..self }
+    }
+
+    /// With an error number.
+    pub(in crate::control) const fn error_id(self, id: i32) -> Self {
+        Self { error_id: id, ..self }
+    }
+
+    /// As an answer; application operations answer 200 even when they fail (rest.md §0.1 item 10).
+    pub(in crate::control) fn response(self, status: u16) -> Response {
+        json(status, &self)
+    }
+}
+
+/// Any object as an answer.
+pub(in crate::control) fn json<T: Serialize>(status: u16, object: &T) -> Response {
+    match serde_json::to_vec(object) {
+        Ok(bytes) => Response::json(status, Bytes::from(bytes)),
+        Err(_) => Response::error(500, "Internal Server Error"),
+    }
+}
+
+/// `{"number":N}`.
+#[derive(Debug, Serialize)]
+pub(in crate::control) struct SimpleStat {
+    pub(in crate::control) number: usize,
+}
+
+/// Viewers of one stream; -1: not available.
+#[derive(Debug, Serialize)]
+pub(in crate::control) struct Viewers {
+    #[serde(rename = "totalRTMPWatchersCount")]
+    pub(in crate::control) rtmp: i64,
+    #[serde(rename = "totalHLSWatchersCount")]
+    pub(in crate::control) hls: i64,
+    #[serde(rename = "totalWebRTCWatchersCount")]
+    pub(in crate::control) webrtc: i64,
+    #[serde(rename = "totalDASHWatchersCount")]
+    pub(in crate::control) dash: i64,
+    #[serde(rename = "activeLiveStreamCount", skip_serializing_if = "Option::is_none")]
+    pub(in crate::control) live: Option<usize>,
+}
+
+/// `Version`.
+#[derive(Debug, Serialize)]
+pub(in crate::control) struct Version {
+    #[serde(rename = "versionName")]
+    pub(in crate::control) name: &'static str,
+    #[serde(rename = "versionType")]
+    pub(in crate::control) kind: &'static str,
+    #[serde(rename = "buildNumber")]
+    pub(in crate::control) build: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_the_reference_s_members_in_its_order() {
+        let text = |o: Outcome<'_>| String::from_utf8(o.response(200).body.to_vec()).unwrap();
+        assert_eq!(text(Outcome::success()), r#"{"success":true,"message":"","dataId":"","errorId":0}"#);
+        assert_eq!(
+            text(Outcome::success().message(None).data_id("custom1")),
+            r#"{"success":true,"message":null,"dataId":"custom1","errorId":0}"#
+        );
+        assert_eq!(
+            text(Outcome::failure("no").error_id(-4)),
+            r#"{"success":false,"message":"no","dataId":"","errorId":-4}"#
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Operations on one broadcast (rest.md §4.1, §4.2, §5.1 to §5.5).
+
+use super::answer::Outcome;
+use super::{Call, Reply, bad_request};
+use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
+use crate::control::writes::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::http::Response;
+use crate::mail::{StreamEnd, StreamKey};
+
+/// Letters and digits of generated ids.
+const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// Streams of one bulk delete.
+const BULK_MAX: usize = 10_000;
+/// Schemes of a stream source (rest.md §5.5).
+const SOURCE_SCHEMES: [&str; 8] =
+    ["http://", "https://", "rtmp://", "rtmps://", "rtsps://", "rtsp://", "udp://", "srt://"];
+
+fn now(outcome: Outcome<'_>) -> Reply {
+    Reply::Now(outcome.response(200))
+}
+
+fn refused(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(400))
+}
+
+/// `GET /broadcasts/{id}`.
+pub(super) fn get(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    match control.records.find(&call.app.name, id) {
+        Some(record) => Reply::Now(Response::json(200, record.to_json(at.wall_ms))),
+        None => Reply::Now(Response::error(404, "Not Found")),
+    }
+}
+
+/// `POST /broadcasts/create`; the order of checks is rest.md §4.2.
+pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let body = match parse_body(&call.request.body) {
+        Ok(body) => body,
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let auto_start = call.query("autoStart").eq_ignore_ascii_case("true");
+    let given = body.as_ref().and_then(|b| b.stream_id.clone()).flatten().unwrap_or_default();
+    let given = given.trim();
+    if !given.is_empty() {
+        let key = StreamKey { app: call.app.name.clone(), id: given.into() };
+        if is_stream_id(given) && control.pending(&key).is_some() {
+            return refused("Stream id is already being used. Please change stream id or keep it empty");
+        }
+        if !is_stream_id(given) {
+            return refused("Stream id is not valid.");
+        }
+    }
+    if auto_start {
+        return auto_started(body.as_ref());
+    }
+    let body = body.unwrap_or_default();
+    let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
+    let key = StreamKey { app: call.app.name.clone(), id: id.into() };
+    let record = match control.new_record(at, &key, body) {
+        Ok(record) => record,
+        Err(message) => return refused(message),
+    };
+    let change = Change::Insert(Box::new(record));
+    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Created)) });
+    Reply::Later
+}
+
+/// Nothing can be pulled in this version, and nothing is stored that would wait for it (rest.md §5.2).
+fn auto_started(body: Option<&Body>) -> Reply {
+    let Some(body) = body else { return now(Outcome::failure("unexpected parameters received")) };
+    match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
+        Some("streamSource") => {
+            let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
+            if !is_source_url(url) {
+                return now(Outcome::failure(""));
+            }
+            now(Outcome::failure("Pulling streams is not available").error_id(-4))
+        }
+        Some("ipCamera") => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        Some(_) | None => now(Outcome::failure("Auto start query needs an IP camera or stream source.")),
+    }
+}
+
+fn is_source_url(url: &str) -> bool {
+    url.bytes().all(|b| b.is_ascii_graphic())
+        && SOURCE_SCHEMES.iter().any(|scheme| {
+            let rest = url.strip_prefix(scheme).unwrap_or("");
+            !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':'])
+        })
+}
+
+/// `PUT /broadcasts/{id}`.
+pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let body = match parse_body(&call.request.body) {
+        Ok(body) => body,
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let key = call.key();
+    let [id, ..] = call.params;
+    let Some(record) = control.pending(&key) else {
+        return now(Outcome::failure(&format!("Broadcast with streamId: {id} does not exist")));
+    };
+    let Some(mut body) = body else { return now(Outcome::failure("")) };
+    let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
+    let checked = matches!(record.kind.as_str(), "streamSource" | "VoD" | "ipCamera");
+    if checked && !url.trim().is_empty() && !is_source_url(url) {
+        return now(Outcome::failure("Stream URL is not valid"));
+    }
+    let mut after = record.clone();
+    after.update(body.clone());
+    if after.encode().len() > RECORD_BYTES_MAX {
+        return bad_request("the record is larger than 32 KiB");
+    }
+    if has_dots(after.sub_folder.as_deref()) {
+        return now(Outcome::failure("Subfolder is not valid. "));
+    }
+    let endpoints = match body.end_point_list.take().flatten() {
+        None => None,
+        Some(given) => match control.endpoints_of_body(&key, given) {
+            Some(list) => Some(list),
+            None => return now(Outcome::failure(&format!("Endpoint is not added to stream: {id}"))),
+        },
+    };
+    let change = Change::Update { body: Box::new(body), endpoints };
+    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Success)) });
+    Reply::Later
+}
+
+/// `DELETE /broadcasts/{id}`.
+pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    if control.pending(&key).is_none() {
+        return now(Outcome::failure(""));
+    }
+    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
+    Reply::Later
+}
+
+/// `DELETE /broadcasts?ids=a,b`: stops at the first id that is not there.
+pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let ids = call.query("ids");
+    if ids.trim().is_empty() {
+        return now(Outcome::failure("ids parameter is blank"));
+    }
+    let mut keys: Vec<StreamKey> = Vec::new();
+    let mut failed = false;
+    for id in ids.split(',') {
+        let key = StreamKey { app: call.app.name.clone(), id: id.trim().into() };
+        failed = keys.len() >= BULK_MAX || control.pending(&key).is_none() || keys.contains(&key);
+        if failed {
+            break;
+        }
+        keys.push(key);
+    }
+    let Some(last) = keys.pop() else { return now(Outcome::failure("")) };
+    for key in keys {
+        control.write(at, Write { key, change: Change::Delete, waiter: None });
+    }
+    let answer = if failed { Answer::Failure } else { Answer::Deleted };
+    control.write(at, Write { key: last, change: Change::Delete, waiter: Some((call.session, answer)) });
+    Reply::Later
+}
+
+/// `POST /broadcasts/{id}/start`; pulls do not exist yet, and the answer says so (rest.md §5.3).
+pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    let Some(record) = control.pending(&call.key()) else {
+        return now(Outcome::failure(&format!("No Stream Exists with id:{id}")));
+    };
+    let url = record.stream_url.as_deref();
+    match record.kind.as_str() {
+        "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
+            now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
+        }
+        "ipCamera" | "playlist" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        _ if url.is_none() => now(Outcome::failure(&format!(
+            "Stream url is null and it's not an IP camera to get stream url for id:{id}"
+        ))),
+        "streamSource" | "VoD" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        _ => now(Outcome::failure(
+            "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
+        )),
+    }
+}
+
+/// `POST /broadcasts/{id}/stop`: the id is free when this is answered.
+pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    let [id, ..] = call.params;
+    if let Some(stream) = control.stream_of(&key) {
+        control.end_stream(at, stream, StreamEnd::Stopped);
+        return now(Outcome::success());
+    }
+    match control.pending(&key).map(|record| record.kind.as_str()) {
+        Some("streamSource" | "ipCamera" | "VoD") => {
+            let text = format!("No matching stream source in this server:{id}");
+            now(Outcome::failure(&text).data_id(id))
+        }
+        Some(_) | None => now(Outcome::failure("")),
+    }
+}
+
+fn has_dots(folder: Option<&str>) -> bool {
+    folder.is_some_and(|folder| folder.contains(".."))
+}
+
+impl Control {
+    /// The record of a create (rest.md §4.2 rows 6 to 8).
+    fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
+        let endpoints = body.end_point_list.take().flatten();
+        let mut record = Broadcast::from_body(body);
+        let url = record.stream_url.as_deref().unwrap_or("");
+        let camera = record.ip_addr.as_deref().unwrap_or("");
+        let bad_url = match record.kind.as_str() {
+            "streamSource" => !is_source_url(url),
+            "ipCamera" => camera.is_empty() || !camera.bytes().all(|b| b.is_ascii_graphic()),
+            _ => false,
+        };
+        if bad_url {
+            return Err("Stream url is not valid. ");
+        }
+        if has_dots(record.sub_folder.as_deref()) {
+            return Err("Subfolder is not valid. ");
+        }
+        if let Some(given) = endpoints {
+            let list = self.endpoints_of_body(key, given);
+            record.end_point_list = Some(list.ok_or("Endpoint is not valid.")?);
+        }
+        self.complete(at, key, &mut record);
+        if record.encode().len() > RECORD_BYTES_MAX {
+            return Err("The record is larger than 32 KiB.");
+        }
+        let records = self.records.total().saturating_add(self.writes.inserts());
+        if records >= self.config.server.limits.broadcasts {
+            return Err("Broadcast limit is reached.");
+        }
+        Ok(record)
+    }
+
+    /// Sixteen random letters and digits, then a number that grows.
+    fn generated_id(&mut self, at: Now) -> String {
+        self.generated = self.generated.wrapping_add(1);
+        let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.generated % 1_000_000);
+        format!("{}{nanos}", self.alphanumerics(16))
+    }
+
+    pub(super) fn alphanumerics(&mut self, count: usize) -> String {
+        let pick = |random: &mut crypto::Random| {
+            let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);
+            char::from(ALPHANUMERICS.get(at).copied().unwrap_or(b'A'))
+        };
+        (0..count).map(|_| pick(&mut self.random)).collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! Adding and removing restreaming endpoints (rest.md §5.6, seed §4.1 rows 7 to 10). Both paths take the same.
+
+use serde::Deserialize;
+
+use super::answer::Outcome;
+use super::{Call, Reply, bad_request};
+use crate::auth::outbound::{Endpoint, redact};
+use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
+use crate::control::writes::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::mail::StreamKey;
+
+/// Bytes of an id that a client chooses.
+const SERVICE_ID_BYTES_MAX: usize = 128;
+
+/// The body of an add.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AddBody {
+    endpoint_url: Option<String>,
+    rtmp_url: Option<String>,
+    endpoint_service_id: Option<String>,
+}
+
+fn failure(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(200))
+}
+
+/// `POST /broadcasts/{id}/endpoint` and `/rtmp-endpoint`.
+pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let body: Result<Option<Option<AddBody>>, BodyError> = parse_json(&call.request.body);
+    let body = match body {
+        Ok(body) => body.flatten().unwrap_or_default(),
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let url = body.endpoint_url.filter(|url| !url.is_empty()).or(body.rtmp_url).unwrap_or_default();
+    if url.is_empty() {
+        return failure("Missing Endpoint url");
+    }
+    let key = call.key();
+    let [id, ..] = call.params;
+    let Some(record) = control.pending(&key) else {
+        return failure(&format!("Stream does not exist with Id: {id}"));
+    };
+    let list = record.end_point_list.as_deref().unwrap_or_default();
+    let not_added = format!("Endpoint is not added to stream: {id}");
+    let height = call.query("resolutionHeight");
+    if !height.is_empty() && height != "0" && height.parse() != Ok(record.height) {
+        return failure(&not_added);
+    }
+    if list.iter().any(|e| e.endpoint_url == url) {
+        let text = format!("Endpoint is not added to datastore for stream {id}. It is already added ->{url}");
+        return failure(&text);
+    }
+    let taken = |wanted: &str| list.iter().any(|e| e.endpoint_service_id == wanted);
+    let wanted = body.endpoint_service_id.unwrap_or_default();
+    if list.len() >= control.config.server.limits.endpoints
+        || wanted.len() > SERVICE_ID_BYTES_MAX
+        || (!wanted.is_empty() && taken(&wanted))
+        || record.encode().len().saturating_add(url.len() * 2) > crate::control::broadcast::RECORD_BYTES_MAX
+    {
+        return failure(&not_added);
+    }
+    if let Err(reason) = control.check_url(&key, &url) {
+        tracing::debug!(%key, url = redact(&url), reason, "endpoint refused");
+        // The reference hands out an id here too, although nothing has it.
+        let id = control.service_id();
+        return Reply::Now(Outcome::failure(&not_added).data_id(&id).response(200));
+    }
+    let service_id = if wanted.is_empty() { control.service_id() } else { wanted };
+    let endpoint = endpoint_record(service_id.clone(), url);
+    let change = Change::AddEndpoint(endpoint);
+    let waiter = Some((call.session, Answer::EndpointAdded(service_id)));
+    control.write(now, Write { key, change, waiter });
+    Reply::Later
+}
+
+fn endpoint_record(service_id: String, url: String) -> EndpointRecord {
+    EndpointRecord {
+        status: status::CREATED.to_owned(),
+        kind: "generic".to_owned(),
+        rtmp_url: url.clone(),
+        endpoint_url: url,
+        endpoint_service_id: service_id,
+    }
+}
+
+/// `DELETE /broadcasts/{id}/endpoint` and `/rtmp-endpoint`.
+pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    let wanted = call.query("endpointServiceId").to_owned();
+    let list = control.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
+    if wanted.is_empty() || !list.iter().any(|e| e.endpoint_service_id == wanted) {
+        return failure("");
+    }
+    let waiter = Some((call.session, Answer::Success));
+    control.write(now, Write { key, change: Change::RemoveEndpoint(wanted), waiter });
+    Reply::Later
+}
+
+impl Control {
+    /// Whether an endpoint may have this URL. Addresses are checked when they are connected to; what can be seen
+    /// in the text already is refused here.
+    fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
+        let target = Endpoint::parse(url).map_err(|e| e.to_string())?;
+        if self.is_loop(key, &target) {
+            return Err("the stream would be pushed into itself".to_owned());
+        }
+        match target.host.parse() {
+            Ok(address) => self
+                .config
+                .outbound
+                .check(std::net::SocketAddr::new(address, target.port))
+                .map_err(|e| e.to_string()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// `custom` and six random letters or digits.
+    pub(super) fn service_id(&mut self) -> String {
+        format!("custom{}", self.alphanumerics(6))
+    }
+
+    /// The endpoints that a create or update body lists; `None` when one cannot be.
+    pub(super) fn endpoints_of_body(
+        &mut self,
+        key: &StreamKey,
+        given: Vec<EndpointRecord>,
+    ) -> Option<Vec<EndpointRecord>> {
+        let mut list: Vec<EndpointRecord> = Vec::new();
+        if given.len() > self.config.server.limits.endpoints {
+            return None;
+        }
+        for entry in given {
+            let url = if entry.endpoint_url.is_empty() { entry.rtmp_url } else { entry.endpoint_url };
+            self.check_url(key, &url).ok()?;
+            let id = entry.endpoint_service_id;
+            let id = if id.is_empty() { self.service_id() } else { id };
+            let twice = list.iter().any(|e| e.endpoint_url == url || e.endpoint_service_id == id);
+            if twice || id.len() > SERVICE_ID_BYTES_MAX {
+                return None;
+            }
+            list.push(endpoint_record(id, url));
+        }
+        Some(list)
+    }
+}

@@ -1,0 +1,161 @@
+//! Live figures: what the workers report each second, put into the records and the admission guard.
+
+use std::collections::VecDeque;
+
+use crate::config::ServerSettings;
+use crate::mail::{Now, Report, StreamId, WorkerId};
+
+use super::{Control, wall};
+
+/// Reports per worker that the guard looks at: five seconds.
+const LOAD_REPORTS: usize = 5;
+
+/// How busy the workers are.
+#[derive(Debug)]
+pub(super) struct Load {
+    workers: Vec<VecDeque<u16>>,
+    pub(super) memory_percent: u8,
+}
+
+impl Load {
+    pub(super) fn new(workers: u16) -> Self {
+        Self { workers: vec![VecDeque::new(); usize::from(workers)], memory_percent: 0 }
+    }
+
+    fn note(&mut self, worker: WorkerId, permille: u16) {
+        let Some(reports) = self.workers.get_mut(usize::from(worker.0)) else { return };
+        reports.push_back(permille);
+        if reports.len() > LOAD_REPORTS {
+            reports.pop_front();
+        }
+    }
+
+    /// Mean over the workers and five seconds, in parts per thousand.
+    pub(super) fn busy_permille(&self) -> u64 {
+        let sum: u64 = self.workers.iter().flatten().map(|p| u64::from(*p)).sum();
+        sum / (self.workers.len().max(1) as u64 * LOAD_REPORTS as u64)
+    }
+
+    /// Whether new publishers are refused (robustness.md §5).
+    pub(super) fn is_high(&self, server: &ServerSettings) -> bool {
+        let busy = server.cpu_limit < 100 && self.busy_permille() > u64::from(server.cpu_limit) * 10;
+        let full = server.memory_limit < 100 && self.memory_percent > server.memory_limit;
+        busy || full
+    }
+}
+
+/// Figures of control for `/metrics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// Broadcast records.
+    pub records: usize,
+    /// Live streams, those waiting for their publisher included.
+    pub live: usize,
+    /// Endpoints of live streams that are pushed to or tried.
+    pub pushes: usize,
+    /// Of those, taken by their target.
+    pub pushes_broadcasting: usize,
+    /// Viewers of all streams.
+    pub viewers: u64,
+    /// Commits and rebuilds that failed since the start.
+    pub store_failures: u64,
+}
+
+impl Control {
+    /// Figures of now.
+    #[must_use]
+    pub fn stats(&self) -> Snapshot {
+        let viewers = self.registry.live.values().flat_map(|live| live.viewers.values());
+        Snapshot {
+            records: self.records.total(),
+            live: self.registry.live.len(),
+            pushes: self.pushes.len(),
+            pushes_broadcasting: self.pushes.broadcasting(),
+            viewers: viewers.map(|n| u64::from(*n)).sum(),
+            store_failures: self.writes.failures(),
+        }
+    }
+
+    pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
+        self.load.note(worker, report.busy_permille);
+        for figures in &report.sources {
+            self.note_source(worker, figures);
+        }
+        for live in self.registry.live.values_mut() {
+            live.viewers.remove(&worker);
+        }
+        for (stream, viewers) in &report.viewers {
+            if let Some(live) = self.registry.live.get_mut(stream) {
+                live.viewers.insert(worker, *viewers);
+            }
+        }
+        for stream in self.registry.streams() {
+            self.refresh_record(now, worker, stream);
+        }
+    }
+
+    /// Puts the figures of a stream into its record (rest.md §1.1, §1.4).
+    fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
+        let Some(live) = self.registry.live.get(&stream) else { return };
+        let Some(record) = self.records.get_mut(&live.key) else { return };
+        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
+        record.rtmp_viewer_count = i32::try_from(viewers).unwrap_or(i32::MAX);
+        record.recount();
+        if live.source != worker {
+            return;
+        }
+        let started = record.start_time;
+        record.update_time = wall(now);
+        record.duration = wall(now).saturating_sub(started).max(0);
+        let Some(figures) = &live.figures else { return };
+        let bytes = live.bytes_before.saturating_add(figures.received_bytes);
+        record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        // Whole seconds and integer division, as the reference: the average since the start in bit/s.
+        record.bitrate =
+            record.received_bytes.checked_div(record.duration / 1000).unwrap_or(0).saturating_mul(8);
+        record.width = i32::try_from(figures.width).unwrap_or(0);
+        record.height = i32::try_from(figures.height).unwrap_or(0);
+        record.drop_packet_count_in_ingestion = i32::try_from(figures.dropped).unwrap_or(i32::MAX);
+        let (granted, from) = live.granted;
+        let wall_ms = now.mono.saturating_duration_since(granted).as_millis();
+        let from = if from.started { from.dts_ms } else { 0 };
+        record.speed = speed(figures.position.dts_ms.saturating_sub(from), wall_ms);
+    }
+}
+
+/// Media time per wall time, to three decimals.
+fn speed(media_ms: i64, wall_ms: u128) -> f64 {
+    let wall = i64::try_from(wall_ms).unwrap_or(i64::MAX);
+    let permille = media_ms.max(0).saturating_mul(1000).checked_div(wall).unwrap_or(0);
+    #[allow(clippy::cast_precision_loss, reason = "a ratio of a few digits")]
+    let speed = permille.min(1_000_000) as f64 / 1000.0;
+    speed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guard_is_a_mean_over_workers_and_seconds() {
+        let server = ServerSettings::with(&[]).unwrap();
+        let mut load = Load::new(2);
+        for _ in 0..9 {
+            load.note(WorkerId(0), 1000);
+        }
+        assert_eq!((load.busy_permille(), load.is_high(&server)), (500, false));
+        for _ in 0..5 {
+            load.note(WorkerId(1), 960);
+        }
+        assert!(load.is_high(&server));
+        assert!(!load.is_high(&ServerSettings::with(&[("server.cpu_limit", "100")]).unwrap()));
+        let mut load = Load::new(1);
+        load.memory_percent = 76;
+        assert!(load.is_high(&server));
+    }
+
+    #[test]
+    fn speed_has_three_decimals() {
+        assert_eq!((speed(1001, 1000), speed(500, 3000), speed(5, 0)), (1.001, 0.166, 0.0));
+    }
+}

@@ -1,0 +1,372 @@
+//! Changes on their way to the disk.
+//!
+//! A change is gathered (at most 5 ms, or while a commit is under way), committed as part of one batch, and only
+//! then applied to memory and answered. Requests that come in between are checked against an overlay of what is
+//! pending. What publishing changes is visible at once and rides along later (`dirty`). When a commit fails, all
+//! that is pending fails with it, memory stays, and a fresh file is written from memory; until that has worked,
+//! every write fails (robustness.md B-04).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::http::Response;
+use crate::mail::{Now, SessionRef, StreamEnd, StreamKey};
+use crate::store::{self, Op};
+
+use super::broadcast::{Body, Broadcast, EndpointRecord, status};
+use super::rest::answer::Outcome;
+use super::{Control, Output};
+
+/// How long changes are gathered when no commit is under way.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long a change by publishing may wait for company.
+const LAZY: Duration = Duration::from_millis(1000);
+/// Pause between attempts to write a fresh file.
+const REBUILD_PAUSE: Duration = Duration::from_secs(1);
+/// Lazy changes taken into one batch.
+const DIRTY_PER_BATCH: usize = 512;
+
+/// One change of one record.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    Insert(Box<Broadcast>),
+    Update { body: Box<Body>, endpoints: Option<Vec<EndpointRecord>> },
+    AddEndpoint(EndpointRecord),
+    RemoveEndpoint(String),
+    Delete,
+}
+
+impl Change {
+    /// The record after the change. Applied twice: for the overlay, and after the commit to what memory is then.
+    fn apply(&self, before: Option<Broadcast>) -> Option<Broadcast> {
+        let mut record = match (self, before) {
+            (Self::Insert(record), _) => return Some((**record).clone()),
+            (Self::Delete, _) | (_, None) => return None,
+            (_, Some(record)) => record,
+        };
+        match self {
+            Self::Insert(_) | Self::Delete => {}
+            Self::Update { body, endpoints } => {
+                update_status(&mut record, body);
+                record.update((**body).clone());
+                if let Some(endpoints) = endpoints {
+                    record.end_point_list = Some(merge_endpoints(&record, endpoints));
+                }
+            }
+            Self::AddEndpoint(endpoint) => {
+                record.end_point_list.get_or_insert_default().push(endpoint.clone());
+            }
+            Self::RemoveEndpoint(id) => {
+                record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+            }
+        }
+        Some(record)
+    }
+}
+
+/// The status is a client's to set only while nothing is live, and only of a live stream's record.
+fn update_status(record: &mut Broadcast, body: &Body) {
+    if let Some(Some(wanted)) = &body.status
+        && record.kind == "liveStream"
+        && record.status != status::BROADCASTING
+        && status::ALL.contains(&wanted.as_str())
+        && wanted != status::BROADCASTING
+        && wanted != status::PREPARING
+    {
+        record.status.clone_from(wanted);
+    }
+}
+
+/// A replaced list keeps the status of what stays.
+fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<EndpointRecord> {
+    let old = record.end_point_list.as_deref().unwrap_or_default();
+    let same = |w: &EndpointRecord| {
+        let same = |o: &&EndpointRecord| {
+            o.endpoint_service_id == w.endpoint_service_id && o.endpoint_url == w.endpoint_url
+        };
+        old.iter().find(same).unwrap_or(w).clone()
+    };
+    wanted.iter().map(same).collect()
+}
+
+/// What to answer once the change is there.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    /// The record.
+    Created,
+    /// A plain success.
+    Success,
+    /// A plain failure: an earlier part of a bulk request worked, a later one could not.
+    Failure,
+    /// Of a delete; the words depend on whether something was live.
+    Deleted,
+    /// The id of an endpoint.
+    EndpointAdded(String),
+}
+
+/// A change and who waits for it.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) key: StreamKey,
+    pub(super) change: Change,
+    pub(super) waiter: Option<(SessionRef, Answer)>,
+}
+
+/// After a failed commit.
+#[derive(Debug, Default)]
+struct Broken {
+    /// The rebuild under way.
+    batch: Option<u64>,
+    /// When to try the next one.
+    due: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    gathered: Vec<Write>,
+    gather_until: Option<Instant>,
+    committing: Option<(u64, Vec<Write>)>,
+    overlay: BTreeMap<StreamKey, Option<Broadcast>>,
+    inserts: usize,
+    dirty: BTreeSet<StreamKey>,
+    dirty_until: Option<Instant>,
+    broken: Option<Broken>,
+    batches: u64,
+    failures: u64,
+}
+
+impl Writes {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if let Some(broken) = &self.broken {
+            return broken.due;
+        }
+        if self.committing.is_some() {
+            return None;
+        }
+        [self.gather_until, self.dirty_until].into_iter().flatten().min()
+    }
+
+    /// Whether nothing waits for the disk; a broken store is not waited for.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.broken.is_some()
+            || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
+    }
+
+    /// Records that will be there soon.
+    pub(super) const fn inserts(&self) -> usize {
+        self.inserts
+    }
+
+    /// Commits that failed since the start.
+    pub(super) const fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    fn next_batch(&mut self) -> u64 {
+        self.batches += 1;
+        self.batches
+    }
+}
+
+impl Control {
+    /// The record as it will be once everything pending is done.
+    pub(super) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
+        match self.writes.overlay.get(key) {
+            Some(record) => record.as_ref(),
+            None => self.records.get(key),
+        }
+    }
+
+    /// Gathers a change that was checked against [`Control::pending`].
+    pub(super) fn write(&mut self, now: Now, write: Write) {
+        if self.writes.broken.is_some() {
+            self.fail(write.waiter);
+            return;
+        }
+        let after = write.change.apply(self.pending(&write.key).cloned());
+        self.writes.overlay.insert(write.key.clone(), after);
+        if matches!(write.change, Change::Insert(_)) {
+            self.writes.inserts += 1;
+        }
+        if self.writes.gathered.is_empty() {
+            self.writes.gather_until = now.mono.checked_add(GATHER);
+        }
+        self.writes.gathered.push(write);
+    }
+
+    /// Remembers that a record changed in memory and shall reach the disk some time.
+    pub(super) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
+        if self.writes.dirty.is_empty() {
+            self.writes.dirty_until = now.mono.checked_add(LAZY);
+        }
+        self.writes.dirty.insert(key);
+    }
+
+    pub(super) fn fire_writes(&mut self, now: Now) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now.mono);
+        if let Some(broken) = &mut self.writes.broken {
+            if due(broken.due) {
+                self.rebuild();
+            }
+        } else if due(self.writes.gather_until) || due(self.writes.dirty_until) {
+            self.flush_now(now);
+        }
+    }
+
+    /// Sends what is gathered, unless a commit is under way.
+    pub(super) fn flush_now(&mut self, now: Now) {
+        if self.writes.committing.is_some() || self.writes.broken.is_some() {
+            return;
+        }
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        self.writes.gather_until = None;
+        let mut keys: BTreeSet<StreamKey> = gathered.iter().map(|write| write.key.clone()).collect();
+        while keys.len() < gathered.len().saturating_add(DIRTY_PER_BATCH) {
+            let Some(key) = self.writes.dirty.pop_first() else { break };
+            keys.insert(key);
+        }
+        self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
+        if keys.is_empty() {
+            return;
+        }
+        let ops = keys.into_iter().map(|key| match self.pending(&key) {
+            // A record made by publishing alone lives in memory only; it ends with its stream.
+            Some(record) if !record.zombi => Op::Put(key.clone(), record.encode()),
+            Some(_) | None => Op::Delete(key),
+        });
+        let ops: Vec<Op> = ops.collect();
+        let batch = self.writes.next_batch();
+        self.writes.committing = Some((batch, gathered));
+        self.outputs.push_back(Output::Store(store::Request::Commit { batch, ops }));
+    }
+
+    pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
+        if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
+            self.rebuilt(now, reply);
+            return;
+        }
+        let Some((_, writes)) = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch) else {
+            return;
+        };
+        if let Err(error) = reply.result {
+            tracing::debug!(%error, "commit failed");
+            self.commit_failed(writes);
+            return;
+        }
+        self.writes.overlay.clear();
+        for write in writes {
+            self.apply(now, write);
+        }
+        // What was gathered meanwhile is pending on top of the new memory.
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        for write in &gathered {
+            let after = write.change.apply(self.pending(&write.key).cloned());
+            self.writes.overlay.insert(write.key.clone(), after);
+        }
+        self.writes.gathered = gathered;
+        if !self.writes.gathered.is_empty() || self.drain.is_some() {
+            self.flush_now(now);
+        }
+    }
+
+    fn commit_failed(&mut self, writes: Vec<Write>) {
+        self.writes.failures += 1;
+        self.writes.overlay.clear();
+        self.writes.inserts = 0;
+        self.writes.gather_until = None;
+        self.writes.dirty_until = None;
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        for write in writes.into_iter().chain(gathered) {
+            self.fail(write.waiter);
+        }
+        self.rebuild();
+    }
+
+    /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
+    fn rebuild(&mut self) {
+        let batch = self.writes.next_batch();
+        self.writes.dirty.clear();
+        self.writes.broken = Some(Broken { batch: Some(batch), due: None });
+        let all = self.records.all().filter(|(_, record)| !record.zombi);
+        let all = all.map(|(key, record)| (key, record.encode())).collect();
+        self.outputs.push_back(Output::Store(store::Request::Rebuild { batch, all }));
+    }
+
+    fn rebuilt(&mut self, now: Now, reply: store::Reply) {
+        match reply.result {
+            Ok(()) => {
+                self.writes.broken = None;
+                self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "rebuild failed");
+                self.writes.failures += 1;
+                self.writes.broken = Some(Broken { batch: None, due: now.mono.checked_add(REBUILD_PAUSE) });
+            }
+        }
+    }
+
+    fn fail(&mut self, waiter: Option<(SessionRef, Answer)>) {
+        if let Some((session, _)) = waiter {
+            self.answer(session, Outcome::failure("The datastore is not available").response(500));
+        }
+    }
+
+    /// The change is on disk: now it happens.
+    fn apply(&mut self, now: Now, write: Write) {
+        let Write { key, change, waiter } = write;
+        if matches!(change, Change::Insert(_)) {
+            self.writes.inserts = self.writes.inserts.saturating_sub(1);
+        }
+        let live = self.stream_of(&key);
+        let before = self.records.get(&key).cloned();
+        let existed = before.is_some();
+        match change.apply(before) {
+            Some(mut record) => {
+                self.keep_live_members(now, &key, &mut record);
+                self.records.insert(key.clone(), record);
+                self.reconcile_pushes(now, &key);
+            }
+            None => {
+                self.records.remove(&key);
+                if let (Some(stream), Change::Delete) = (live, &change) {
+                    self.end_stream(now, stream, StreamEnd::Deleted);
+                }
+            }
+        }
+        if let Some((session, answer)) = waiter {
+            let response = self.answer_of(now, &key, answer, existed, live.is_some());
+            self.answer(session, response);
+        }
+    }
+
+    /// A record that is created while someone publishes under its id by chance takes over the live figures.
+    fn keep_live_members(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
+        let Some(old) = self.records.get(key).filter(|old| old.zombi && !record.zombi) else { return };
+        record.status.clone_from(&old.status);
+        record.publish_type.clone_from(&old.publish_type);
+        record.start_time = old.start_time;
+        record.update_time = super::wall(now);
+    }
+
+    fn answer_of(&self, now: Now, key: &StreamKey, answer: Answer, existed: bool, live: bool) -> Response {
+        match answer {
+            Answer::Created => match self.records.get(key) {
+                Some(record) => Response::json(200, record.to_json(now.wall_ms)),
+                None => Outcome::failure("Stream id set generated exception").response(400),
+            },
+            // A record that publishing made may have ended meanwhile.
+            Answer::Success | Answer::EndpointAdded(_) if !existed => Outcome::failure("").response(200),
+            Answer::Success => Outcome::success().response(200),
+            Answer::Failure => Outcome::failure("").response(200),
+            Answer::Deleted if live => Outcome::success()
+                .message(Some("broadcast is deleted and stopped successfully"))
+                .response(200),
+            Answer::Deleted => {
+                Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
+            }
+            Answer::EndpointAdded(id) => Outcome::success().message(None).data_id(&id).response(200),
+        }
+    }
+}

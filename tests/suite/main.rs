@@ -1,0 +1,15 @@
+//! The server as a whole, over loopback: real sockets, real clients, hostile peers, crashes.
+//!
+//! Names carry the row ids of the robustness list. Every test starts a server of its own on ports that the kernel
+//! gives and ends it by its id.
+
+mod support;
+
+mod crash;
+mod http_rows;
+mod process;
+mod publish_play;
+mod rest_tour;
+mod restream;
+mod rtmp_rows;
+mod simulation;

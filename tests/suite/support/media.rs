@@ -1,0 +1,40 @@
+//! Files to publish, made once per run by ffmpeg.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Files that are being made are not made twice.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// A FLV file of 640x360 at 30 frames a second with AAC sound: `bframes` tells whether pictures are reordered.
+pub fn media_file(bframes: bool, seconds: u32) -> PathBuf {
+    let _making = MAKING.lock().unwrap();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media");
+    std::fs::create_dir_all(&directory).unwrap();
+    let name = format!("{}-{seconds}s.flv", if bframes { "bframes" } else { "baseline" });
+    let path = directory.join(&name);
+    if path.exists() {
+        return path;
+    }
+    let part = directory.join(format!("part-{name}"));
+    let (profile, reordered) = if bframes { ("high", "2") } else { ("baseline", "0") };
+    let status = Command::new("ffmpeg")
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi", "-i"])
+        .arg("testsrc2=size=640x360:rate=30")
+        .args(["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", &seconds.to_string()])
+        .args(["-c:v", "libx264", "-preset", "veryfast", "-b:v", "800k", "-g", "30", "-keyint_min", "30"])
+        .args(["-sc_threshold", "0", "-pix_fmt", "yuv420p", "-profile:v", profile, "-bf", reordered])
+        .args(["-c:a", "aac", "-ac", "2", "-b:a", "96k", "-f", "flv"])
+        .arg(&part)
+        .status()
+        .unwrap();
+    assert!(status.success(), "ffmpeg could not make {name}");
+    std::fs::rename(part, &path).unwrap();
+    path
+}
+
+/// The packets of a file as [`super::frame_md5`] gives them for a player.
+pub fn source_packets(path: &std::path::Path) -> Vec<super::programs::Packet> {
+    super::frame_md5(path.to_str().unwrap(), None)
+}

@@ -1,0 +1,39 @@
+//! What the tests share: a server process, an API client, RTMP peers, real programs, a bystander.
+
+mod api;
+mod bystander;
+mod media;
+mod programs;
+mod rtmp_peer;
+mod server;
+
+use std::time::{Duration, Instant};
+
+pub use api::{Api, Reply, raw_exchange};
+pub use bystander::Bystander;
+pub use media::{media_file, source_packets};
+pub use programs::{Nginx, Program, frame_md5, run};
+pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic};
+pub use server::{Home, Server};
+
+/// Waits until `condition` holds. The limit only detects hangs.
+///
+/// # Panics
+/// When it does not hold in time.
+pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < limit, "waited {limit:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Seconds.
+pub const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Milliseconds.
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}

@@ -1,0 +1,121 @@
+//! Other programs: ffmpeg, GStreamer, nginx. Each is ended by its id when its value goes.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Home, secs, wait_for};
+
+/// A program in the background.
+#[derive(Debug)]
+pub struct Program(Child);
+
+impl Program {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let status =
+            Command::new("kill").arg(format!("-{signal}")).arg(self.0.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Publishes a file in real time, again and again.
+    pub fn ffmpeg_publish(file: &std::path::Path, url: &str) -> Self {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+        Self::start(command.arg(file).args(["-c", "copy", "-f", "flv", url]))
+    }
+
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command to its end: status, standard output, standard error.
+pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status, text(output.stdout), text(output.stderr))
+}
+
+/// One packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
+pub type Packet = (u32, i64, i64, u64, String);
+
+/// Demuxes a URL or file with ffmpeg and hashes every packet. FLV counts milliseconds, so does what comes out.
+pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts", "-i", url]);
+    if let Some(seconds) = seconds {
+        command.args(["-t", &seconds.to_string()]);
+    }
+    command.args(["-map", "0:v?", "-map", "0:a?", "-c", "copy", "-copyts", "-enc_time_base", "1:1000"]);
+    let (status, out, err) = run(command.args(["-f", "framemd5", "-"]));
+    assert!(status.success() || !out.is_empty(), "ffmpeg: {err}");
+    out.lines().filter(|line| !line.starts_with('#')).map(packet).collect()
+}
+
+fn packet(line: &str) -> Packet {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let number = |index: usize| fields[index].parse::<i64>().unwrap();
+    let stream = u32::try_from(number(0)).unwrap();
+    (stream, number(1), number(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
+}
+
+/// nginx with the RTMP module: an application `live` that takes anything.
+#[derive(Debug)]
+pub struct Nginx {
+    home: Home,
+    program: Option<Program>,
+    pub address: SocketAddr,
+}
+
+impl Nginx {
+    pub fn start() -> Self {
+        // nginx cannot be told to take a free port and say which: it gets one that was free a moment ago.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let home = Home::new();
+        let text = format!(
+            "load_module modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\
+             error_log {0}/error.log info;\npid {0}/pid;\nevents {{ worker_connections 4096; }}\n\
+             rtmp {{ access_log off; server {{ listen {address}; chunk_size 4096; application live {{ live on; }} }} }}\n",
+            home.path().display()
+        );
+        fs::write(home.path().join("nginx.conf"), text).unwrap();
+        let mut nginx = Self { home, program: None, address };
+        nginx.resume();
+        nginx
+    }
+
+    /// Starts it again after [`Nginx::stop`], on the same port.
+    pub fn resume(&mut self) {
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(self.home.path()).arg("-c").arg(self.home.path().join("nginx.conf"));
+        self.program = Some(Program::start(command.arg("-e").arg(self.home.path().join("error.log"))));
+        wait_for("nginx", secs(10), || std::net::TcpStream::connect(self.address).is_ok());
+    }
+
+    pub fn stop(&mut self) {
+        self.program = None;
+    }
+
+    pub fn url(&self, name: &str) -> String {
+        format!("rtmp://{}/live/{name}", self.address)
+    }
+}

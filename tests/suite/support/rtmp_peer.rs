@@ -1,0 +1,293 @@
+//! RTMP peers made of the client machine and a blocking socket, and threads that publish and play synthetic media.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use crypto::Seed;
+use flv::tag::{AudioPacket, FrameType, VideoPacket};
+use flv::{AudioTag, VideoTag};
+use netsim::{MediaSource, SyntheticUnit, Verifier};
+use rtmp::{Client, ClientConfig, ClientEvent, MediaKind, MediaMessage};
+use wire::SendQueue;
+
+/// One connection.
+#[derive(Debug)]
+pub struct RtmpPeer {
+    pub stream: TcpStream,
+    client: Client,
+    message_stream: u32,
+    pending: std::collections::VecDeque<ClientEvent>,
+}
+
+impl RtmpPeer {
+    /// Asks to publish `app/name`; the refusal's code and description otherwise.
+    pub fn publish(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
+        Self::open(address, app, name, Client::publish)
+    }
+
+    /// Asks to play `app/name`.
+    pub fn play(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
+        Self::open(address, app, name, Client::play)
+    }
+
+    fn open(
+        address: SocketAddr,
+        app: &str,
+        name: &str,
+        begin: impl FnOnce(Instant, Arc<ClientConfig>, Seed) -> Client,
+    ) -> Result<Self, String> {
+        let config = ClientConfig {
+            app: app.to_owned(),
+            tc_url: format!("rtmp://{address}/{app}"),
+            stream: name.to_owned(),
+            ..ClientConfig::default()
+        };
+        let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let client = begin(Instant::now(), Arc::new(config), Seed::from_number(1));
+        let mut peer = Self { stream, client, message_stream: 0, pending: std::collections::VecDeque::new() };
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(20) {
+            match peer.next_event()? {
+                Some(ClientEvent::Ready { message_stream }) => {
+                    peer.message_stream = message_stream;
+                    return Ok(peer);
+                }
+                Some(ClientEvent::Rejected { code, description }) => {
+                    return Err(format!("{code}: {description}"));
+                }
+                Some(ClientEvent::Closed(reason)) => return Err(format!("closed: {reason:?}")),
+                Some(media @ ClientEvent::Media(_)) => peer.pending.push_back(media),
+                None => {}
+            }
+        }
+        Err("no answer".to_owned())
+    }
+
+    /// The next event; `None` when nothing came for 50 ms.
+    pub fn next_event(&mut self) -> Result<Option<ClientEvent>, String> {
+        if let Some(event) = self.pending.pop_front() {
+            return Ok(Some(event));
+        }
+        self.flush().map_err(|error| error.to_string())?;
+        if let Some(event) = self.client.poll_event() {
+            return Ok(Some(event));
+        }
+        let mut buffer = [0; 16 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => return Err("end of stream".to_owned()),
+            Ok(count) => {
+                let _ = self.client.handle_bytes(Instant::now(), &buffer[..count]);
+            }
+            Err(error)
+                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        self.flush().map_err(|error| error.to_string())?;
+        Ok(self.client.poll_event())
+    }
+
+    /// The next media message.
+    pub fn next_media(&mut self, limit: Duration) -> Result<MediaMessage, String> {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            match self.next_event()? {
+                Some(ClientEvent::Media(message)) => return Ok(message),
+                Some(ClientEvent::Closed(reason)) => return Err(format!("closed: {reason:?}")),
+                Some(ClientEvent::Rejected { code, .. }) => return Err(code),
+                Some(ClientEvent::Ready { .. }) | None => {}
+            }
+        }
+        Err("no media".to_owned())
+    }
+
+    /// Sends one media message.
+    pub fn send(&mut self, kind: MediaKind, timestamp: u32, payload: Bytes) -> std::io::Result<()> {
+        let message = MediaMessage { message_stream: self.message_stream, kind, timestamp, payload };
+        self.client.send(Instant::now(), &message);
+        self.flush()
+    }
+
+    /// Sends the parameter sets of [`MediaSource`].
+    pub fn send_configs(&mut self) -> std::io::Result<()> {
+        let video = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
+        self.send(MediaKind::Video, 0, body(&video, &MediaSource::video_config()))?;
+        let audio = AudioTag::write_header(AudioPacket::SequenceHeader);
+        self.send(MediaKind::Audio, 0, body(&audio, &MediaSource::audio_config()))
+    }
+
+    /// Sends one synthetic unit.
+    pub fn send_unit(&mut self, unit: &SyntheticUnit) -> std::io::Result<()> {
+        let timestamp = u32::try_from(unit.dts_ms).unwrap();
+        if unit.is_video {
+            let frame = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
+            let head =
+                VideoTag::write_header(frame, VideoPacket::NalUnits, i32::try_from(unit.cts_ms).unwrap());
+            self.send(MediaKind::Video, timestamp, body(&head, &unit.payload))
+        } else {
+            self.send(
+                MediaKind::Audio,
+                timestamp,
+                body(&AudioTag::write_header(AudioPacket::Raw), &unit.payload),
+            )
+        }
+    }
+
+    /// Says goodbye.
+    pub fn close(mut self) {
+        self.client.close(Instant::now(), rtmp::CloseReason::Requested);
+        let _ = self.flush();
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        // The server is given time to read the goodbye before the socket goes.
+        let mut rest = Vec::new();
+        self.stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let _ = self.stream.read_to_end(&mut rest);
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let mut queue = SendQueue::new();
+        self.client.poll_transmit(&mut queue);
+        if queue.is_empty() { Ok(()) } else { self.stream.write_all(&queue.take_all()) }
+    }
+}
+
+fn body(head: &[u8], payload: &[u8]) -> Bytes {
+    let mut body = BytesMut::with_capacity(head.len() + payload.len());
+    body.put_slice(head);
+    body.put_slice(payload);
+    body.freeze()
+}
+
+/// The access unit inside of a media message, unless it carries parameter sets or data.
+pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
+    match message.kind {
+        MediaKind::Video => {
+            let tag = VideoTag::read(&message.payload).ok()?;
+            (tag.packet == VideoPacket::NalUnits).then_some(tag.payload)
+        }
+        MediaKind::Audio => {
+            let tag = AudioTag::read(&message.payload).ok()?;
+            (tag.packet == AudioPacket::Raw).then_some(tag.payload)
+        }
+        MediaKind::Data => None,
+    }
+}
+
+/// Publishes so many units as fast as the server takes them.
+pub fn publish_synthetic(peer: &mut RtmpPeer, source: &mut MediaSource, units: usize) -> std::io::Result<()> {
+    for _ in 0..units {
+        peer.send_unit(&source.next_unit())?;
+    }
+    Ok(())
+}
+
+/// A thread that publishes synthetic media in real time until it is stopped.
+#[derive(Debug)]
+pub struct Publisher {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Publisher {
+    /// About 30 frames and 47 sounds a second.
+    pub fn start(address: SocketAddr, app: &str, name: &str) -> Self {
+        Self::start_from(address, app, name, MediaSource::new(&Seed::from_number(5)))
+    }
+
+    /// With media of the caller's choice.
+    pub fn start_from(address: SocketAddr, app: &str, name: &str, mut source: MediaSource) -> Self {
+        let mut peer = RtmpPeer::publish(address, app, name).unwrap();
+        peer.send_configs().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let began = Instant::now();
+            while !stopped.load(Ordering::SeqCst) {
+                let unit = source.next_unit();
+                let due = began + Duration::from_millis(u64::try_from(unit.dts_ms).unwrap());
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                if peer.send_unit(&unit).is_err() {
+                    return;
+                }
+            }
+            peer.close();
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A thread that plays and verifies synthetic media until it is stopped.
+#[derive(Debug)]
+pub struct Player {
+    stop: Arc<AtomicBool>,
+    units: Arc<AtomicU64>,
+    thread: Option<JoinHandle<(Verifier, Duration)>>,
+}
+
+impl Player {
+    pub fn start(address: SocketAddr, app: &str, name: &str) -> Self {
+        let mut peer = RtmpPeer::play(address, app, name).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let units = Arc::new(AtomicU64::new(0));
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&units));
+        let thread = std::thread::spawn(move || {
+            let mut verifier = Verifier::new();
+            let (mut last, mut gap) = (Instant::now(), Duration::ZERO);
+            while !stopped.load(Ordering::SeqCst) {
+                match peer.next_event() {
+                    Ok(Some(ClientEvent::Media(message))) => {
+                        if let Some(payload) = unit_payload(&message) {
+                            let _ = verifier.feed(&payload);
+                            count.fetch_add(1, Ordering::SeqCst);
+                            gap = gap.max(last.elapsed());
+                            last = Instant::now();
+                        }
+                    }
+                    Ok(Some(ClientEvent::Closed(_))) | Err(_) => break,
+                    Ok(Some(ClientEvent::Ready { .. } | ClientEvent::Rejected { .. }) | None) => {}
+                }
+            }
+            (verifier, gap)
+        });
+        Self { stop, units, thread: Some(thread) }
+    }
+
+    /// Units received so far.
+    pub fn units(&self) -> u64 {
+        self.units.load(Ordering::SeqCst)
+    }
+
+    /// Whether the connection is still there.
+    pub fn is_playing(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it: what it saw, and the longest time between two units.
+    pub fn finish(mut self) -> (Verifier, Duration) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}

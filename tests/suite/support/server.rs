@@ -1,0 +1,179 @@
+//! A server process in a home of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Api, secs, wait_for};
+
+static HOMES: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that goes with its value.
+#[derive(Debug)]
+pub struct Home(PathBuf);
+
+impl Home {
+    pub fn new() -> Self {
+        let number = HOMES.fetch_add(1, Ordering::SeqCst);
+        let path = std::env::temp_dir().join(format!("millstream-test-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server; ended when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    home: Option<Home>,
+    pub http: SocketAddr,
+    pub rtmp: SocketAddr,
+}
+
+impl Server {
+    /// With a fresh home and these settings.
+    pub fn start(settings: &[&str]) -> Self {
+        let home = Home::new();
+        let mut server = Self::start_in(&home.path().join("home"), settings);
+        server.home = Some(home);
+        server
+    }
+
+    /// In a home that outlives it.
+    pub fn start_in(home: &Path, settings: &[&str]) -> Self {
+        Self::spawn(&mut Self::command(home, settings))
+    }
+
+    /// The command line, for tests that change it.
+    pub fn command(home: &Path, settings: &[&str]) -> Command {
+        fs::create_dir_all(home).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.arg("--home").arg(home);
+        for setting in ["server.host=127.0.0.1", "http.port=0", "rtmp.port=0"].iter().chain(settings) {
+            command.arg("--set").arg(setting);
+        }
+        command
+    }
+
+    /// Starts a command made by [`Server::command`] (or a wrapper of one) and reads its ready line.
+    pub fn spawn(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("ready line {line:?}"));
+        assert_eq!(ready["event"], "ready");
+        let address = |name: &str| ready[name].as_str().unwrap().parse().unwrap();
+        Self { http: address("http"), rtmp: address("rtmp"), child, home: None }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn api(&self) -> Api {
+        Api::new(self.http)
+    }
+
+    pub fn rtmp_url(&self, path: &str) -> String {
+        format!("rtmp://{}/{path}", self.rtmp)
+    }
+
+    pub fn home(&self) -> &Path {
+        self.home.as_ref().unwrap().path()
+    }
+
+    /// The log so far, when the server has a home of its own.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.home().join("home/log/millstream.log")).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let status =
+            Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM, then waits.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.wait(secs(12))
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < limit, "the server did not end in {limit:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Resident kilobytes.
+    pub fn rss_kb(&self) -> u64 {
+        self.status_field("VmRSS:")
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.status_field("Threads:")
+    }
+
+    pub fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// CPU time of all threads.
+    pub fn cpu(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let nanos = tasks.filter_map(|task| {
+            let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
+    /// Waits until descriptors and threads are what they were: nothing leaked.
+    pub fn wait_for_rest(&self, open_files: usize, threads: u64) {
+        wait_for("descriptors to be given back", secs(10), || {
+            self.open_files() <= open_files && self.threads() <= threads
+        });
+    }
+
+    fn status_field(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
