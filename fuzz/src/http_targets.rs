@@ -118,7 +118,9 @@ pub fn http_chunked(data: &[u8]) {
 }
 
 /// Body and what follows it; none when it is not complete.
-fn decode(pieces: &[&[u8]]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+type Decoded = Option<(Vec<u8>, Vec<u8>)>;
+
+fn decode(pieces: &[&[u8]]) -> Result<Decoded, Error> {
     let limits = Limits { body_bytes: 4096, ..Limits::default() };
     let mut decoder = BodyDecoder::new(Framing::Chunked, &limits);
     let mut input = BytesMut::new();

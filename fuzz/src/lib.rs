@@ -1,13 +1,15 @@
 //! One plain function per fuzz target: it takes bytes, and panics when the code under test does or when an
 //! invariant does not hold. `fuzz_targets/` gives them to libFuzzer, `tests/replay.rs` gives them the corpora.
 //!
-//! Rooms of the server that need nothing of it are compiled in by path: so the instrumented binaries hold neither
+//! Rooms of the server that need nothing of the others are compiled in by path: so the instrumented binaries hold neither
 //! store nor event loop.
 
 #![forbid(unsafe_code)]
 
 mod codecs;
+mod control;
 mod http_targets;
+mod rest;
 mod rtmp_targets;
 mod settings;
 mod splits;
@@ -24,6 +26,7 @@ mod properties_file;
 
 pub use codecs::{aac_config, amf0, avc_config, flv_tag};
 pub use http_targets::{http_chunked, http_request};
+pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
 
@@ -39,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flv_tag", flv_tag),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
+    ("json_rest", json_rest),
     ("properties", properties),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
