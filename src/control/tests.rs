@@ -1,1 +1,307 @@
-//! tests
+//! The machine as a whole, in virtual time, with a store in memory.
+
+use std::time::Duration;
+
+use media::Position;
+
+use super::*;
+use crate::auth::cidr;
+use crate::http::{Headers, Method, Request, Version};
+use crate::mail::{
+    ConnId, Departure, Grant, Ingest, PublishRequest, PushId, PushOrder, PushState, Refusal, Report,
+    SourceFigures,
+};
+use crate::store::{Faults, Memory, Store};
+
+mod admission;
+mod api;
+mod pushes;
+mod storing;
+
+const WORKERS: u16 = 2;
+const START_MS: u64 = 1_700_000_000_000;
+
+/// Control with everything around it.
+struct Rig {
+    control: Control,
+    store: Memory,
+    /// Keep requests to the store in `held` instead of doing them.
+    hold: bool,
+    held: Vec<store::Request>,
+    now: Now,
+    began: Instant,
+    posted: Vec<(WorkerId, ToWorker)>,
+    resolves: Vec<ResolveRequest>,
+    exited: bool,
+    conns: u32,
+}
+
+fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
+    ControlConfig {
+        server: Arc::new(ServerSettings::with(server).unwrap()),
+        apps: ["live", "LiveApp"].iter().map(|n| Arc::new(AppSettings::with(n, app).unwrap())).collect(),
+        workers: WORKERS,
+        node: "node1".into(),
+        host_address: "192.0.2.1".into(),
+        outbound: OutboundPolicy {
+            deny: cidr::parse("").unwrap(),
+            own_addresses: vec!["192.0.2.1".parse().unwrap()],
+            own_ports: vec![5080, 5443],
+        },
+        rtmp_port: 1935,
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(&[], &[])
+    }
+
+    fn with(server: &[(&str, &str)], app: &[(&str, &str)]) -> Self {
+        Self::start(config(server, app), Memory::new())
+    }
+
+    fn start(config: ControlConfig, mut store: Memory) -> Self {
+        let began = Instant::now();
+        let now = Now { mono: began, wall_ms: START_MS };
+        let control = Control::new(now, config, store.load().unwrap(), &Seed::from_number(1)).unwrap();
+        let mut rig = Self {
+            control,
+            store,
+            hold: false,
+            held: Vec::new(),
+            now,
+            began,
+            posted: Vec::new(),
+            resolves: Vec::new(),
+            exited: false,
+            conns: 0,
+        };
+        rig.drain();
+        rig
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Worker(worker, mail) => self.posted.push((worker, mail)),
+                Output::Store(request) if self.hold => self.held.push(request),
+                Output::Store(request) => {
+                    let reply = store::handle(&mut self.store, request);
+                    self.control.handle_store(self.now, reply);
+                }
+                Output::Resolve(request) => self.resolves.push(request),
+                Output::Exit => {
+                    assert!(!self.exited);
+                    self.exited = true;
+                }
+            }
+        }
+    }
+
+    /// Does what was held back.
+    fn release(&mut self) {
+        self.hold = false;
+        for request in std::mem::take(&mut self.held) {
+            let reply = store::handle(&mut self.store, request);
+            self.control.handle_store(self.now, reply);
+        }
+        self.drain();
+    }
+
+    fn mail(&mut self, mail: ToControl) {
+        self.control.handle_mail(self.now, mail);
+        self.drain();
+    }
+
+    /// Moves on, stopping at each deadline.
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now.mono + time;
+        for _ in 0..100_000 {
+            let Some(at) = self.control.poll_timeout().filter(|at| *at <= end) else { break };
+            self.set(at.max(self.now.mono));
+            self.control.handle_timeout(self.now);
+            self.drain();
+            assert!(
+                self.control.poll_timeout().is_none_or(|next| next > self.now.mono),
+                "a deadline that stays"
+            );
+        }
+        self.set(end);
+    }
+
+    fn set(&mut self, at: Instant) {
+        self.now.mono = at;
+        self.now.wall_ms = START_MS + u64::try_from((at - self.began).as_millis()).unwrap();
+    }
+
+    fn session(&mut self, worker: u16) -> SessionRef {
+        self.conns += 1;
+        SessionRef { worker: WorkerId(worker), conn: ConnId { slot: self.conns, generation: 0 } }
+    }
+
+    fn take(&mut self) -> Vec<(WorkerId, ToWorker)> {
+        std::mem::take(&mut self.posted)
+    }
+
+    fn request(&mut self, id: &str, worker: u16) -> PublishRequest {
+        PublishRequest {
+            session: self.session(worker),
+            key: StreamKey::new("live", id),
+            ingest: Ingest::Rtmp,
+            peer: "198.51.100.7:4000".parse().unwrap(),
+            user_agent: "enc/1".into(),
+            params: Vec::new(),
+            via: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, request: PublishRequest) -> Result<Grant, Refusal> {
+        let session = request.session;
+        self.posted.clear();
+        self.mail(ToControl::Publish(request));
+        let verdict = self.posted.iter().find_map(|(worker, mail)| match mail {
+            ToWorker::Verdict { conn, verdict } if *conn == session.conn && *worker == session.worker => {
+                Some(verdict.clone())
+            }
+            _ => None,
+        });
+        verdict.expect("a verdict in the same turn").map(|grant| *grant)
+    }
+
+    fn publish(&mut self, id: &str, worker: u16) -> (SessionRef, StreamId) {
+        let request = self.request(id, worker);
+        let session = request.session;
+        (session, self.ask(request).unwrap().stream)
+    }
+
+    fn gone(&mut self, session: SessionRef, stream: StreamId, departure: Departure, dts_ms: i64) {
+        let position = Position { dts_ms, started: true };
+        self.mail(ToControl::PublisherGone { session, stream, departure, position, epoch: 3 });
+    }
+
+    fn report(&mut self, worker: u16, stream: StreamId, bytes: u64, silent_ms: u64, viewers: u32) {
+        let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
+        let source = SourceFigures {
+            stream,
+            received_bytes: bytes,
+            position: Position { dts_ms, started: true },
+            epoch: 1,
+            width: 1280,
+            height: 720,
+            dropped: 0,
+            silent_ms,
+        };
+        let report = Report { sources: vec![source], viewers: vec![(stream, viewers)], busy_permille: 10 };
+        self.mail(ToControl::Report(WorkerId(worker), report));
+    }
+
+    /// Sends a request and waits for its answer.
+    fn call(&mut self, method: Method, target: &str, body: &str) -> (u16, String) {
+        let session = self.send(method, target, body);
+        self.answer(session).unwrap_or_else(|| {
+            self.run_for(Duration::from_millis(5));
+            self.answer(session).expect("an answer within 5 ms")
+        })
+    }
+
+    fn send(&mut self, method: Method, target: &str, body: &str) -> SessionRef {
+        let mut request = request(method, target, body);
+        if !body.is_empty() {
+            request.headers.push("Content-Type", "application/json; charset=utf-8");
+        }
+        self.send_request("127.0.0.1:9", request)
+    }
+
+    fn send_request(&mut self, peer: &str, request: Request) -> SessionRef {
+        let session = self.session(0);
+        self.mail(ToControl::Rest { session, peer: peer.parse().unwrap(), request: Box::new(request) });
+        session
+    }
+
+    fn answer(&mut self, session: SessionRef) -> Option<(u16, String)> {
+        let at = self.posted.iter().position(
+            |(_, mail)| matches!(mail, ToWorker::RestReply { conn, .. } if *conn == session.conn),
+        )?;
+        let (_, ToWorker::RestReply { response, .. }) = self.posted.remove(at) else { return None };
+        Some((response.status, String::from_utf8(response.body.to_vec()).unwrap()))
+    }
+
+    fn post(&mut self, target: &str, body: &str) -> (u16, String) {
+        self.call(Method::Post, target, body)
+    }
+
+    fn get(&mut self, target: &str) -> (u16, String) {
+        self.call(Method::Get, target, "")
+    }
+
+    fn record(&mut self, id: &str) -> serde_json::Value {
+        let (status, body) = self.get(&format!("/live/rest/v2/broadcasts/{id}"));
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn create(&mut self, id: &str) {
+        let (status, body) =
+            self.post("/live/rest/v2/broadcasts/create", &format!(r#"{{"streamId":"{id}"}}"#));
+        assert_eq!(status, 200, "{body}");
+    }
+
+    /// Endpoint orders that were posted, with the worker.
+    fn orders(&mut self) -> Vec<(WorkerId, PushOrder)> {
+        let order = |(worker, mail)| match mail {
+            ToWorker::StartPush(order) => Some((worker, *order)),
+            _ => None,
+        };
+        self.take().into_iter().filter_map(order).collect()
+    }
+}
+
+fn request(method: Method, target: &str, body: &str) -> Request {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let pair = |p: &str| {
+        let (k, v) = p.split_once('=').unwrap_or((p, ""));
+        (k.to_owned(), v.to_owned())
+    };
+    Request {
+        method,
+        version: Version::Http11,
+        target: target.to_owned(),
+        path: path.to_owned(),
+        query: query.split('&').filter(|p| !p.is_empty()).map(pair).collect(),
+        headers: Headers::new(),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+    }
+}
+
+const PLAIN: &str = r#"{"success":true,"message":"","dataId":"","errorId":0}"#;
+const FAILED: &str = r#"{"success":false,"message":"","dataId":"","errorId":0}"#;
+
+fn failure(message: &str) -> String {
+    format!(r#"{{"success":false,"message":"{message}","dataId":"","errorId":0}}"#)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Names the parts of a turn that matter, in order.
+fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
+    let kind = |(worker, mail): &(WorkerId, ToWorker)| {
+        let name = match mail {
+            ToWorker::StreamUp { source, .. } => format!("up from {}", source.0),
+            ToWorker::StreamDown { end, .. } => format!("down {end:?}"),
+            ToWorker::Verdict { verdict, .. } => format!("verdict {}", verdict.is_ok()),
+            ToWorker::Replaced { .. } => "replaced".into(),
+            ToWorker::StartPush(order) => format!("push {}", order.attempt),
+            ToWorker::StopPush(_) => "stop push".into(),
+            other => format!("{other:?}").split([' ', '(', '{']).next().unwrap_or("").to_owned(),
+        };
+        format!("{}: {name}", worker.0)
+    };
+    posted.iter().map(kind).collect()
+}

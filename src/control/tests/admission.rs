@@ -1,0 +1,229 @@
+//! Who may publish, grace, and the end.
+
+use super::*;
+
+#[test]
+fn every_worker_knows_the_stream_before_its_publisher_is_told() {
+    let mut rig = Rig::new();
+    rig.take();
+    rig.publish("s", 1);
+    assert_eq!(kinds(&rig.take()), ["0: up from 1", "1: up from 1", "1: verdict true"]);
+    let record = rig.record("s");
+    assert_eq!(
+        (record["status"].as_str(), record["publishType"].as_str(), record["zombi"].as_bool()),
+        (Some("broadcasting"), Some("RTMP"), Some(true))
+    );
+    assert_eq!(record["remoteIp"], "198.51.100.7");
+}
+
+#[test]
+fn the_second_publisher_loses_and_a_clean_end_frees_the_id() {
+    let mut rig = Rig::new();
+    let (first, stream) = rig.publish("s", 0);
+    let second = rig.request("s", 1);
+    assert_eq!(rig.ask(second).unwrap_err(), Refusal::InUse);
+    rig.gone(first, stream, Departure::Clean, 10);
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404, "a zombi goes with its stream");
+    let (_, again) = rig.publish("s", 1);
+    assert_ne!(stream, again);
+}
+
+#[test]
+fn a_lost_publisher_comes_back_within_the_grace() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 4000);
+    rig.run_for(ms(4900));
+    assert_eq!(rig.record("s")["status"], "broadcasting");
+    let request = rig.request("s", 1);
+    let grant = rig.ask(request).unwrap();
+    assert_eq!((grant.stream, grant.position.dts_ms, grant.epoch), (stream, 4000, 3));
+    assert_eq!(kinds(&rig.take()), ["0: up from 1", "1: up from 1", "1: verdict true"]);
+    // Late news of the predecessor changes nothing.
+    rig.gone(first, stream, Departure::Clean, 1);
+    rig.run_for(secs(20));
+    assert_eq!(rig.control.stats().live, 1);
+}
+
+#[test]
+fn the_grace_ends_the_stream_and_the_record_stays() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 1);
+    rig.take();
+    rig.run_for(ms(4999));
+    assert_eq!(rig.control.stats().live, 1);
+    rig.run_for(ms(1));
+    assert_eq!(kinds(&rig.take()), ["0: down GraceOver", "1: down GraceOver"]);
+    assert_eq!(rig.record("s")["status"], "finished");
+}
+
+#[test]
+fn without_grace_a_lost_publisher_ends_the_stream() {
+    let mut rig = Rig::with(&[], &[("publisherGraceMs", "0")]);
+    let (first, stream) = rig.publish("s", 0);
+    rig.gone(first, stream, Departure::Lost, 1);
+    assert_eq!(rig.control.stats().live, 0);
+}
+
+#[test]
+fn a_silent_publisher_is_replaced() {
+    let mut rig = Rig::new();
+    let (first, stream) = rig.publish("s", 0);
+    rig.report(0, stream, 1000, 2999, 0);
+    let request = rig.request("s", 0);
+    assert_eq!(rig.ask(request).unwrap_err(), Refusal::InUse);
+    rig.run_for(secs(1));
+    rig.report(0, stream, 1000, 3999, 0);
+    let request = rig.request("s", 0);
+    let grant = rig.ask(request).unwrap();
+    assert_eq!((grant.stream, grant.position.dts_ms), (stream, 1000));
+    assert_eq!(kinds(&rig.take()), ["0: replaced", "0: verdict true"]);
+    rig.gone(first, stream, Departure::Clean, 1);
+    assert_eq!(rig.control.stats().live, 1);
+}
+
+#[test]
+fn who_is_gone_before_its_verdict_leaves_nothing() {
+    let mut rig = Rig::new();
+    let (session, _) = rig.publish("s", 0);
+    rig.mail(ToControl::PublishAbandoned(session));
+    assert_eq!(rig.control.stats().live, 0);
+    rig.mail(ToControl::PublishAbandoned(session));
+}
+
+#[test]
+fn checks_that_refuse() {
+    let refusal = |rig: &mut Rig, change: fn(&mut PublishRequest)| {
+        let mut request = rig.request("s", 0);
+        change(&mut request);
+        rig.ask(request).unwrap_err()
+    };
+    let mut rig = Rig::new();
+    assert_eq!(refusal(&mut rig, |r| r.key = StreamKey::new("nope", "s")), Refusal::NoApplication);
+    assert!(matches!(refusal(&mut rig, |r| r.key = StreamKey::new("live", "..")), Refusal::NotAllowed(_)));
+    let mut rig = Rig::with(&[], &[("allowedPublisherCIDR", "10.0.0.0/8")]);
+    assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
+    let mut rig = Rig::with(&[], &[("acceptOnlyStreamsInDataStore", "true")]);
+    assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
+    rig.create("s");
+    rig.publish("s", 0);
+    let mut rig = Rig::with(&[], &[("ingestingStreamLimit", "1")]);
+    rig.publish("other", 0);
+    assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
+    let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true")]);
+    assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
+    let mut rig = Rig::new();
+    rig.control.handle_memory(90);
+    assert_eq!(refusal(&mut rig, |_| ()), Refusal::Resources);
+}
+
+#[test]
+fn expiry_and_schedule() {
+    let mut rig = Rig::new();
+    let create = |rig: &mut Rig, body: String| {
+        assert_eq!(rig.post("/live/rest/v2/broadcasts/create", &body).0, 200);
+    };
+    create(&mut rig, r#"{"streamId":"e","expireDurationMS":60000}"#.into());
+    let start = START_MS / 1000 + 100;
+    create(
+        &mut rig,
+        format!(r#"{{"streamId":"p","plannedStartDate":{start},"plannedEndDate":{}}}"#, start + 100),
+    );
+    let request = rig.request("p", 0);
+    assert!(rig.ask(request).is_err());
+    rig.run_for(secs(120));
+    let request = rig.request("e", 0);
+    assert!(rig.ask(request).is_err());
+    rig.publish("p", 0);
+}
+
+#[test]
+fn u_34_a_stream_that_comes_back_is_refused() {
+    let mut rig = Rig::new();
+    let mut request = rig.request("s", 0);
+    request.via = vec!["node1/live/s".into()];
+    assert_eq!(rig.ask(request).unwrap_err(), Refusal::Loop);
+    let mut request = rig.request("s", 0);
+    request.via = (0..8).map(|n| format!("n{n}/live/s")).collect();
+    assert_eq!(rig.ask(request).unwrap_err(), Refusal::Loop);
+    let mut request = rig.request("s", 0);
+    request.via = vec!["node1/LiveApp/s".into(), "node2/live/s".into()];
+    assert!(rig.ask(request).is_ok());
+}
+
+#[test]
+fn stop_and_delete_end_the_stream_at_once() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/stop", ""), (200, PLAIN.into()));
+    assert_eq!(kinds(&rig.take()), ["0: down Stopped", "1: down Stopped"]);
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/stop", ""), (200, FAILED.into()));
+    rig.publish("s", 0);
+    rig.take();
+    let deleted = r#"{"success":true,"message":"broadcast is deleted and stopped successfully","dataId":"","errorId":0}"#;
+    assert_eq!(rig.call(Method::Delete, "/live/rest/v2/broadcasts/s", ""), (200, deleted.into()));
+    assert_eq!(kinds(&rig.take()), ["0: down Deleted", "1: down Deleted"]);
+    assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
+}
+
+#[test]
+fn figures_come_from_reports() {
+    let mut rig = Rig::new();
+    let (session, stream) = rig.publish("s", 0);
+    for second in 1..=4u64 {
+        rig.run_for(secs(1));
+        rig.report(0, stream, second * 125_000, 0, 2);
+        rig.mail(ToControl::Report(WorkerId(1), Report { viewers: vec![(stream, 3)], ..Report::default() }));
+    }
+    let record = rig.record("s");
+    assert_eq!(record["bitrate"], 1_000_000);
+    assert_eq!(record["receivedBytes"], 500_000);
+    assert_eq!((record["duration"].as_i64(), record["speed"].as_f64()), (Some(4000), Some(1.0)));
+    assert_eq!((record["width"].as_i64(), record["height"].as_i64()), (Some(1280), Some(720)));
+    assert_eq!(
+        (record["rtmpViewerCount"].as_i64(), record["anyoneWatching"].as_bool()),
+        (Some(5), Some(true))
+    );
+    // Bytes of an earlier publisher of the same life count on.
+    rig.gone(session, stream, Departure::Lost, 4000);
+    rig.publish("s", 0);
+    rig.run_for(secs(1));
+    rig.report(0, stream, 1000, 0, 0);
+    let record = rig.record("s");
+    assert_eq!(
+        (record["receivedBytes"].as_i64(), record["rtmpViewerCount"].as_i64()),
+        (Some(501_000), Some(3))
+    );
+    rig.set(rig.now.mono + secs(20));
+    assert_eq!(rig.record("s")["status"], "terminated_unexpectedly");
+}
+
+#[test]
+fn draining_closes_everything_and_exits_once() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.publish("zombi", 1);
+    rig.take();
+    rig.hold = true;
+    rig.control.drain(rig.now);
+    rig.drain();
+    let posted = kinds(&rig.take());
+    assert_eq!(posted.iter().filter(|k| k.contains("down Drain")).count(), 4);
+    assert_eq!(posted.iter().filter(|k| k.ends_with("Drain") && !k.contains("down")).count(), 2);
+    let late = rig.request("late", 0);
+    assert_eq!(rig.ask(late).unwrap_err(), Refusal::Draining);
+    rig.mail(ToControl::Drained(WorkerId(0)));
+    rig.mail(ToControl::Drained(WorkerId(1)));
+    assert!(!rig.exited, "the store is not flushed yet");
+    rig.release();
+    assert!(rig.exited);
+    let stored = rig.store.load().unwrap();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(Broadcast::decode(&stored[0].1).unwrap().status, "finished");
+}

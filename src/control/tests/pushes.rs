@@ -1,0 +1,305 @@
+//! Restreaming endpoints and their supervisor.
+
+use super::*;
+
+const ENDPOINT: &str = "/live/rest/v2/broadcasts/s/endpoint";
+
+fn body(url: &str) -> String {
+    format!(r#"{{"endpointUrl":"{url}"}}"#)
+}
+
+impl Rig {
+    /// Adds an endpoint to `s` and gives its id.
+    fn add(&mut self, url: &str) -> String {
+        let (status, text) = self.post(ENDPOINT, &body(url));
+        let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(status == 200 && answer["success"] == true && answer["message"].is_null(), "{text}");
+        answer["dataId"].as_str().unwrap().to_owned()
+    }
+
+    fn status(&mut self) -> String {
+        self.record("s")["endPointList"][0]["status"].as_str().unwrap().to_owned()
+    }
+
+    fn remove(&mut self, id: &str) -> (u16, String) {
+        self.call(Method::Delete, &format!("{ENDPOINT}?endpointServiceId={id}"), "")
+    }
+
+    fn news(&mut self, push: PushId, attempt: u64, state: PushState) {
+        self.mail(ToControl::Push { push, attempt, state });
+    }
+
+    fn resolve(&mut self, id: u64, addresses: &[&str]) {
+        let result = Ok(addresses.iter().map(|a| a.parse().unwrap()).collect());
+        self.control.handle_resolved(self.now, Resolved { id, result });
+        self.drain();
+    }
+
+    fn one_order(&mut self) -> (WorkerId, PushOrder) {
+        let mut orders = self.orders();
+        assert_eq!(orders.len(), 1);
+        orders.remove(0)
+    }
+}
+
+#[test]
+fn endpoints_are_stored_and_removed() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.post(ENDPOINT, &body("rtmp://h/a/b")), (200, failure("Stream does not exist with Id: s")));
+    rig.create("s");
+    assert_eq!(rig.post(ENDPOINT, ""), (200, failure("Missing Endpoint url")));
+    let id = rig.add("rtmp://h/a/b");
+    assert!(id.starts_with("custom") && id.len() == 12);
+    let text = "Endpoint is not added to datastore for stream s. It is already added ->rtmp://h/a/b";
+    assert_eq!(rig.post(ENDPOINT, &body("rtmp://h/a/b")), (200, failure(text)));
+    let expected = format!(
+        r#""endPointList":[{{"status":"created","type":"generic","endpointUrl":"rtmp://h/a/b","endpointServiceId":"{id}","rtmpUrl":"rtmp://h/a/b"}}]"#
+    );
+    assert!(rig.get("/live/rest/v2/broadcasts/s").1.contains(&expected));
+    assert_eq!(rig.remove("nope"), (200, FAILED.into()));
+    assert_eq!(rig.remove(&id), (200, PLAIN.into()));
+    assert!(rig.get("/live/rest/v2/broadcasts/s").1.contains(r#""endPointList":[]"#));
+    let old = rig.post("/live/rest/v2/broadcasts/s/rtmp-endpoint", r#"{"rtmpUrl":"rtmp://h/a/b"}"#);
+    assert!(old.1.starts_with(r#"{"success":true,"message":null,"dataId":"custom"#));
+}
+
+#[test]
+fn r_15_the_number_of_endpoints_is_bounded() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    // All are asked for before the first is on disk: the pending ones count.
+    rig.hold = true;
+    let asked: Vec<_> =
+        (0..100).map(|n| rig.send(Method::Post, ENDPOINT, &body(&format!("rtmp://h/a/b{n}")))).collect();
+    rig.run_for(ms(5));
+    rig.release();
+    rig.run_for(ms(50));
+    let answers: Vec<_> = asked.into_iter().map(|s| rig.answer(s).unwrap().1).collect();
+    assert_eq!(answers.iter().filter(|a| a.contains(r#""success":true"#)).count(), 16);
+    assert_eq!(answers[99], failure("Endpoint is not added to stream: s"));
+    assert_eq!(rig.record("s")["endPointList"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn u_30_u_31_urls_that_are_refused() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    for url in [
+        "file:///etc/passwd",
+        "RTMP://h/a/b",
+        " rtmp://h/a/b",
+        "http://h/a",
+        "rtmp://169.254.169.254/a/b",
+        "rtmp://[fe80::1]/a/b",
+        "rtmp://0.0.0.0/a/b",
+        "rtmp://224.0.0.1/a/b",
+        "rtmp://127.0.0.1:5080/a/b",
+        "rtmp://[::ffff:7f00:1]:5443/a/b",
+        "rtmp://u:p@h/a/b",
+    ] {
+        let (status, text) = rig.post(ENDPOINT, &body(url));
+        let refused = r#"{"success":false,"message":"Endpoint is not added to stream: s","dataId":"custom"#;
+        assert!(status == 200 && text.starts_with(refused), "{url} {text}");
+    }
+    assert!(rig.record("s")["endPointList"].is_null());
+}
+
+#[test]
+fn u_34_a_push_into_itself_is_refused_and_one_to_another_application_is_not() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    for host in ["127.0.0.1", "localhost", "192.0.2.1", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1:1935"] {
+        let (_, text) = rig.post(ENDPOINT, &body(&format!("rtmp://{host}/live/s?x=1")));
+        assert!(text.contains(r#""success":false"#), "{host}");
+    }
+    rig.add("rtmp://127.0.0.1/LiveApp/s");
+    rig.add("rtmp://127.0.0.1/live/t");
+    rig.add("rtmp://127.0.0.1:1936/live/s");
+}
+
+#[test]
+fn a_push_starts_with_the_stream_on_the_worker_of_its_source() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.add("rtmp://198.51.100.1/app/key?t=1");
+    let mut request = rig.request("s", 1);
+    request.via = vec!["far/live/s".into()];
+    rig.ask(request).unwrap();
+    let (worker, order) = rig.one_order();
+    assert_eq!(
+        (worker, order.attempt, order.address),
+        (WorkerId(1), 1, "198.51.100.1:1935".parse().unwrap())
+    );
+    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target;
+    assert_eq!((app.as_str(), tc_url.as_str(), name.as_str()), ("app", "rtmp://198.51.100.1/app", "key?t=1"));
+    assert_eq!(via, ["far/live/s", "node1/live/s"]);
+    rig.news(order.push, 1, PushState::Preparing);
+    assert_eq!(rig.status(), "preparing");
+    rig.news(order.push, 1, PushState::Broadcasting);
+    assert_eq!(rig.status(), "broadcasting");
+    assert_eq!(rig.control.stats().pushes_broadcasting, 1);
+    rig.post("/live/rest/v2/broadcasts/s/stop", "");
+    assert_eq!(rig.status(), "finished");
+    assert_eq!(rig.control.stats().pushes, 0);
+}
+
+#[test]
+fn u_01_failures_are_retried_for_ever_with_growing_pauses() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.add("rtmp://198.51.100.1/app/key");
+    let mut pauses = Vec::new();
+    let (_, mut order) = rig.one_order();
+    for _ in 0..40 {
+        rig.news(order.push, order.attempt, PushState::Failed("refused".into()));
+        assert_eq!(rig.status(), "failed");
+        let began = rig.now.mono;
+        rig.take();
+        while !rig.posted.iter().any(|(_, mail)| matches!(mail, ToWorker::StartPush(_))) {
+            let next = rig.control.poll_timeout().expect("a next attempt");
+            rig.run_for(next - rig.now.mono);
+        }
+        let (_, next) = rig.one_order();
+        assert_eq!(next.attempt, order.attempt + 1);
+        order = next;
+        pauses.push((rig.now.mono - began).as_millis());
+    }
+    let full = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000];
+    for (at, pause) in pauses.iter().enumerate() {
+        let full = full.get(at).copied().unwrap_or(25_000);
+        assert!((full * 8 / 10..=full).contains(pause), "pause {at}: {pause}");
+    }
+    // After ten seconds of broadcasting it begins anew.
+    rig.news(order.push, order.attempt, PushState::Broadcasting);
+    rig.run_for(secs(11));
+    rig.news(order.push, order.attempt, PushState::Error("reset".into()));
+    assert_eq!(rig.status(), "error");
+    rig.run_for(secs(1));
+    assert_eq!(rig.one_order().1.attempt, order.attempt + 1);
+}
+
+#[test]
+fn u_01_only_an_explicit_limit_ends_the_attempts() {
+    let mut rig = Rig::with(&[], &[("endpointRepublishLimit", "2")]);
+    rig.create("s");
+    let (session, stream) = rig.publish("s", 0);
+    rig.take();
+    rig.add("rtmp://198.51.100.1/app/key");
+    let mut attempts = 0;
+    for _ in 0..10 {
+        let Some((_, order)) = rig.orders().pop() else { break };
+        attempts += 1;
+        rig.news(order.push, order.attempt, PushState::Failed("refused".into()));
+        rig.run_for(secs(30));
+    }
+    assert_eq!((attempts, rig.status().as_str()), (3, "failed"));
+    rig.gone(session, stream, Departure::Clean, 0);
+    rig.publish("s", 0);
+    assert_eq!(rig.orders().len(), 1, "tried again at the next publish");
+}
+
+#[test]
+fn each_attempt_resolves_anew_and_checks_the_address() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.add("rtmp://target.example/app/key");
+    let ask = rig.resolves.pop().unwrap();
+    assert_eq!((ask.host.as_str(), ask.port), ("target.example", 1935));
+    rig.resolve(ask.id, &["169.254.169.254:1935", "127.0.0.1:5080"]);
+    assert!(rig.orders().is_empty());
+    assert_eq!(rig.status(), "failed");
+    rig.run_for(secs(1));
+    let ask = rig.resolves.pop().unwrap();
+    rig.resolve(ask.id, &["169.254.169.254:1935", "198.51.100.9:1935"]);
+    assert_eq!(rig.one_order().1.address, "198.51.100.9:1935".parse().unwrap());
+}
+
+#[test]
+fn u_05_a_resolver_that_is_silent_or_lost_is_a_failure() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.add("rtmp://target.example/app/key");
+    let first = rig.resolves.pop().unwrap();
+    rig.run_for(secs(12));
+    let second = rig.resolves.pop().unwrap();
+    rig.take();
+    rig.resolve(first.id, &["198.51.100.9:1935"]);
+    assert!(rig.orders().is_empty(), "an answer to an older attempt");
+    rig.control.handle_resolved(rig.now, Resolved { id: second.id, result: Err("NXDOMAIN".into()) });
+    assert_eq!(rig.status(), "failed");
+}
+
+#[test]
+fn u_04_removed_at_any_moment_nothing_is_left() {
+    // While resolving.
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    let id = rig.add("rtmp://target.example/app/key");
+    let ask = rig.resolves.pop().unwrap();
+    rig.remove(&id);
+    rig.take();
+    rig.resolve(ask.id, &["198.51.100.9:1935"]);
+    assert!(rig.take().is_empty() && rig.control.stats().pushes == 0);
+    // While connecting: stopped in the turn of the commit, and late news finds nothing.
+    let id = rig.add("rtmp://198.51.100.1/app/key");
+    let (_, order) = rig.one_order();
+    rig.remove(&id);
+    assert_eq!(kinds(&rig.take()), ["0: stop push"]);
+    rig.news(order.push, 1, PushState::Broadcasting);
+    rig.news(order.push, 1, PushState::Failed("x".into()));
+    // While waiting for the next attempt.
+    let id = rig.add("rtmp://198.51.100.1/app/key");
+    let (_, order) = rig.one_order();
+    rig.news(order.push, 1, PushState::Failed("x".into()));
+    rig.remove(&id);
+    rig.take();
+    rig.run_for(secs(60));
+    assert!(rig.orders().is_empty());
+    assert_eq!(rig.control.stats().pushes, 0);
+}
+
+#[test]
+fn news_of_an_older_attempt_is_dropped() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.add("rtmp://198.51.100.1/app/key");
+    let (_, first) = rig.one_order();
+    rig.news(first.push, 1, PushState::Failed("x".into()));
+    rig.run_for(secs(1));
+    let (_, second) = rig.one_order();
+    assert_eq!((second.push, second.attempt), (first.push, 2));
+    rig.news(second.push, 2, PushState::Broadcasting);
+    rig.news(first.push, 1, PushState::Error("late".into()));
+    assert_eq!(rig.status(), "broadcasting");
+}
+
+#[test]
+fn schemes_without_an_output_yet_say_failed() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.add("srt://h:4200?streamid=a/b");
+    assert_eq!(rig.status(), "failed");
+    assert_eq!(rig.control.stats().pushes, 0);
+}
+
+#[test]
+fn endpoints_in_a_body_replace_the_list() {
+    let mut rig = Rig::new();
+    let list = r#"{"streamId":"s","endPointList":[{"endpointUrl":"rtmp://198.51.100.1/a/b"},{"rtmpUrl":"rtmp://198.51.100.2/a/b"}]}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/create", list).0, 200);
+    rig.publish("s", 0);
+    assert_eq!(rig.orders().len(), 2);
+    let put = |rig: &mut Rig, body: &str| rig.call(Method::Put, "/live/rest/v2/broadcasts/s", body).1;
+    assert_eq!(put(&mut rig, r#"{"endPointList":[]}"#), PLAIN);
+    assert_eq!(kinds(&rig.take()), ["0: stop push", "0: stop push"]);
+    assert!(put(&mut rig, r#"{"endPointList":[{"endpointUrl":"file:///x"}]}"#).contains("false"));
+}
