@@ -3,6 +3,8 @@
 //! Names carry the row ids of the robustness list. Every test starts a server of its own on ports that the kernel
 //! gives and ends it by its id.
 
+#![allow(unreachable_pub, missing_docs, reason = "a test binary has no outside")]
+
 mod support;
 
 mod crash;

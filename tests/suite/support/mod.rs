@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 pub use api::{Api, Reply, raw_exchange};
 pub use bystander::Bystander;
 pub use media::{media_file, source_packets};
-pub use programs::{Nginx, Program, frame_md5, run};
-pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic};
+pub use programs::{Nginx, Packet, Program, frame_md5, run};
+pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 
 /// Waits until `condition` holds. The limit only detects hangs.

@@ -92,7 +92,7 @@ impl Nginx {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let home = Home::new();
         let text = format!(
-            "load_module modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\
+            "load_module /usr/lib/nginx/modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\
              error_log {0}/error.log info;\npid {0}/pid;\nevents {{ worker_connections 4096; }}\n\
              rtmp {{ access_log off; server {{ listen {address}; chunk_size 4096; application live {{ live on; }} }} }}\n",
             home.path().display()
