@@ -188,11 +188,15 @@ fn io_error(path: &Path, error: &io::Error) -> Error {
 
 /// The library's errors are either the system's or about the content.
 fn library(path: &Path, error: &::redb::Error) -> Error {
-    match error {
-        ::redb::Error::Io(e) if e.kind() != io::ErrorKind::InvalidData => io_error(path, e),
-        ::redb::Error::DatabaseAlreadyOpen => Error::Locked(path.display().to_string()),
-        other => damaged(path, &other.to_string().replace('\n', " ")),
+    if let ::redb::Error::Io(e) = error
+        && e.kind() != io::ErrorKind::InvalidData
+    {
+        return io_error(path, e);
     }
+    if matches!(error, ::redb::Error::DatabaseAlreadyOpen) {
+        return Error::Locked(path.display().to_string());
+    }
+    damaged(path, &error.to_string().replace('\n', " "))
 }
 
 #[cfg(test)]
