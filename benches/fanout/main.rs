@@ -1,0 +1,149 @@
+//! Fan-out of RTMP: this server beside nginx-rtmp and a bare sending loop, interleaved in one run.
+//!
+//! 1. The process pins itself to core 1 (it is started anew through `taskset`) and raises its limit of open files.
+//! 2. Per round and server: the server starts as a process on core 0, publishers connect and send, then viewers
+//!    come, and after two seconds the measured window begins.
+//! 3. CPU time, resident memory and writes are read from `/proc`, bytes, losses and latencies at the viewers.
+//! 4. A table and the ratios of the rounds follow; `docs/benchmarks.md` tells how to read them.
+//!
+//! Latency counts from the moment before the publisher's write to the moment after the read that brought the last
+//! byte of the unit to the viewer. Both are in one process, so there is one clock.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    unreachable_pub,
+    reason = "a program: figures for people, and nothing that others link"
+)]
+
+mod floor;
+mod histogram;
+mod load;
+mod media;
+mod options;
+mod parser;
+mod process;
+mod report;
+mod servers;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command as Process, ExitCode};
+use std::time::{Duration, Instant};
+
+use load::{Load, Target, Viewer};
+use options::{Command, Kind, Options};
+use report::{Measured, Resident};
+use servers::Server;
+
+/// Set in the process that is pinned.
+const PINNED: &str = "MILLSTREAM_FANOUT_PINNED";
+/// From the viewers' start to the measured window.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// How often memory is looked at.
+const SAMPLE: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let outcome = match options::parse() {
+        Ok(Command::Help) => {
+            print!("{}", options::USAGE);
+            Ok(())
+        }
+        Ok(Command::BareLoop(kind)) => {
+            floor::run(kind == Kind::FloorMessage).map_err(|error| error.to_string())
+        }
+        // `cargo test` runs benches too, without this argument.
+        Ok(Command::Run(_)) if !std::env::args().any(|argument| argument == "--bench") => {
+            println!("nothing measured: run it with `cargo bench --bench fanout`");
+            Ok(())
+        }
+        Ok(Command::Run(options)) if std::env::var_os(PINNED).is_none() => Err(restart_pinned(&options)),
+        Ok(Command::Run(options)) => run(&options),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fanout: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Becomes the same program on core 1, with all the open files that it may have. Returns only when that fails.
+fn restart_pinned(options: &Options) -> String {
+    let Ok(program) = std::env::current_exe() else { return "where is this program?".to_owned() };
+    let pin = if options.pinned() { "exec taskset -c 1 \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
+    let mut command = Process::new("sh");
+    command.arg("-c").arg(format!("ulimit -Sn \"$(ulimit -Hn)\"; {pin}"));
+    command.arg(program).args(std::env::args_os().skip(1)).env(PINNED, "1");
+    format!("sh or taskset: {}", command.exec())
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let mut all = Vec::new();
+    for round in 0..options.rounds {
+        for &kind in &options.servers {
+            let measured =
+                measure(kind, round, options).map_err(|error| format!("{}: {error}", kind.name()))?;
+            eprintln!(
+                "round {round}, {}: {:.3} CPU-s/GB, {} lost, {} gone",
+                kind.name(),
+                measured.cost(),
+                measured.lost,
+                measured.gone
+            );
+            all.push(measured);
+        }
+    }
+    let table = report::table(options, &all);
+    if options.json {
+        eprint!("\n{table}");
+        println!("{:#}", report::json(options, &all));
+    } else {
+        print!("\n{table}");
+    }
+    Ok(())
+}
+
+fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, String> {
+    let server = Server::start(kind, options).map_err(|error| error.to_string())?;
+    let pid = server.pid();
+    let target = Target { address: server.address, bare: kind.is_bare_loop() };
+    let mut load = Load::new(target).map_err(|error| error.to_string())?;
+    load.publish(options.streams, options.bits_per_second)?;
+    // A whole GOP is cached before memory is looked at.
+    load.run_for(media::GOP_TIME + SAMPLE)?;
+    let before = process::resident(pid);
+    load.play(options.players, options.streams, Viewer::Good)?;
+    load.play(options.stalled, options.streams, Viewer::Stalled)?;
+    load.run_for(WARM_UP)?;
+
+    let playing = process::resident(pid);
+    let mut largest = playing;
+    load.clear();
+    let start = process::usage(pid);
+    let until = Instant::now() + options.window;
+    while let left = until.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        load.run_for(left.min(SAMPLE))?;
+        largest = largest.max(process::resident(pid));
+    }
+    let end = process::usage(pid);
+    let seen = load.seen();
+    let resident = Resident { before, playing, largest, end: process::resident(pid) };
+    load.stop()?;
+    let (lost, gone) = load.lost();
+    Ok(Measured {
+        kind,
+        round,
+        seen,
+        cpu: end.cpu.saturating_sub(start.cpu),
+        writes: end.writes.saturating_sub(start.writes),
+        resident,
+        lost,
+        gone,
+    })
+}

@@ -1,0 +1,172 @@
+//! The command line.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+
+/// What `--help` prints.
+pub const USAGE: &str = "\
+fanout: the server beside nginx-rtmp and a bare sending loop, in one run
+
+  cargo bench --bench fanout -- [options]
+
+  --players N        viewers that read everything (500)
+  --streams M        streams that the viewers are spread over (1)
+  --seconds S        measured time of one round (10)
+  --rounds R         rounds, each with every server in turn (3)
+  --bitrate KBPS     of one stream, video and audio together (2500)
+  --servers LIST     millstream, millstream@W (with W workers), nginx, floor, floor-message
+                     (millstream,nginx,floor,floor-message)
+  --workers W        workers of `millstream` (1); above 1 nothing is pinned to a core
+  --stalled K        viewers besides that play and never read; the bare loops are left out
+  --added-latency    100 viewers of one stream: what the server adds to the bare loop
+  --nginx-chunk B    chunk_size of nginx (4096, its default)
+  --set KEY=VALUE    a setting of millstream, more than once
+  --json             JSON to standard output; the table goes to standard error
+";
+
+/// A server to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// This server, with so many workers.
+    Millstream(u16),
+    /// nginx with its RTMP module, one worker process.
+    Nginx,
+    /// A loop that sends one write per video frame, audio riding along.
+    Floor,
+    /// A loop that sends each message alone.
+    FloorMessage,
+}
+
+impl Kind {
+    /// As in the list of servers and in the tables.
+    pub fn name(self) -> String {
+        match self {
+            Self::Millstream(1) => "millstream".to_owned(),
+            Self::Millstream(workers) => format!("millstream@{workers}"),
+            Self::Nginx => "nginx".to_owned(),
+            Self::Floor => "floor".to_owned(),
+            Self::FloorMessage => "floor-message".to_owned(),
+        }
+    }
+
+    /// A bare loop speaks no RTMP handshake and has no queue for viewers that do not read.
+    pub const fn is_bare_loop(self) -> bool {
+        matches!(self, Self::Floor | Self::FloorMessage)
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub players: usize,
+    pub streams: usize,
+    pub window: Duration,
+    pub rounds: usize,
+    pub bits_per_second: u64,
+    pub servers: Vec<Kind>,
+    pub stalled: usize,
+    pub nginx_chunk: usize,
+    pub settings: Vec<String>,
+    pub json: bool,
+}
+
+impl Options {
+    /// Whether the servers share core 0 and the load has core 1. Several workers need both cores.
+    pub fn pinned(&self) -> bool {
+        !self.servers.iter().any(|kind| matches!(kind, Kind::Millstream(workers) if *workers > 1))
+    }
+}
+
+/// What the command line asks for.
+pub enum Command {
+    Run(Box<Options>),
+    Help,
+    /// This process is the bare loop of another one.
+    BareLoop(Kind),
+}
+
+/// Reads the arguments; the error is one line for people.
+pub fn parse() -> Result<Command, String> {
+    let mut parser = lexopt::Parser::from_env();
+    let mut options = Options {
+        players: 500,
+        streams: 1,
+        window: Duration::from_secs(10),
+        rounds: 3,
+        bits_per_second: 2_500_000,
+        servers: Vec::new(),
+        stalled: 0,
+        nginx_chunk: 4096,
+        settings: Vec::new(),
+        json: false,
+    };
+    let (mut servers, mut workers, mut added_latency) = (String::new(), 1, false);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        match argument {
+            Long("players") => options.players = number(&mut parser)?,
+            Long("streams") => options.streams = number(&mut parser)?,
+            Long("seconds") => options.window = Duration::from_secs(number(&mut parser)?),
+            Long("rounds") => options.rounds = number(&mut parser)?,
+            Long("bitrate") => options.bits_per_second = number::<u64>(&mut parser)? * 1000,
+            Long("servers") => servers = text(&mut parser)?,
+            Long("workers") => workers = number(&mut parser)?,
+            Long("stalled") => options.stalled = number(&mut parser)?,
+            Long("nginx-chunk") => options.nginx_chunk = number(&mut parser)?,
+            Long("set") => options.settings.push(text(&mut parser)?),
+            Long("added-latency") => added_latency = true,
+            Long("json") => options.json = true,
+            Long("bare-loop") => {
+                let name = text(&mut parser)?;
+                return Ok(Command::BareLoop(kind(&name, 1)?));
+            }
+            // What cargo passes to a bench.
+            Long("bench") => {}
+            Long("help") | Short('h') => return Ok(Command::Help),
+            Long(_) | Short(_) | Value(_) => return Err(argument.unexpected().to_string()),
+        }
+    }
+    if added_latency {
+        (options.players, options.streams) = (100, 1);
+    }
+    let list = match (servers.as_str(), added_latency) {
+        ("", true) => "millstream,floor",
+        ("", false) => "millstream,nginx,floor,floor-message",
+        (list, _) => list,
+    };
+    options.servers = list.split(',').map(|name| kind(name, workers)).collect::<Result<_, _>>()?;
+    if options.stalled > 0 {
+        options.servers.retain(|kind| !kind.is_bare_loop());
+    }
+    if options.players == 0 || options.rounds == 0 || options.window.is_zero() {
+        return Err("--players, --rounds and --seconds must be at least 1".to_owned());
+    }
+    options.streams = options.streams.clamp(1, options.players);
+    Ok(Command::Run(Box::new(options)))
+}
+
+fn kind(name: &str, workers: u16) -> Result<Kind, String> {
+    match name.split_once('@').unwrap_or((name, "")) {
+        ("millstream", "") => Ok(Kind::Millstream(workers.max(1))),
+        ("millstream", count) => match count.parse() {
+            Ok(count) if count > 0 => Ok(Kind::Millstream(count)),
+            Ok(_) | Err(_) => Err(format!("'{name}' needs a number of workers")),
+        },
+        ("nginx", "") => Ok(Kind::Nginx),
+        ("floor", "") => Ok(Kind::Floor),
+        ("floor-message", "") => Ok(Kind::FloorMessage),
+        _ => Err(format!("no server is called '{name}'")),
+    }
+}
+
+fn text(parser: &mut lexopt::Parser) -> Result<String, String> {
+    parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())
+}
+
+fn number<T: FromStr>(parser: &mut lexopt::Parser) -> Result<T, String>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    parser.value().and_then(|value| value.parse()).map_err(|error| error.to_string())
+}

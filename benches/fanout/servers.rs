@@ -1,0 +1,127 @@
+//! Starts the servers: each is a process of its own, pinned to core 0 unless the run is not pinned.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::options::{Kind, Options};
+
+/// The core of the servers; the load has the next one.
+const SERVER_CORE: &str = "0";
+/// A server that is not ready by then has failed.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// A running server. It and its files go when the value goes.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    home: PathBuf,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts it and waits until it takes connections.
+    pub fn start(kind: Kind, options: &Options) -> io::Result<Self> {
+        let home =
+            std::env::temp_dir().join(format!("millstream-fanout-{}-{}", std::process::id(), kind.name()));
+        fs::create_dir_all(&home)?;
+        let program = match kind {
+            Kind::Millstream(_) => env!("CARGO_BIN_EXE_millstream").into(),
+            Kind::Nginx => PathBuf::from("nginx"),
+            Kind::Floor | Kind::FloorMessage => std::env::current_exe()?,
+        };
+        // taskset becomes the program: its id is the server's.
+        let mut command = if options.pinned() {
+            let mut command = Command::new("taskset");
+            command.args(["-c", SERVER_CORE]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        match kind {
+            Kind::Millstream(workers) => {
+                command.arg("--home").arg(home.join("home"));
+                let workers = format!("server.workers={workers}");
+                let fixed = ["server.host=127.0.0.1", "http.port=0", "rtmp.port=0", workers.as_str()];
+                for setting in fixed.into_iter().chain(options.settings.iter().map(String::as_str)) {
+                    command.args(["--set", setting]);
+                }
+                Self::with_first_line(command, home, |line| {
+                    let ready: serde_json::Value = serde_json::from_str(line).ok()?;
+                    ready.get("rtmp")?.as_str()?.parse().ok()
+                })
+            }
+            Kind::Nginx => Self::nginx(command, home, options.nginx_chunk),
+            Kind::Floor | Kind::FloorMessage => {
+                command.args(["--bare-loop", &kind.name()]);
+                Self::with_first_line(command, home, |line| line.trim().parse().ok())
+            }
+        }
+    }
+
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// For servers that say on standard output where they listen.
+    fn with_first_line(
+        mut command: Command,
+        home: PathBuf,
+        address: impl FnOnce(&str) -> Option<SocketAddr>,
+    ) -> io::Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let address = address(&line);
+        let mut server = Self { child, home, address: ([127, 0, 0, 1], 0).into() };
+        server.address = address.ok_or_else(|| io::Error::other(format!("no ready line but {line:?}")))?;
+        Ok(server)
+    }
+
+    fn nginx(mut command: Command, home: PathBuf, chunk_size: usize) -> io::Result<Self> {
+        // It cannot take a free port and say which: it gets one that was free a moment ago.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let text = format!(
+            "load_module modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\
+             error_log {0}/error.log error;\npid {0}/pid;\nworker_rlimit_nofile 20000;\n\
+             events {{ worker_connections 16384; }}\n\
+             rtmp {{ access_log off; server {{ listen {address}; chunk_size {chunk_size}; \
+             application live {{ live on; }} }} }}\n",
+            home.display()
+        );
+        fs::write(home.join("nginx.conf"), text)?;
+        command
+            .arg("-p")
+            .arg(&home)
+            .arg("-c")
+            .arg(home.join("nginx.conf"))
+            .arg("-e")
+            .arg(home.join("error.log"));
+        let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, address };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if began.elapsed() > START_MAX {
+                return Err(io::Error::other(
+                    "nginx does not listen; is it installed, with its RTMP module?",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
