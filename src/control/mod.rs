@@ -36,6 +36,7 @@ use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use records::Records;
 use registry::Registry;
+use rest::scan::Scans;
 use stats::Load;
 use writes::Writes;
 
@@ -110,6 +111,7 @@ pub struct Control {
     writes: Writes,
     registry: Registry,
     pushes: Pushes,
+    scans: Scans,
     load: Load,
     random: Random,
     /// Makes generated ids unique within one millisecond.
@@ -147,6 +149,7 @@ impl Control {
             writes: Writes::default(),
             registry: Registry::default(),
             pushes: Pushes::default(),
+            scans: Scans::default(),
             load: Load::new(config.workers),
             random: seed.derive("control", 0).random(),
             generated: 0,
@@ -232,6 +235,7 @@ impl Control {
         self.end_overdue_graces(now);
         self.fire_pushes(now);
         self.fire_writes(now);
+        self.fire_scans(now);
         self.exit_when_drained();
     }
 
@@ -264,7 +268,9 @@ impl Control {
     /// When [`Control::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.registry.deadline(), self.pushes.deadline(), self.writes.deadline()].into_iter().flatten().min()
+        let deadlines =
+            [self.registry.deadline(), self.pushes.deadline(), self.writes.deadline(), self.scans.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     fn exit_when_drained(&mut self) {

@@ -1,6 +1,7 @@
 //! All broadcast records, by application and id.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::broadcast::Broadcast;
@@ -56,6 +57,17 @@ impl Records {
     /// Those of one application, in order of their ids.
     pub(super) fn of(&self, app: &str) -> impl Iterator<Item = &Broadcast> {
         self.apps.get(app).into_iter().flat_map(|app| app.values().map(AsRef::as_ref))
+    }
+
+    /// Those of one application behind an id (from the first when there is none), in order of their ids.
+    pub(super) fn behind<'a>(
+        &'a self,
+        app: &str,
+        id: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Broadcast)> {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        let app = self.apps.get(app).into_iter();
+        app.flat_map(move |app| app.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref())))
     }
 
     /// All, in order of their keys.

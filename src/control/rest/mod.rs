@@ -8,6 +8,7 @@ pub(super) mod answer;
 mod broadcasts;
 mod endpoints;
 mod lists;
+pub(super) mod scan;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
