@@ -259,6 +259,24 @@ mod tests {
     }
 
     #[test]
+    fn b_04_after_a_failure_only_a_rebuild_helps() {
+        let folder = Folder::new("unknown");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        store.commit(&[put("a", "1")]).unwrap();
+        // A directory where the fresh file shall be: the rebuild fails, and nothing is written meanwhile.
+        store.database = None;
+        fs::create_dir(folder.file().with_extension("new")).unwrap();
+        assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
+        assert!(store.rebuild(&[]).is_err());
+        assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
+        fs::remove_dir(folder.file().with_extension("new")).unwrap();
+        store.rebuild(&[(StreamKey::new("live", "c"), Bytes::from_static(b"3"))]).unwrap();
+        store.commit(&[put("d", "4")]).unwrap();
+        let ids: Vec<_> = store.load().unwrap().into_iter().map(|(key, _)| key.id.to_string()).collect();
+        assert_eq!(ids, ["c", "d"]);
+    }
+
+    #[test]
     fn b_05_a_second_process_is_told() {
         let folder = Folder::new("lock");
         let store = RedbStore::open(&folder.file()).unwrap();
