@@ -97,13 +97,8 @@ impl Server {
             home.display()
         );
         fs::write(home.join("nginx.conf"), text)?;
-        command
-            .arg("-p")
-            .arg(&home)
-            .arg("-c")
-            .arg(home.join("nginx.conf"))
-            .arg("-e")
-            .arg(home.join("error.log"));
+        // Without -p: the module lies in the prefix that the package was built with.
+        command.arg("-c").arg(home.join("nginx.conf")).arg("-e").arg(home.join("error.log"));
         let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, address };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
