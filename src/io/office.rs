@@ -101,8 +101,8 @@ impl Office {
         }
     }
 
-    /// True when all is drained.
-    fn deliver(&mut self) -> bool {
+    /// Does what control asks. True when all is drained.
+    pub(super) fn deliver(&mut self) -> bool {
         while let Some(output) = self.control.poll_output() {
             match output {
                 Output::Worker(worker, mail) => {

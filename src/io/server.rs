@@ -9,6 +9,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use crypto::Seed;
+use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use super::budget::Budget;
@@ -100,39 +101,41 @@ impl Server {
         let control =
             Control::new(clock::now(), control_config(config, addresses, &seed), records, &control_seed)?;
         let (desk, mail) = office::desk();
-        let mut polls = Vec::with_capacity(count);
+        let mut ends = Vec::with_capacity(count);
         for _ in 0..count {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), Shell::wake_token())?;
-            polls.push((poll, doorbell::mailbox(waker)));
+            ends.push((poll, doorbell::mailbox(waker)));
         }
-        let postboxes: Vec<Postbox> = polls.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
-        let budget =
-            Budget::new(config.server.limits, config.server.trusted_proxies.clone(), clock::now().mono);
-        let loads: Arc<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
+        let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
+        let (requests, store_queue) = channel();
+        let resolvers = helpers::start_resolvers(&desk)?;
+        let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
+        // The workers find the applications in their mail before they look at a socket: who connects as soon as the
+        // port is open is not told that there is nothing.
+        office.deliver();
+
+        let shells = Shells {
+            postboxes,
+            desk: desk.clone(),
+            budget: Budget::new(
+                config.server.limits,
+                config.server.trusted_proxies.clone(),
+                clock::now().mono,
+            ),
+            loads: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            seed,
+        };
         let mut workers = Vec::with_capacity(count);
         let listeners = http_listeners.into_iter().zip(rtmp_listeners);
-        for (index, ((poll, (_, inbox)), (http, rtmp))) in (0u16..).zip(polls.into_iter().zip(listeners)) {
-            let shell = Shell::new(Parts {
-                id: WorkerId(index),
-                poll,
-                inbox,
-                listeners: vec![(Listener::Http, http), (Listener::Rtmp, rtmp)],
-                peers: postboxes.clone(),
-                desk: desk.clone(),
-                budget: Arc::clone(&budget),
-                loads: Arc::clone(&loads),
-                seed: seed.derive("worker", u64::from(index)),
-            })?;
-            workers.push(thread::Builder::new().name(format!("worker-{index}")).spawn(move || shell.run())?);
+        for (index, ((poll, (_, inbox)), (http, rtmp))) in (0u16..).zip(ends.into_iter().zip(listeners)) {
+            let listeners = vec![(Listener::Http, http), (Listener::Rtmp, rtmp)];
+            workers.push(shells.start(WorkerId(index), poll, inbox, listeners)?);
         }
-        let (requests, store_queue) = channel();
         let store_desk = desk.clone();
         let store = thread::Builder::new().name("store".into()).spawn(move || {
-            store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply)))
+            store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply)));
         })?;
-        let resolvers = helpers::start_resolvers(&desk)?;
-        let office = Office { control, mail, workers: postboxes, store: requests, resolvers };
         let office = thread::Builder::new().name("control".into()).spawn(move || office.run())?;
         Ok(Self { addresses, desk, office, workers, store })
     }
@@ -169,6 +172,38 @@ impl Server {
         let threads = [self.office].into_iter().chain(self.workers).chain([self.store]);
         let died = threads.map(JoinHandle::join).filter(Result::is_err).count();
         if died == 0 { StopReason::Drained } else { StopReason::Died }
+    }
+}
+
+/// What all workers share.
+struct Shells {
+    postboxes: Vec<Postbox>,
+    desk: Desk,
+    budget: Arc<Budget>,
+    loads: Arc<[AtomicU32]>,
+    seed: Seed,
+}
+
+impl Shells {
+    fn start(
+        &self,
+        id: WorkerId,
+        poll: Poll,
+        inbox: doorbell::Inbox,
+        listeners: Vec<(Listener, TcpListener)>,
+    ) -> io::Result<JoinHandle<()>> {
+        let shell = Shell::new(Parts {
+            id,
+            poll,
+            inbox,
+            listeners,
+            peers: self.postboxes.clone(),
+            desk: self.desk.clone(),
+            budget: Arc::clone(&self.budget),
+            loads: Arc::clone(&self.loads),
+            seed: self.seed.derive("worker", u64::from(id.0)),
+        })?;
+        thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || shell.run())
     }
 }
 

@@ -105,4 +105,8 @@ impl Session for ApiSession {
     fn protocol(&self) -> &'static str {
         "http"
     }
+
+    fn is_media(&self) -> bool {
+        false
+    }
 }

@@ -176,6 +176,10 @@ pub trait Session: Debug + Send {
     fn is_authenticated(&self) -> bool;
     /// The protocol, for logs and counters.
     fn protocol(&self) -> &'static str;
+    /// Whether it is there for media; the end of such a session is worth a line of the log.
+    fn is_media(&self) -> bool {
+        true
+    }
 }
 
 /// The one list of protocols: a listener each, and how a session of it begins.

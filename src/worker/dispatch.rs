@@ -274,16 +274,20 @@ impl Worker {
             self.pushes.remove(&role.push);
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
-        tracing::info!(
-            protocol = conn.session.protocol(),
-            peer = %conn.peer,
-            reason,
-            seconds = self.now.mono.saturating_duration_since(conn.began).as_secs(),
-            bytes_in = conn.bytes_in,
-            bytes_out = conn.bytes_out,
-            jumps = subscriber.as_ref().map_or(0, |subscriber| subscriber.jumps),
-            skipped = subscriber.as_ref().map_or(0, |subscriber| subscriber.skipped),
-            "session ended"
-        );
+        log_end(&conn, subscriber.as_ref(), reason, self.now.mono);
+    }
+}
+
+/// One line per session: info for media, debug for the API, of which there may be thousands a second.
+fn log_end(conn: &Conn, subscriber: Option<&crate::hub::Subscriber>, reason: &str, now: std::time::Instant) {
+    let protocol = conn.session.protocol();
+    let peer = conn.peer;
+    let seconds = now.saturating_duration_since(conn.began).as_secs();
+    let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
+    let (jumps, skipped) = subscriber.map_or((0, 0), |subscriber| (subscriber.jumps, subscriber.skipped));
+    if conn.session.is_media() {
+        tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
+    } else {
+        tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");
     }
 }

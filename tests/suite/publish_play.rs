@@ -26,7 +26,8 @@ fn is_broadcasting(server: &Server, id: &str) -> bool {
 /// Every packet that was played equals one of the source, in unbroken order per track, with the same distances.
 fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
     for track in 0..2 {
-        let of_track = |packets: &[Packet]| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
+        let of_track =
+            |packets: &[Packet]| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
         let (source, played) = (of_track(source), of_track(played));
         assert!(played.len() > 60, "track {track}: {} packets played", played.len());
         // Sound of silence repeats itself: the start is where the most packets in a row agree.
@@ -37,7 +38,11 @@ fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
             .unwrap_or_else(|| panic!("track {track}: what was played is no unbroken part of the source"));
         let shift = played[0].1 - source[start].1;
         for (theirs, ours) in source[start..].iter().zip(&played) {
-            assert_eq!((theirs.1 + shift, theirs.2 + shift), (ours.1, ours.2), "track {track}: times of {ours:?}");
+            assert_eq!(
+                (theirs.1 + shift, theirs.2 + shift),
+                (ours.1, ours.2),
+                "track {track}: times of {ours:?}"
+            );
         }
     }
 }
@@ -62,7 +67,11 @@ fn gstreamer_publishes_and_ffmpeg_plays_the_same() {
     let played = frame_md5(&url, Some(5));
     let video: Vec<_> = played.iter().filter(|packet| packet.0 == 0).collect();
     // flvmux writes its own stamps and parser its own NAL framing; what must hold is an unbroken picture.
-    assert!(video.len() > 100 && played.iter().filter(|packet| packet.0 == 1).count() > 150, "{}", played.len());
+    assert!(
+        video.len() > 100 && played.iter().filter(|packet| packet.0 == 1).count() > 150,
+        "{}",
+        played.len()
+    );
     assert!(video.windows(2).all(|pair| (30..=37).contains(&(pair[1].1 - pair[0].1))), "{video:?}");
 }
 
@@ -75,7 +84,18 @@ fn ffmpeg_publishes_and_gstreamer_plays() {
     wait_for("the stream", secs(20), || is_broadcasting(&server, "for-gst"));
     let mut player = Command::new("gst-launch-1.0");
     player.args(["-q", "rtmp2src", &format!("location={url}"), "num-buffers=400", "!", "flvdemux", "name=d"]);
-    player.args(["d.video", "!", "queue", "!", "h264parse", "!", "avdec_h264", "!", "fakesink", "sync=false"]);
+    player.args([
+        "d.video",
+        "!",
+        "queue",
+        "!",
+        "h264parse",
+        "!",
+        "avdec_h264",
+        "!",
+        "fakesink",
+        "sync=false",
+    ]);
     player.args(["d.audio", "!", "queue", "!", "aacparse", "!", "avdec_aac", "!", "fakesink", "sync=false"]);
     let (status, _, err) = run(&mut player);
     assert!(status.success() && !err.contains("ERROR"), "{err}");
@@ -119,7 +139,8 @@ fn key_forms_of_real_encoders_mean_the_same_stream() {
         ("live", "forms/tok/sub/code"),
         ("live", "forms%2Ftok"),
     ] {
-        let publisher = RtmpPeer::publish(server.rtmp, app, name).unwrap_or_else(|error| panic!("{app} {name}: {error}"));
+        let publisher =
+            RtmpPeer::publish(server.rtmp, app, name).unwrap_or_else(|error| panic!("{app} {name}: {error}"));
         assert!(is_broadcasting(&server, "forms"), "{app} {name}");
         publisher.close();
         wait_for("the id to be free", secs(5), || server.api().broadcast("live", "forms").is_none());

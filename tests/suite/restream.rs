@@ -21,7 +21,8 @@ fn create_with_endpoint(server: &Server, id: &str, url: &str) -> String {
 }
 
 fn add_endpoint(server: &Server, id: &str, url: &str) -> String {
-    let reply = server.api().post(&format!("{BROADCASTS}/{id}/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
+    let reply =
+        server.api().post(&format!("{BROADCASTS}/{id}/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
     let result = reply.json();
     assert_eq!(result["success"], true, "{result}");
     result["dataId"].as_str().unwrap().to_owned()
@@ -70,8 +71,9 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     assert!(player.finish().0.is_clean());
 
     for url in [server.rtmp_url("live/s1"), format!("rtmp://localhost:{}/live/s1?x=y", server.rtmp.port())] {
-        let reply =
-            server.api().post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
+        let reply = server
+            .api()
+            .post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{url}"}}"#));
         assert_eq!(reply.json()["success"], false, "{url}");
     }
     // A circle over two streams is only seen at run time: the second push is refused, nothing grows.
@@ -123,7 +125,8 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     }
     let url = server.rtmp_url("LiveApp/copy");
     add_endpoint(&server, "s1", &url);
-    let again = server.api().post(&format!("{BROADCASTS}/s1/endpoint"), &format!(r#"{{"endpointUrl":"{url}"}}"#));
+    let again =
+        server.api().post(&format!("{BROADCASTS}/s1/endpoint"), &format!(r#"{{"endpointUrl":"{url}"}}"#));
     let message = format!("Endpoint is not added to datastore for stream s1. It is already added ->{url}");
     assert_eq!((&again.json()["success"], &again.json()["message"]), (&false.into(), &message.into()));
 }

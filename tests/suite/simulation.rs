@@ -1,1 +1,161 @@
-//! Placeholder.
+//! The whole server on a virtual clock: publish, play on other workers, loss of the publisher and its return,
+//! pushes, drain, over wires that delay and cut. Each run is a seed; the same seed gives the same bytes.
+//!
+//! `MILLSTREAM_SEEDS=1000` runs more of them.
+
+use netsim::{MediaSource, Trace, ms, secs};
+
+use crate::support::World;
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("MILLSTREAM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn source(seed: u64) -> MediaSource {
+    MediaSource::new(&crypto::Seed::from_number(seed)).gop(30).sizes(3000, 200).reordering(seed % 2 == 0)
+}
+
+/// Publish, three viewers and a push, the publisher lost and back, goodbye.
+fn loss_and_return(seed: u64) -> Trace {
+    let mut world = World::new(seed, 3, &[]);
+    let created = world.request("POST /live/rest/v2/broadcasts/create", r#"{"streamId":"s"}"#);
+    world.run_until("the record", secs(2), |world| world.answer(created).is_some());
+    let push = r#"{"rtmpUrl":"rtmp://127.0.0.1:1935/copies/s"}"#;
+    let added = world.request("POST /live/rest/v2/broadcasts/s/rtmp-endpoint", push);
+    world.run_until("the endpoint", secs(2), |world| world.answer(added).is_some());
+    assert!(world.answer(added).unwrap().contains(r#""success":true"#));
+
+    let publisher = world.publish("live", "s", source(seed));
+    world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+    // A play right after Publish.Start finds the stream, on any worker.
+    let viewers: Vec<_> = (0..3).map(|_| world.play("live", "s")).collect();
+    world.run_until("the viewers", secs(2), |world| viewers.iter().all(|&viewer| world.is_ready(viewer)));
+    let copy = {
+        let mut copy = None;
+        world.run_until("the copy", secs(8), |world| {
+            let id = *copy.get_or_insert_with(|| world.play("copies", "s"));
+            if world.rejection(id).is_some() {
+                copy = None;
+            }
+            world.is_ready(id)
+        });
+        copy.unwrap()
+    };
+    let more = ms(1500 + world.random().below(2000));
+    world.run_for(more);
+    let late = world.play("live", "s");
+    world.run_for(ms(500));
+
+    // A second publisher loses while the first is live.
+    let second = world.publish("live", "s", source(seed + 1));
+    world.run_until("the refusal", secs(2), |world| world.rejection(second).is_some());
+
+    // The first is cut off and comes back within the grace, on a worker of the seed's choice.
+    let rest = world.source_of(publisher);
+    world.reset(publisher);
+    let outage = ms(world.random().below(3000));
+    world.run_for(outage);
+    let returned = world.publish("live", "s", rest);
+    world.run_until("the second grant", secs(2), |world| world.is_ready(returned));
+    world.run_for(secs(3));
+    for viewer in viewers.iter().chain([&late, &copy]) {
+        assert!(!world.is_closed(*viewer), "{}: a viewer was dropped", world.trace());
+        let (verifier, falls) = world.seen(*viewer);
+        let (video, audio) = (verifier.video(), verifier.audio());
+        assert!(video.received > 60 && audio.received > 90, "{}: {verifier:?}", world.trace());
+        let order =
+            (verifier.corrupt(), video.reordered, video.duplicated, audio.reordered, audio.duplicated, falls);
+        assert_eq!(order, (0, 0, 0, 0, 0, 0), "{}", world.trace());
+        // Lost is what was on its way when the connection was cut, and pictures up to the next key frame.
+        assert!(video.lost <= 40 && audio.lost <= 80, "{}: {verifier:?}", world.trace());
+    }
+    goodbye(&mut world, returned, &viewers);
+    world.trace()
+}
+
+fn goodbye(world: &mut World, publisher: crate::support::SimId, viewers: &[crate::support::SimId]) {
+    world.close(publisher);
+    world.run_until("the viewers' end", secs(2), |world| {
+        viewers.iter().all(|&viewer| world.is_closed(viewer))
+    });
+    let status = world.request("GET /live/rest/v2/broadcasts/s", "");
+    world.run_until("the status", secs(2), |world| world.answer(status).is_some());
+    let answer = world.answer(status).unwrap();
+    assert!(answer.contains(r#""status":"finished""#) && answer.contains(r#""zombi":false"#), "{answer}");
+    world.run_until("all connections to end", secs(20), |world| world.connections() == 0);
+    assert_eq!(world.retained_bytes(), 0, "{}: rings outlive their streams", world.trace());
+}
+
+#[test]
+fn a_publisher_lost_and_back_keeps_its_viewers_over_many_seeds() {
+    let seeds = seeds(60);
+    for seed in 0..seeds {
+        loss_and_return(seed);
+    }
+    println!("{seeds} seeds");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for seed in [1, 2, 3] {
+        let trace = loss_and_return(seed);
+        assert!(trace.events() > 1000, "{trace}");
+        assert_eq!(trace, loss_and_return(seed));
+    }
+}
+
+#[test]
+fn m_22_a_publisher_gone_dark_is_noticed_and_its_viewers_are_told() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 2, &[]);
+        let publisher = world.publish("live", "s", source(seed));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        let viewer = world.play("live", "s");
+        world.run_for(secs(2));
+        world.go_dark(publisher);
+        // 10 s of silence and 5 s of grace.
+        world.run_until("the end", secs(20), |world| world.is_closed(viewer));
+        assert!(world.rejection(viewer).is_none());
+        // A stale publisher is replaced at once.
+        let publisher = world.publish("live", "s", source(seed));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        world.run_for(secs(1));
+        world.go_dark(publisher);
+        world.run_for(ms(4500));
+        let next = world.publish("live", "s", source(seed + 1));
+        world.run_until("the new publisher", secs(2), |world| world.is_ready(next));
+    }
+}
+
+#[test]
+fn a_publisher_that_does_not_come_back_ends_its_stream_after_the_grace() {
+    let mut world = World::new(4, 2, &[("publisherGraceMs", "2000")]);
+    let publisher = world.publish("live", "s", source(4));
+    world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+    let viewer = world.play("live", "s");
+    world.run_for(secs(1));
+    world.reset(publisher);
+    world.run_for(ms(1500));
+    assert!(!world.is_closed(viewer), "in grace viewers stay");
+    world.run_until("the end", secs(2), |world| world.is_closed(viewer));
+    let offline = world.play("live", "s");
+    world.run_until("the refusal", secs(2), |world| world.rejection(offline).is_some());
+    assert_eq!(world.rejection(offline), Some("NetStream.Play.StreamNotFound"));
+}
+
+#[test]
+fn c_07_a_drain_tells_everyone_and_ends() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 3, &[]);
+        let publisher = world.publish("live", "s", source(seed));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        let viewer = world.play("live", "s");
+        world.run_for(secs(1));
+        world.drain();
+        world.run_until("the exit", secs(10), |world| world.has_exited());
+        // The goodbyes are still on their way.
+        world.run_for(ms(100));
+        assert!(world.is_closed(viewer) && world.is_closed(publisher), "{}", world.trace());
+        assert_eq!(world.connections(), 0);
+    }
+}

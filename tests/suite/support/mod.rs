@@ -6,6 +6,7 @@ mod media;
 mod programs;
 mod rtmp_peer;
 mod server;
+mod world;
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ pub use media::{media_file, source_packets};
 pub use programs::{Nginx, Packet, Program, frame_md5, run};
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
+pub use world::{Id as SimId, World};
 
 /// Waits until `condition` holds. The limit only detects hangs.
 ///

@@ -1,0 +1,177 @@
+//! H-23, Q-05: limits for strangers, and that they are given back.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use super::super::support::{Bystander, Server, secs, wait_for};
+use super::{connect, finish_sending, reset};
+
+/// A connection from an address of 127.0.0.0/8.
+fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from: SocketAddr = format!("{from}:0").parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect_timeout(&to.into(), Duration::from_secs(5)).unwrap();
+    socket.into()
+}
+
+/// Whether the server has closed it, without waiting.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// The status of a request from an address; `None` when the connection was closed instead.
+fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
+    let mut stream = connect_from(from, to);
+    stream.set_read_timeout(Some(secs(8))).unwrap();
+    let request = "GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// What is still open once the server has closed what it wants to.
+fn held(peers: &[TcpStream], expected: usize) -> usize {
+    let open = || peers.iter().filter(|peer| !is_closed(peer)).count();
+    wait_for("the connections over the limit to be closed", secs(8), || open() <= expected);
+    // A served request of another connection later, nothing more was closed.
+    open()
+}
+
+#[test]
+fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
+    let mut server = Server::start(&[
+        "limits.exempt_loopback=false",
+        "limits.connections_per_address=20",
+        "limits.new_connections_per_second=1000",
+        "limits.new_connections_burst=1000",
+        "app.remoteAllowedCIDR=127.0.0.0/8",
+    ]);
+    let bystander = Bystander::start(&server);
+    for port in [server.http, server.rtmp] {
+        let peers: Vec<_> = (0..200).map(|_| connect_from("127.0.5.1", port)).collect();
+        assert_eq!(held(&peers, 20), 20);
+        assert_eq!(status_from("127.0.5.2", server.http), Some(200), "another address");
+        assert_ne!(status_from("127.0.5.1", server.http), Some(200), "the same address");
+        drop(peers);
+        wait_for("the places to be given back", secs(8), || {
+            status_from("127.0.5.1", server.http) == Some(200)
+        });
+    }
+    // Who was served is no stranger: its connection does not count.
+    let mut known: Vec<_> = (0..40).map(|_| connect_from("127.0.5.3", server.http)).take(15).collect();
+    for stream in &mut known {
+        stream.set_read_timeout(Some(secs(8))).unwrap();
+        stream.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        assert_eq!(super::read_answer(stream, false).0, 200);
+    }
+    let more: Vec<_> = (0..30).map(|_| connect_from("127.0.5.3", server.http)).collect();
+    assert_eq!(held(&more, 20), 20);
+    assert!(known.iter().all(|stream| !is_closed(stream)));
+    drop((known, more));
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn h_23_new_connections_are_paced_and_strangers_dropped_early() {
+    let mut server = Server::start(&[
+        "limits.exempt_loopback=false",
+        "limits.unauthenticated=100",
+        "limits.new_connections_per_second=1",
+        "limits.new_connections_burst=10",
+        "app.remoteAllowedCIDR=127.0.0.0/8",
+    ]);
+    let bystander = Bystander::start(&server);
+    // The burst, and perhaps one for each second that this took.
+    let peers: Vec<_> = (0..100).map(|_| connect_from("127.0.6.1", server.http)).collect();
+    let open = held(&peers, 20);
+    assert!((10..=20).contains(&open), "{open}");
+    assert_eq!(status_from("127.0.6.2", server.http), Some(200));
+    drop(peers);
+    // 300 addresses with one connection each: refused at random from half the limit on, never over it.
+    let crowd: Vec<_> = (0..300u32)
+        .map(|n| connect_from(&format!("127.0.{}.{}", 7 + n / 200, n % 200 + 1), server.http))
+        .collect();
+    let open = held(&crowd, 100);
+    assert!((50..=100).contains(&open), "{open}");
+    drop(crowd);
+    wait_for("strangers to be admitted again", secs(8), || {
+        status_from("127.0.9.1", server.http) == Some(200) || {
+            // A place was refused at random, or its pace: the next address.
+            status_from("127.0.9.2", server.http) == Some(200)
+        }
+    });
+    bystander.finish(&mut server);
+}
+
+/// One failed handshake of each kind.
+fn fail(server_http: SocketAddr, server_rtmp: SocketAddr, kind: usize) {
+    let (address, bytes): (_, &[u8]) = match kind % 10 {
+        0 | 1 => (server_http, b""),
+        2 | 3 => (server_http, b"GET / HTTP/1.1\r\nHost: h\r\nX: y"),
+        4 => (server_http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+        5 => (
+            server_http,
+            b"POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{",
+        ),
+        6 => (server_rtmp, b""),
+        7 => (server_rtmp, b"\x06junk"),
+        8 => (server_rtmp, b"\x03\0\0\0\0\0\0\0\0half of C1"),
+        _ => (server_rtmp, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+    };
+    let mut stream = connect(address);
+    let _ = stream.write_all(bytes);
+    match kind % 3 {
+        0 => reset(stream),
+        1 => drop(stream),
+        _ => {
+            finish_sending(&stream);
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest);
+        }
+    }
+}
+
+#[test]
+fn q_05_failed_handshakes_of_each_kind_give_everything_back() {
+    const KINDS: usize = 30;
+    const ROUNDS: usize = 120;
+    // Limits far below the number of tries: what was not given back would shut the door.
+    let mut server = Server::start(&[
+        "limits.exempt_loopback=false",
+        "limits.connections=600",
+        "limits.connections_per_address=300",
+        "limits.unauthenticated=600",
+        "limits.new_connections_per_second=1000000",
+        "limits.new_connections_burst=1000000",
+    ]);
+    let bystander = Bystander::start(&server);
+    let (http, rtmp) = (server.http, server.rtmp);
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                for round in 0..ROUNDS / 4 {
+                    (0..KINDS).for_each(|kind| fail(http, rtmp, kind + thread + round));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    wait_for("a good client to be served", secs(8), || {
+        server.api().try_call("GET", "/live/rest/v2/version", None).is_some_and(|reply| reply.status == 200)
+    });
+    // Descriptors, threads and the bystander's frames are checked here.
+    bystander.finish(&mut server);
+    // Every place is free again: as many strangers as the limit allows are held at the same time.
+    let peers: Vec<_> = (0..290).map(|_| connect(server.http)).collect();
+    server.api().get("/live/rest/v2/version");
+    assert!(peers.iter().all(|peer| !is_closed(peer)), "places were lost");
+}
