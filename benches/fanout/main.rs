@@ -84,7 +84,9 @@ fn restart_pinned(options: &Options) -> String {
 fn run(options: &Options) -> Result<(), String> {
     let mut all = Vec::new();
     for round in 0..options.rounds {
-        for &kind in &options.servers {
+        // The order turns, so that what follows on what favours nobody.
+        let (behind, ahead) = options.servers.split_at(round % options.servers.len().max(1));
+        for &kind in ahead.iter().chain(behind) {
             let measured =
                 measure(kind, round, options).map_err(|error| format!("{}: {error}", kind.name()))?;
             eprintln!(
