@@ -1,1 +1,34 @@
-//! Placeholder.
+//! What survives: kills, full and failing disks, damaged files, slow disks (robustness.md B rows).
+
+mod disk;
+mod files;
+mod kill;
+
+use super::support::{Api, Server};
+
+const CREATE: &str = "/live/rest/v2/broadcasts/create";
+
+/// Creates a broadcast; the status, or `None` when the server did not answer.
+fn try_create(api: &Api, id: &str, name: &str) -> Option<u16> {
+    let body = format!(r#"{{"streamId":"{id}","name":"{name}","description":"{name}"}}"#);
+    let reply = api.try_call("POST", CREATE, Some(&body))?;
+    // A cut-off answer is none.
+    (reply.status != 200 || serde_json::from_str::<serde_json::Value>(&reply.body).is_ok())
+        .then_some(reply.status)
+}
+
+/// Changes a broadcast's two texts at once.
+fn try_update(api: &Api, id: &str, name: &str) -> Option<bool> {
+    let body = format!(r#"{{"name":"{name}","description":"{name}"}}"#);
+    let reply = api.try_call("PUT", &format!("/live/rest/v2/broadcasts/{id}"), Some(&body))?;
+    let outcome: serde_json::Value = serde_json::from_str(&reply.body).ok()?;
+    (reply.status == 200).then(|| outcome["success"] == true)
+}
+
+/// The name of a broadcast, after a look at its being whole.
+fn name_of(server: &Server, id: &str) -> Option<String> {
+    let record = server.api().broadcast("live", id)?;
+    assert_eq!(record["streamId"], id);
+    assert_eq!(record["name"], record["description"], "half an update: {record}");
+    Some(record["name"].as_str().unwrap().to_owned())
+}

@@ -53,6 +53,12 @@ impl Server {
         server
     }
 
+    /// Gives it the folder above its home, which goes with it then; for what [`Server::spawn`] made.
+    pub fn with_home(mut self, home: Home) -> Self {
+        self.home = Some(home);
+        self
+    }
+
     /// In a home that outlives it.
     pub fn start_in(home: &Path, settings: &[&str]) -> Self {
         Self::spawn(&mut Self::command(home, settings))

@@ -1,0 +1,201 @@
+//! C-01, and settings as a whole: files, environment, arguments, and what is shown of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::support::{Home, Server, run};
+use super::{output_of, program, refusal};
+
+/// A home after its first start.
+fn made_home() -> (Home, PathBuf) {
+    let home = Home::new();
+    let folder = home.path().join("home");
+    let mut server = Server::start_in(&folder, &[]);
+    assert!(server.terminate().success());
+    (home, folder)
+}
+
+fn files(folder: &Path) -> [PathBuf; 2] {
+    ["conf/red5.properties", "webapps/live/WEB-INF/red5-web.properties"].map(|path| folder.join(path))
+}
+
+fn check_config(folder: &Path) -> Command {
+    let mut command = program();
+    command.args(["check-config", "--home"]).arg(folder);
+    command
+}
+
+/// The effective settings without a word on where they come from.
+fn effective(folder: &Path) -> String {
+    let (status, out, said) = run(&mut check_config(folder));
+    assert!(status.success(), "{said}");
+    out.replace("  # file", "")
+}
+
+#[test]
+fn c_01_a_missing_key_has_its_default_and_a_missing_file_comes_back() {
+    let (_home, folder) = made_home();
+    let whole = effective(&folder);
+    for file in files(&folder) {
+        let text = fs::read_to_string(&file).unwrap();
+        let keys: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once('='))
+            .map(|kv| kv.0)
+            .collect();
+        assert!(keys.len() > 40, "{keys:?}");
+        for key in &keys {
+            let without: String = text
+                .lines()
+                .filter(|line| line.split_once('=').is_none_or(|kv| kv.0 != *key))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            assert_ne!(without, text);
+            fs::write(&file, without).unwrap();
+            assert_eq!(effective(&folder), whole, "{key}");
+        }
+        fs::write(&file, "").unwrap();
+        assert_eq!(effective(&folder), whole);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(effective(&folder), whole);
+        assert!(!file.exists(), "check-config makes nothing");
+        assert!(Server::start_in(&folder, &[]).terminate().success());
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
+fn c_01_odd_files_are_read_or_refused_with_their_line() {
+    let (_home, folder) = made_home();
+    for (file, key, value) in files(&folder)
+        .into_iter()
+        .zip([("limits.endpoints", "7"), ("coalesceMs", "7")])
+        .map(|(f, (k, v))| (f, k, v))
+    {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let refused = |bytes: &[u8], words: &[&str]| {
+            fs::write(&file, bytes).unwrap();
+            for output in [output_of(&check_config(&folder)), output_of(&Server::command(&folder, &[]))] {
+                let line = refusal(&output);
+                assert!(line.contains(&name) && words.iter().all(|word| line.contains(word)), "{line}");
+                assert!(line.len() < 500, "{} bytes", line.len());
+            }
+        };
+        refused(format!("{key}=1\n{key}=2\n").as_bytes(), &["line 2", key, "line 1"]);
+        refused(format!("{text}{key}=2\n").as_bytes(), &[key]);
+        refused(format!("a=1\r\n{key}=\u{e9}\r\n").replace('\u{e9}', "\u{fffd}").as_bytes(), &[key]);
+        refused(&[format!("a=1\n{key}=").as_bytes(), b"\xff\xfe\n"].concat(), &["line 2", "UTF-8"]);
+        refused(format!("{key}={}\n", "1".repeat(1 << 20)).as_bytes(), &["line 1"]);
+        refused(format!("a=b\nunknown={}\n", "x".repeat(1 << 20)).as_bytes(), &["line 2"]);
+        refused(format!("{key}=\\u12\n").as_bytes(), &["line 1"]);
+        refused("x=1\n".repeat(2 << 20).as_bytes(), &["4 MiB"]);
+
+        let line = format!("{key}={value}  # file\n");
+        let taken = |text: String| {
+            fs::write(&file, text).unwrap();
+            let (status, out, said) = run(&mut check_config(&folder));
+            assert!(status.success() && out.contains(&line), "{said}{out}");
+            said
+        };
+        taken(format!("{key}={value}"));
+        taken(format!("# by hand\r\n\r\n{key} = {value} \r\n"));
+        taken(format!("\u{feff}{key}:{value}\n"));
+        taken(format!("settings.{key}={value}\n"));
+        let said = taken(format!("{key}={value}\nfromTheFuture=1\n"));
+        assert!(said.lines().count() == 1 && said.contains("fromTheFuture"), "{said}");
+        // A server starts on the oddest of them.
+        taken(format!("{key}={value}\r\nfromTheFuture=1\r\n"));
+        assert!(Server::start_in(&folder, &[]).terminate().success());
+        fs::write(&file, text).unwrap();
+    }
+}
+
+#[test]
+fn arguments_win_over_the_environment_over_the_file_over_the_default() {
+    let (_home, folder) = made_home();
+    let [server_file, app_file] = files(&folder);
+    let set = |file: &Path, key: &str, value: &str| {
+        let text = fs::read_to_string(file).unwrap();
+        let lines = text.lines().map(|line| match line.split_once('=') {
+            Some((name, _)) if name == key => format!("{key}={value}\n"),
+            _ => format!("{line}\n"),
+        });
+        fs::write(file, lines.collect::<String>()).unwrap();
+    };
+    // The address of a listener shows what a running server took.
+    let host = |environment: Option<&str>, argument: Option<&str>| {
+        let argument = argument.map(|address| format!("http.host={address}"));
+        let mut command = Server::command(&folder, argument.as_deref().as_slice());
+        if let Some(address) = environment {
+            command.env("MILLSTREAM_HTTP_HOST", address);
+        }
+        let mut server = Server::spawn(&mut command);
+        let ip = server.http.ip().to_string();
+        assert!(server.terminate().success());
+        ip
+    };
+    assert_eq!(host(None, None), "127.0.0.1");
+    set(&server_file, "http.host", "127.0.0.2");
+    assert_eq!(host(None, None), "127.0.0.2");
+    assert_eq!(host(Some("127.0.0.3"), None), "127.0.0.3");
+    assert_eq!(host(Some("127.0.0.3"), Some("127.0.0.4")), "127.0.0.4");
+
+    set(&app_file, "coalesceMs", "1");
+    let mut command = check_config(&folder);
+    command.env("MILLSTREAM_APP_COALESCEMS", "2").env("MILLSTREAM_APP_MAXLATENCYMS", "2000");
+    let (_, out, _) = run(command.args(["--set", "app.maxLatencyMs=3000"]));
+    assert_eq!(out.matches("coalesceMs=2  # environment\n").count(), 2, "all applications");
+    assert_eq!(out.matches("maxLatencyMs=3000  # --set\n").count(), 2);
+    assert!(out.contains("http.host=127.0.0.2  # file\n") && out.contains("\nhttps.port=5443"));
+    // The last of two arguments counts.
+    let mut command = check_config(&folder);
+    let (_, out, _) = run(command.args(["--set", "http.port=1", "--set", "http.port=2"]));
+    assert!(out.contains("http.port=2  # --set\n"), "{out}");
+}
+
+#[test]
+fn check_config_makes_nothing_and_shows_no_secret() {
+    let home = Home::new();
+    let nowhere = home.path().join("nowhere");
+    let (status, out, _) = run(&mut check_config(&nowhere));
+    assert!(status.success() && out.contains("http.port=5080"));
+    let (status, _, _) = run(check_config(&nowhere).arg("--deep"));
+    assert!(status.success() && !nowhere.exists());
+
+    let (_home, folder) = made_home();
+    let [server_file, app_file] = files(&folder);
+    let append = |file: &Path, key: &str, value: &str| {
+        let text = fs::read_to_string(file).unwrap().replace(&format!("{key}=\n"), "");
+        fs::write(file, format!("{text}{key}={value}\n")).unwrap();
+    };
+    append(&server_file, "server.jwtServerSecretKey", "canary-one-canary-one-canary-one-1");
+    append(&server_file, "myOwnPassword", "canary-two");
+    append(&app_file, "jwtStreamSecretKey", "canary-three-canary-three-canary-3");
+    append(&app_file, "listenerHookURL", "http://user:canary-four@h/hook?key=canary-five");
+    let secret = home.path().join("secret");
+    fs::write(&secret, "canary-six-canary-six-canary-six-6\n").unwrap();
+    let mut command = check_config(&folder);
+    command.env("MILLSTREAM_SRT_PASSPHRASE", "canary-seven").arg("--set");
+    let (status, out, said) = run(command.arg(format!("app.jwtSecretKey=@{}", secret.display())));
+    assert!(status.success(), "{said}");
+    assert!(!out.contains("canary") && !said.contains("canary"), "{said}{out}");
+    for shown in
+        ["server.jwtServerSecretKey=***  # file", "myOwnPassword=***", "srt.passphrase=***  # environment"]
+    {
+        assert!(out.contains(shown), "{shown}: {out}");
+    }
+    assert_eq!(out.matches("jwtSecretKey=***  # --set").count(), 2);
+    // Nor in the log, the command line, or the words of a refusal.
+    let setting = format!("app.jwtSecretKey=@{}", secret.display());
+    let mut server = Server::start_in(&folder, &[&setting]);
+    let line = fs::read_to_string(format!("/proc/{}/cmdline", server.pid())).unwrap();
+    assert!(!line.contains("canary"));
+    assert!(server.terminate().success());
+    let log = fs::read_to_string(folder.join("log/millstream.log")).unwrap();
+    assert!(!log.contains("canary"), "{log}");
+    append(&server_file, "srt.passphrase", "canary-eight\nsrt.passphrase=canary-nine");
+    assert!(!refusal(&output_of(&check_config(&folder))).contains("canary"));
+}
