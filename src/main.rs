@@ -43,6 +43,8 @@ fn serve(options: &Options) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    // A panic of one session is caught and counted; it is a line of the log and not text on the terminal.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     // Before the ready line, so that a signal right after it is not the default's.
     let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
         Ok(signals) => signals,

@@ -29,11 +29,6 @@ pub fn properties(data: &[u8]) {
     if text.contains('\\') || text.starts_with('\u{feff}') {
         return;
     }
-    // Open: the reader takes a lone CR for a line end and a form feed for a blank, as the format says; the writer
-    // does not (docs/fuzzing.md, open findings).
-    if text.replace("\r\n", "\n").contains(['\r', '\x0c']) {
-        return;
-    }
     let Some(property) = found.first() else { return };
     let plain = |key: &str| key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     if !plain(&property.key) {

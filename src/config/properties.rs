@@ -107,7 +107,7 @@ fn escape_into(out: &mut String, line: &str) -> Option<()> {
 pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
     let mut out = String::with_capacity(text.len() + 64);
-    let mut lines = text.split_inclusive('\n');
+    let mut lines = natural_lines(text);
     while let Some(line) = lines.next() {
         let key = key_of(line);
         let change = key.and_then(|key| {
@@ -140,13 +140,27 @@ pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     out
 }
 
+/// Lines with their ends; a lone CR ends one too.
+fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.find(['\r', '\n']).map_or(rest.len(), |at| {
+            let both = rest.get(at..).is_some_and(|tail| tail.starts_with("\r\n"));
+            at + if both { 2 } else { 1 }
+        });
+        let (line, tail) = rest.split_at_checked(end).filter(|(line, _)| !line.is_empty())?;
+        rest = tail;
+        Some(line)
+    })
+}
+
 /// The key of a natural line; our keys have no escapes.
 fn key_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
     if line.starts_with(['#', '!']) || line.is_empty() {
         return None;
     }
-    let end = line.find(['=', ':', ' ', '\t', '\r', '\n']).unwrap_or(line.len());
+    let end = line.find(['=', ':', ' ', '\t', '\x0c', '\r', '\n']).unwrap_or(line.len());
     let key = line.get(..end)?;
     Some(key.strip_prefix(OLD_PREFIX).unwrap_or(key))
 }
@@ -222,6 +236,13 @@ mod tests {
     fn c_01_any_bytes_never_panic() {
         proptest::proptest!(|(bytes: Vec<u8>)| { let _ = parse(&bytes); });
         proptest::proptest!(|(text in "[a=:#!\\\\u0 \r\n\u{1f600}é]{0,60}")| { let _ = parse(text.as_bytes()); });
+    }
+
+    #[test]
+    fn writing_knows_every_line_end_and_every_blank_of_the_format() {
+        assert_eq!(set_lines("a=1\rb=2\rc=3", &[("b", "9")]), "a=1\rb=9\rc=3");
+        assert_eq!(set_lines("a\x0c1\nb=2\n", &[("a", "9")]), "a=9\nb=2\n");
+        assert_eq!(set_lines("a=1\\\r\n  2\r\nb=3\r\n", &[("a", "9")]), "a=9\r\nb=3\r\n");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum OfficeMail {
     Store(store::Reply),
     /// From the resolvers.
     Resolved(Resolved),
+    /// The share of the machine's memory in use.
+    Memory(u8),
     /// SIGTERM.
     Drain,
 }
@@ -93,6 +95,7 @@ impl Office {
                 OfficeMail::Worker(mail) => self.control.handle_mail(now, mail),
                 OfficeMail::Store(reply) => self.control.handle_store(now, reply),
                 OfficeMail::Resolved(answer) => self.control.handle_resolved(now, answer),
+                OfficeMail::Memory(percent) => self.control.handle_memory(percent),
                 OfficeMail::Drain => self.control.drain(now),
             }
         }

@@ -110,6 +110,7 @@ impl Server {
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
+        helpers::start_memory_watch(desk.clone())?;
         let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.

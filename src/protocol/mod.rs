@@ -130,6 +130,8 @@ pub enum NoSubscription {
     NotFound,
     /// The application does not allow playing over this protocol.
     Disabled,
+    /// A security switch of the application is on that this viewer does not pass.
+    NotAllowed,
     /// The server goes down, or the stream has too many formats.
     Unavailable,
 }

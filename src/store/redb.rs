@@ -188,10 +188,12 @@ fn io_error(path: &Path, error: &io::Error) -> Error {
 
 /// The library's errors are either the system's or about the content.
 fn library(path: &Path, error: &::redb::Error) -> Error {
-    if let ::redb::Error::Io(e) = error
-        && e.kind() != io::ErrorKind::InvalidData
-    {
-        return io_error(path, e);
+    if let ::redb::Error::Io(e) = error {
+        match e.kind() {
+            io::ErrorKind::InvalidData => {}
+            io::ErrorKind::UnexpectedEof => return damaged(path, "the file is cut off"),
+            _ => return io_error(path, e),
+        }
     }
     if matches!(error, ::redb::Error::DatabaseAlreadyOpen) {
         return Error::Locked(path.display().to_string());
@@ -344,5 +346,8 @@ mod tests {
         for length in (1..bytes.len()).step_by(step).chain([1, 63, 64, 511, 4095, 4096, bytes.len() - 1]) {
             whole_or_refused(&folder, &bytes[..length], &all, &format!("cut at {length}"));
         }
+        // An end of file inside the header is about the content too, and no failure of the system.
+        fs::write(folder.file(), &bytes[..64]).unwrap();
+        assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
     }
 }

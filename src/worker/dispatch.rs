@@ -190,6 +190,9 @@ impl Worker {
         if !app.rtmp_playback_enabled {
             return Err(NoSubscription::Disabled);
         }
+        if app.play_security {
+            return Err(NoSubscription::NotAllowed);
+        }
         let stream = *self.directory.get(key).ok_or(NoSubscription::NotFound)?;
         self.attach(id, stream, format).ok_or(NoSubscription::Unavailable)?;
         Ok(stream)

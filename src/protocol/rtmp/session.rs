@@ -250,6 +250,11 @@ impl Session for RtmpSession {
                 let (code, description) = match why {
                     NoSubscription::NotFound => ("NetStream.Play.StreamNotFound", "No such stream."),
                     NoSubscription::Disabled => ("NetStream.Failed", "RTMP playback is disabled."),
+                    // The reference says Publish.BadName on play (streaming.md §4.3), and so do we.
+                    NoSubscription::NotAllowed => (
+                        "NetStream.Publish.BadName",
+                        "You are not allowed to play the stream due to security.",
+                    ),
                     NoSubscription::Unavailable => {
                         ("NetStream.Failed", "current system resources not enough")
                     }

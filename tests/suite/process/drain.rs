@@ -43,6 +43,15 @@ fn until_farewell(mut peer: RtmpPeer, mut source: Option<MediaSource>) -> Farewe
     }
 }
 
+/// Publishes as fast as the server takes it, never listens, and reads what it was told only when nothing is taken
+/// any more.
+fn flood_until_farewell(mut peer: RtmpPeer) -> Farewell {
+    let mut source = MediaSource::new(&Seed::from_number(8));
+    peer.send_configs().unwrap();
+    while peer.send_unit(&source.next_unit()).is_ok() {}
+    until_farewell(peer, None)
+}
+
 #[test]
 fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     let home = Home::new();
@@ -93,10 +102,19 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
         .collect();
     let watched: Vec<_> =
         players.into_iter().map(|peer| std::thread::spawn(move || until_farewell(peer, None))).collect();
+    let floods: Vec<_> = (0..2)
+        .map(|n| {
+            let peer = RtmpPeer::publish(server.rtmp, "live", &format!("flood{n}")).unwrap();
+            std::thread::spawn(move || flood_until_farewell(peer))
+        })
+        .collect();
+    wait_for("the floods to be live", secs(10), || {
+        (0..2).all(|n| api.broadcast("live", &format!("flood{n}")).is_some_and(|r| r["bitrate"] != 0))
+    });
     let (http, rtmp) = (server.http, server.rtmp);
     let status = server.terminate();
     assert_eq!(status.code(), Some(0));
-    for peer in told {
+    for peer in told.into_iter().chain(floods) {
         match peer.join().unwrap() {
             Farewell::Rejected(code, description) => {
                 assert!(

@@ -1,0 +1,58 @@
+# The commands of this repository. `make run` and `make test` are all that one needs.
+
+SECONDS ?= 60
+TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
+
+.PHONY: run build test check deps fmt lint doc unit suite replay deny bench fuzz kills seeds clean
+
+run: ## Build and start the server with its embedded store, in ./millstream-home
+	cargo run --release --locked --
+
+build:
+	cargo build --release --locked
+
+test: deps check suite replay ## Everything a change must pass
+
+check: fmt lint doc unit ## The fast part: no other program is needed
+
+deps: ## Install the programs that the tests run (Debian packages)
+	sh tests/install.sh
+
+fmt:
+	cargo fmt --all --check
+	cd fuzz && cargo fmt --check
+
+lint:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
+
+unit:
+	cargo test --workspace --lib --bins --locked
+
+suite: ## The whole server with real clients, hostile peers, crashes, and in virtual time
+	cargo test --workspace --test '*' --locked
+
+replay: ## Every fuzz corpus, without a fuzzer
+	cd fuzz && cargo test --locked
+
+deny: ## Licences, sources and duplicates of the dependencies
+	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
+	cargo deny check bans licenses sources
+
+bench: ## Fan-out beside nginx-rtmp and a bare sending loop; see docs/benchmarks.md
+	cargo bench --bench fanout --locked
+
+fuzz: ## Each target for SECONDS seconds
+	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done
+
+kills: ## 200 times kill -9 under concurrent writers
+	MILLSTREAM_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
+
+seeds: ## 1000 simulated lives of a stream
+	MILLSTREAM_SEEDS=1000 cargo test --release --test suite --locked simulation -- --nocapture
+
+clean:
+	cargo clean
+	cd fuzz && cargo clean

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Installs what the tests run besides Rust: Debian packages, only those that are missing.
+set -eu
+
+missing=
+need() { # PROGRAM PACKAGE...
+    program=$1
+    shift
+    command -v "$program" >/dev/null 2>&1 || missing="$missing $*"
+}
+
+need cc gcc libc6-dev
+need g++ g++
+need curl curl
+need ffmpeg ffmpeg
+need nginx nginx
+need strace strace
+need prlimit util-linux
+need gst-launch-1.0 gstreamer1.0-tools
+[ -e /usr/lib/nginx/modules/ngx_rtmp_module.so ] || missing="$missing libnginx-mod-rtmp"
+for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad clocksync:plugins-base avdec_h264:libav; do
+    gst-inspect-1.0 "${element%%:*}" >/dev/null 2>&1 || missing="$missing gstreamer1.0-${element#*:}"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+[ "$(id -u)" = 0 ] || as_root=sudo
+echo "installing:$missing"
+$as_root apt-get update -qq
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
