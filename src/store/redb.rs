@@ -189,10 +189,11 @@ fn io_error(path: &Path, error: &io::Error) -> Error {
 /// The library's errors are either the system's or about the content.
 fn library(path: &Path, error: &::redb::Error) -> Error {
     if let ::redb::Error::Io(e) = error {
-        match e.kind() {
-            io::ErrorKind::InvalidData => {}
-            io::ErrorKind::UnexpectedEof => return damaged(path, "the file is cut off"),
-            _ => return io_error(path, e),
+        if e.kind() == io::ErrorKind::UnexpectedEof {
+            return damaged(path, "the file is cut off");
+        }
+        if e.kind() != io::ErrorKind::InvalidData {
+            return io_error(path, e);
         }
     }
     if matches!(error, ::redb::Error::DatabaseAlreadyOpen) {

@@ -4,6 +4,13 @@
 //! gives and ends it by its id.
 
 #![allow(unreachable_pub, missing_docs, reason = "a test binary has no outside")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail as tests do; clippy.toml allows it inside of tests alone"
+)]
 
 mod support;
 

@@ -269,6 +269,7 @@ fn h_09_h_10_a_body_over_the_limit_is_refused_before_it_is_held() {
     assert_eq!(read_answer(&mut stream, false).0, 100);
     stream.write_all(b"{}").unwrap();
     assert_eq!(read_answer(&mut stream, false).0, 200);
+    drop(stream);
 
     endless_chunks(&server);
     assert_canary_lives(&server, "behind a large body");
