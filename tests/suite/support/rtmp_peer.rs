@@ -291,3 +291,12 @@ impl Player {
         self.thread.take().unwrap().join().unwrap()
     }
 }
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
