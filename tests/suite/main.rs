@@ -9,7 +9,10 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "helpers of tests fail as tests do; clippy.toml allows it inside of tests alone"
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected stops"
 )]
 
 mod support;

@@ -12,7 +12,10 @@ fn seeds(default: u64) -> u64 {
 }
 
 fn source(seed: u64) -> MediaSource {
-    MediaSource::new(&crypto::Seed::from_number(seed)).gop(30).sizes(3000, 200).reordering(seed % 2 == 0)
+    MediaSource::new(&crypto::Seed::from_number(seed))
+        .gop(30)
+        .sizes(3000, 200)
+        .reordering(seed.is_multiple_of(2))
 }
 
 /// Publish, three viewers and a push, the publisher lost and back, goodbye.

@@ -210,7 +210,7 @@ impl Publisher {
             let began = Instant::now();
             while !stopped.load(Ordering::SeqCst) {
                 let unit = source.next_unit();
-                let due = began + Duration::from_millis(u64::try_from(unit.dts_ms).unwrap());
+                let due = began + Duration::from_millis(unit.dts_ms);
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 if peer.send_unit(&unit).is_err() {
                     return;
