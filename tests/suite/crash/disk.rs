@@ -8,14 +8,6 @@ use std::time::Duration;
 use super::super::support::{Bystander, Home, Server, ms, secs, wait_for};
 use super::{name_of, try_create, try_update};
 
-/// The id of the server's thread that writes the store.
-fn store_thread(server: &Server) -> u32 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-    let mut tasks = tasks.map(|task| task.unwrap().path());
-    let task = tasks.find(|task| fs::read_to_string(task.join("comm")).unwrap().trim() == "store").unwrap();
-    task.file_name().unwrap().to_str().unwrap().parse().unwrap()
-}
-
 /// strace on the store's thread alone, so that the other threads run at full speed.
 struct Fault {
     tracer: Child,
@@ -24,18 +16,18 @@ struct Fault {
 impl Fault {
     /// `inject` is strace's: `fdatasync:error=EIO:when=1`, ...
     fn begin(server: &Server, injects: &[&str]) -> Self {
-        let thread = store_thread(server);
+        let task = server.thread("store");
+        let thread = task.file_name().unwrap().to_str().unwrap();
         let mut command = Command::new("strace");
-        command.args(["-q", "-o", "/dev/null", "-p", &thread.to_string()]);
+        command.args(["-q", "-o", "/dev/null", "-p", thread]);
         for inject in injects {
             command.args(["-e", &format!("inject={inject}")]);
         }
         let tracer =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let fault = Self { tracer };
-        let status = format!("/proc/{}/task/{thread}/status", server.pid());
         wait_for("strace to hold the store's thread", secs(10), || {
-            let text = fs::read_to_string(&status).unwrap();
+            let text = fs::read_to_string(task.join("status")).unwrap();
             text.lines().any(|line| line == format!("TracerPid:\t{}", fault.tracer.id()))
         });
         fault

@@ -164,6 +164,19 @@ impl Server {
         Duration::from_nanos(nanos.sum())
     }
 
+    /// The folder in `/proc` of one of its threads. A thread names itself, some time after the ready line.
+    pub fn thread(&self, name: &str) -> PathBuf {
+        let mut found = None;
+        wait_for("the thread to have its name", secs(10), || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let mut tasks = tasks.map(|task| task.unwrap().path());
+            found = tasks
+                .find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     /// Waits until descriptors and threads are what they were: nothing leaked.
     pub fn wait_for_rest(&self, open_files: usize, threads: u64) {
         wait_for("descriptors to be given back", secs(10), || {
