@@ -13,7 +13,7 @@ use super::{CREATE, name_of, try_create, try_update};
 
 /// Kills of a run, unless the environment says otherwise.
 const KILLS: usize = 50;
-const WRITERS: usize = 8;
+const WRITERS: usize = 64;
 
 /// What a writer knows of one broadcast.
 #[derive(Debug, Clone, Copy, Default)]
