@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use rtmp::{CHUNK_SIZE_OUT, Client, ClientConfig, ClientEvent};
+use rtmp::{Client, ClientConfig, ClientEvent};
 use wire::SendQueue;
 
 use super::floor;
@@ -31,6 +31,9 @@ const LATE: Duration = Duration::from_millis(100);
 const CONNECTING_MAX: usize = 32;
 /// All connections must be ready by then.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// What has not arrived by then, after the last unit was sent, is lost.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+const DRAIN_STEP: Duration = Duration::from_millis(200);
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The message (RTMP 1.0 §5.4.3): chunk stream 2, type 3, four bytes. No server looks at the number.
 const ACKNOWLEDGEMENT: [u8; 16] = [2, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0x26, 0x25, 0xa0];
@@ -41,17 +44,26 @@ pub struct Seen {
     pub bytes: u64,
     pub units: u64,
     pub late: u64,
+    /// How much later than due the publishers sent: the load's own delay.
+    pub behind: Histogram,
     pub video: Histogram,
     pub audio: Histogram,
 }
 
 impl Seen {
     fn new() -> Self {
-        Self { bytes: 0, units: 0, late: 0, video: Histogram::new(), audio: Histogram::new() }
+        Self {
+            bytes: 0,
+            units: 0,
+            late: 0,
+            behind: Histogram::new(),
+            video: Histogram::new(),
+            audio: Histogram::new(),
+        }
     }
 }
 
-/// Where the server is, and whether it speaks RTMP or is a bare loop.
+/// Where the server is, and whether it is a bare loop that speaks no RTMP with publishers.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     pub address: SocketAddr,
@@ -114,6 +126,8 @@ pub struct Load {
     /// When which publisher sends next.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     began: Instant,
+    /// Never sleep: on loopback a server pays for each wake-up of a reader, and the faster the readers, the more.
+    spin: bool,
     stopping: bool,
     connecting: usize,
     buffer: Vec<u8>,
@@ -122,13 +136,14 @@ pub struct Load {
 
 impl Load {
     /// Without connections.
-    pub fn new(target: Target) -> io::Result<Self> {
+    pub fn new(target: Target, spin: bool) -> io::Result<Self> {
         Ok(Self {
             target,
             poll: Poll::new()?,
             conns: Vec::new(),
             due: BinaryHeap::new(),
             began: Instant::now(),
+            spin,
             stopping: false,
             connecting: 0,
             buffer: vec![0; BUFFER_BYTES],
@@ -151,10 +166,10 @@ impl Load {
             self.due.push(Reverse((now + phase, index)));
             self.send(index, |conn, out| {
                 let Role::Publisher(source) = &mut conn.role else { return };
-                let begin = out.len();
+                let (begin, due) = (out.len(), source.due());
                 source.configs(conn.message_stream, out);
                 if bare {
-                    floor::seal_record(out, begin, true);
+                    floor::seal_record(out, begin, due);
                 }
             });
         }
@@ -164,10 +179,9 @@ impl Load {
     /// Connects so many viewers, spread over the streams.
     pub fn play(&mut self, viewers: usize, streams: usize, kind: Viewer) -> Result<(), String> {
         for viewer in 0..viewers {
-            let role = match (kind, self.target.bare) {
-                (Viewer::Stalled, _) => Role::Stalled,
-                (Viewer::Good, true) => player(Parser::without_handshake(CHUNK_SIZE_OUT)),
-                (Viewer::Good, false) => player(Parser::with_handshake()),
+            let role = match kind {
+                Viewer::Stalled => Role::Stalled,
+                Viewer::Good => player(),
             };
             self.connect(viewer % streams.max(1), role)?;
         }
@@ -193,10 +207,15 @@ impl Load {
         self.seen.clone()
     }
 
-    /// Sends up to the next video unit, behind which no audio waits, and reads what is still on the way.
+    /// Sends up to the next video unit, behind which no audio waits, and reads until everything has come.
     pub fn stop(&mut self) -> Result<(), String> {
         self.stopping = true;
-        self.run_for(Duration::from_millis(700))
+        let limit = Instant::now() + DRAIN_MAX;
+        self.run_for(DRAIN_STEP)?;
+        while self.lost().0 > 0 && Instant::now() < limit {
+            self.run_for(DRAIN_STEP)?;
+        }
+        Ok(())
     }
 
     /// Units that did not arrive at the good viewers, and viewers whose connection ended. Call [`Load::stop`] first.
@@ -240,8 +259,8 @@ impl Load {
             .map_err(|error| error.to_string())?;
         let publishes = matches!(role, Role::Publisher(_));
         let (mut client, mut out, mut message_stream) = (None, Vec::new(), 0);
-        if self.target.bare {
-            out.extend_from_slice(&floor::hello(publishes, stream));
+        if self.target.bare && publishes {
+            out.extend_from_slice(&floor::hello(stream));
             message_stream = 1;
         } else {
             client = Some(Box::new(self.client(stream, publishes)));
@@ -291,8 +310,9 @@ impl Load {
             self.publish_next(at, index);
         }
         let next = self.due.peek().map_or(limit, |Reverse((at, _))| limit.min(*at));
+        let wait = if self.spin { Duration::ZERO } else { next.saturating_duration_since(Instant::now()) };
         let mut events = Events::with_capacity(1024);
-        match self.poll.poll(&mut events, Some(next.saturating_duration_since(Instant::now()))) {
+        match self.poll.poll(&mut events, Some(wait)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -311,6 +331,7 @@ impl Load {
     fn publish_next(&mut self, at: Instant, index: usize) {
         let nanos = self.nanos();
         let bare = self.target.bare;
+        self.seen.behind.record(u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let mut due = None;
         let mut step = Duration::ZERO;
         self.send(index, |conn, out| {
@@ -319,7 +340,7 @@ impl Load {
             let begin = out.len();
             source.write_next(nanos, conn.message_stream, out);
             if bare {
-                floor::seal_record(out, begin, sent.is_video);
+                floor::seal_record(out, begin, sent);
             }
             step = Duration::from_millis(source.due().dts_ms - sent.dts_ms);
             due = Some(sent);
@@ -396,7 +417,7 @@ impl Load {
             let count = bytes.len() as u64;
             self.seen.bytes += count;
             *unacknowledged += count;
-            if *unacknowledged >= ACKNOWLEDGE_BYTES && !self.target.bare {
+            if *unacknowledged >= ACKNOWLEDGE_BYTES {
                 *unacknowledged = 0;
                 conn.out.extend_from_slice(&ACKNOWLEDGEMENT);
             }
@@ -471,7 +492,7 @@ impl Seen {
     }
 }
 
-const fn player(parser: Parser) -> Role {
+const fn player() -> Role {
     let (video, audio) = (Sequence { next: None, wrong: 0 }, Sequence { next: None, wrong: 0 });
-    Role::Player { parser, unacknowledged: 0, video, audio }
+    Role::Player { parser: Parser::new(), unacknowledged: 0, video, audio }
 }

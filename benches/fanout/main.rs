@@ -113,7 +113,7 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let server = Server::start(kind, options).map_err(|error| error.to_string())?;
     let pid = server.pid();
     let target = Target { address: server.address, bare: kind.is_bare_loop() };
-    let mut load = Load::new(target).map_err(|error| error.to_string())?;
+    let mut load = Load::new(target, options.spins()).map_err(|error| error.to_string())?;
     load.publish(options.streams, options.bits_per_second)?;
     // A whole GOP is cached before memory is looked at.
     load.run_for(media::GOP_TIME + SAMPLE)?;

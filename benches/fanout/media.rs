@@ -41,6 +41,7 @@ pub const GOP_TIME: Duration = Duration::from_millis(GOP * 1000 / FPS);
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
     pub is_video: bool,
+    pub key_frame: bool,
     pub dts_ms: u64,
 }
 
@@ -85,7 +86,8 @@ impl Source {
     /// What comes next, in the order of the decode times.
     pub fn due(&self) -> Due {
         let (video, audio) = (self.frames * 1000 / FPS, self.sounds * AUDIO_SAMPLES * 1000 / AUDIO_RATE);
-        Due { is_video: video <= audio, dts_ms: video.min(audio) }
+        let is_video = video <= audio;
+        Due { is_video, key_frame: is_video && self.frames.is_multiple_of(GOP), dts_ms: video.min(audio) }
     }
 
     /// Units made so far: video, audio.
@@ -106,16 +108,15 @@ impl Source {
     fn frame(&mut self, due: Due, nanos: u64, message_stream: u32, out: &mut Vec<u8>) {
         let number = self.frames;
         self.frames += 1;
-        let key_frame = number.is_multiple_of(GOP);
         // Sizes vary by half, with the same mean.
-        let mean = if key_frame { self.inter_bytes * KEY_FACTOR } else { self.inter_bytes };
+        let mean = if due.key_frame { self.inter_bytes * KEY_FACTOR } else { self.inter_bytes };
         let size = mean / 2 + mean * (number * 37 % 101) / 100;
         let size = usize::try_from(size).unwrap_or(0).max(STAMP_BYTES + 2);
-        let frame_type = if key_frame { FrameType::Key } else { FrameType::Inter };
+        let frame_type = if due.key_frame { FrameType::Key } else { FrameType::Inter };
         let mut head = VideoTag::write_header(frame_type, VideoPacket::NalUnits, 0).to_vec();
         head.extend_from_slice(&u32::try_from(size).unwrap_or(0).to_be_bytes());
         // nal_ref_idc 3, type 5 or 1; first_mb_in_slice 0, slice_type I or P (H.264 §7.3.3).
-        head.extend_from_slice(if key_frame { &[0x65, 0x88] } else { &[0x61, 0x9a] });
+        head.extend_from_slice(if due.key_frame { &[0x65, 0x88] } else { &[0x61, 0x9a] });
         push_stamp(&mut head, number, nanos);
         let filler = self.filler.slice(..(size - 2 - STAMP_BYTES).min(self.filler.len()));
         self.message(MediaKind::Video, due.dts_ms, message_stream, &head, &filler, out);

@@ -22,6 +22,7 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
   --stalled K        viewers besides that play and never read; the bare loops are left out
   --added-latency    100 viewers of one stream: what the server adds to the bare loop
   --nginx-chunk B    chunk_size of nginx (4096, its default)
+  --sleep            readers sleep between reads, and the server pays for waking them
   --set KEY=VALUE    a setting of millstream, more than once
   --json             JSON to standard output; the table goes to standard error
 ";
@@ -68,6 +69,7 @@ pub struct Options {
     pub servers: Vec<Kind>,
     pub stalled: usize,
     pub nginx_chunk: usize,
+    pub sleep: bool,
     pub settings: Vec<String>,
     pub json: bool,
 }
@@ -76,6 +78,11 @@ impl Options {
     /// Whether the servers share core 0 and the load has core 1. Several workers need both cores.
     pub fn pinned(&self) -> bool {
         !self.servers.iter().any(|kind| matches!(kind, Kind::Millstream(workers) if *workers > 1))
+    }
+
+    /// Whether the load polls without sleeping. Not when the servers need its core.
+    pub fn spins(&self) -> bool {
+        self.pinned() && !self.sleep
     }
 }
 
@@ -99,6 +106,7 @@ pub fn parse() -> Result<Command, String> {
         servers: Vec::new(),
         stalled: 0,
         nginx_chunk: 4096,
+        sleep: false,
         settings: Vec::new(),
         json: false,
     };
@@ -116,6 +124,7 @@ pub fn parse() -> Result<Command, String> {
             Long("nginx-chunk") => options.nginx_chunk = number(&mut parser)?,
             Long("set") => options.settings.push(text(&mut parser)?),
             Long("added-latency") => added_latency = true,
+            Long("sleep") => options.sleep = true,
             Long("json") => options.json = true,
             Long("bare-loop") => {
                 let name = text(&mut parser)?;

@@ -58,7 +58,7 @@ pub struct Parser {
 
 impl Parser {
     /// From the first byte of a server.
-    pub const fn with_handshake() -> Self {
+    pub const fn new() -> Self {
         Self {
             skip: HANDSHAKE_BYTES,
             chunk_size: CHUNK_SIZE_DEFAULT,
@@ -66,11 +66,6 @@ impl Parser {
             partial: Vec::new(),
             open: None,
         }
-    }
-
-    /// From the first message on, with this chunk size.
-    pub const fn without_handshake(chunk_size: usize) -> Self {
-        Self { skip: 0, chunk_size, streams: Vec::new(), partial: Vec::new(), open: None }
     }
 
     /// Takes bytes, split anywhere, and tells of each message that has become whole.

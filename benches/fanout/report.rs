@@ -67,6 +67,7 @@ impl Measured {
             "lost_units": self.lost,
             "late_units": self.seen.late,
             "viewers_gone": self.gone,
+            "load_behind": quantiles(&self.seen.behind),
             "latency_video": quantiles(&self.seen.video),
             "latency_audio": quantiles(&self.seen.audio),
         })
@@ -83,6 +84,7 @@ pub fn json(options: &Options, all: &[Measured]) -> Value {
         "seconds": options.window.as_secs(),
         "bits_per_second": options.bits_per_second,
         "pinned": options.pinned(),
+        "readers_spin": options.spins(),
         "rounds": all.iter().map(Measured::json).collect::<Vec<_>>(),
         "ratios": ratios(options, all).into_iter().map(|ratio| json!({
             "of": ratio.of.name(), "to": ratio.to.name(),
@@ -102,11 +104,16 @@ pub fn table(options: &Options, all: &[Measured]) -> String {
         options.bits_per_second / 1000,
         options.rounds,
         options.window.as_secs(),
-        if options.pinned() { "server on one core, load on the other" } else { "nothing pinned" },
+        match (options.pinned(), options.spins()) {
+            (true, true) => "server on one core, load on the other, readers never sleep",
+            (true, false) => "server on one core, load on the other",
+            (false, _) => "nothing pinned",
+        },
     );
     text.push_str(
         "| server | GB | CPU-s | CPU-s/GB min/median/max | writes per viewer and unit | RSS MB | KB per viewer | \
-         lost | late | video p50/p99/p99.9 ms | audio p50/p99 ms |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         lost | late | video p50/p99/p99.9 ms | audio p50/p99 ms | load behind p99 ms |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for &kind in &options.servers {
         let rounds: Vec<_> = all.iter().filter(|measured| measured.kind == kind).collect();
@@ -144,7 +151,7 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
         }
     };
     format!(
-        "| {} | {:.2} | {:.2} | {} | {writes} | {:.1} | {:.1} | {} | {} | {:.2} / {:.2} / {:.2} | {:.1} / {:.1} |\n",
+        "| {} | {:.2} | {:.2} | {} | {writes} | {:.1} | {:.1} | {} | {} | {:.2} / {:.2} / {:.2} | {:.1} / {:.1} | {:.1} |\n",
         kind.name(),
         of(&|m: &Measured| m.seen.bytes as f64 / 1e9).median,
         of(&|m: &Measured| m.cpu.as_secs_f64()).median,
@@ -158,6 +165,7 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
         video(999),
         audio(500),
         audio(990),
+        of(&|m: &Measured| millis(m.seen.behind.quantile(990))).max,
     )
 }
 
