@@ -4,7 +4,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::head::is_token;
+use super::grammar::is_token;
 use super::{Error, Limits};
 
 /// Hexadecimal digits of a chunk size that fit 64 bits.

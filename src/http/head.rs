@@ -9,6 +9,7 @@ use std::ops::Range;
 use percent_encoding::percent_decode;
 
 use super::body::Framing;
+use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
 use super::{Error, Limits};
 
@@ -382,28 +383,6 @@ fn decode_query(raw: &[u8]) -> Result<Vec<(String, String)>, Error> {
 fn decode_form(raw: &[u8]) -> String {
     let spaced: Vec<u8> = raw.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
     percent_decode(&spaced).decode_utf8_lossy().into_owned()
-}
-
-/// RFC 9110 §5.6.2.
-pub(super) const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
 }
 
 #[cfg(test)]

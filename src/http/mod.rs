@@ -27,6 +27,7 @@
 
 mod body;
 mod connection;
+mod grammar;
 mod head;
 mod limits;
 mod request;

@@ -5,14 +5,17 @@
 //! [`crate::worker::mailbox::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
 //! stream.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
+use mio::net::TcpStream;
 
-use super::shell::Handover;
+use super::budget::Place;
 use crate::mail::ToWorker;
+use crate::protocol::Listener;
 use crate::worker::mailbox::MirroredUnit;
 
 /// What a worker's shell receives.
@@ -24,6 +27,15 @@ pub(super) enum Mail {
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
+}
+
+/// An accepted connection on its way to another worker.
+#[derive(Debug)]
+pub(super) struct Handover {
+    pub(super) stream: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) listener: Listener,
+    pub(super) place: Place,
 }
 
 /// Waking a sleeping thread costs some microseconds on both sides, telling an awake one nothing.

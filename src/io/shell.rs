@@ -19,7 +19,7 @@ use wire::Gather;
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::doorbell::{Inbox, Mail, Postbox};
+use super::doorbell::{Handover, Inbox, Mail, Postbox};
 use super::office::{Desk, OfficeMail};
 use super::sys;
 use crate::mail::{ConnId, Now, WorkerId};
@@ -53,15 +53,6 @@ const LINGER_PERIOD: Duration = Duration::from_millis(20);
 const LINGER_MAX: usize = 1024;
 /// A worker hands a new connection over when it has over 25 % and so many more than the least loaded.
 const HANDOVER_SLACK: u32 = 8;
-
-/// An accepted connection on its way to another worker.
-#[derive(Debug)]
-pub(super) struct Handover {
-    stream: TcpStream,
-    peer: SocketAddr,
-    listener: Listener,
-    place: Place,
-}
 
 #[derive(Debug)]
 struct Socket {
