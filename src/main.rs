@@ -21,6 +21,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 const WATCH: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
+    // A panic of one session, or of the store on a damaged file, is caught where it belongs; it is a line of the log
+    // and not text on the terminal.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     let cores = std::thread::available_parallelism()
         .map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
     let environment =
@@ -43,8 +46,6 @@ fn serve(options: &Options) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // A panic of one session is caught and counted; it is a line of the log and not text on the terminal.
-    std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     // Before the ready line, so that a signal right after it is not the default's.
     let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
         Ok(signals) => signals,

@@ -16,6 +16,9 @@ need ffmpeg ffmpeg
 need nginx nginx
 need strace strace
 need prlimit util-linux
+need unshare util-linux
+need setpriv util-linux
+need timeout coreutils
 need gst-launch-1.0 gstreamer1.0-tools
 [ -e /usr/lib/nginx/modules/ngx_rtmp_module.so ] || missing="$missing libnginx-mod-rtmp"
 for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad clocksync:plugins-base avdec_h264:libav; do

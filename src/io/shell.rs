@@ -128,10 +128,10 @@ impl Shell {
         WAKE
     }
 
-    /// Runs until the worker is drained and control has let go of its mailbox.
+    /// Runs until the worker is drained and the last goodbye was taken, or had its time.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
-        while !self.drained {
+        while !self.drained || !self.lingering.is_empty() {
             let timeout = self.sleep();
             if let Err(error) = self.parts.poll.poll(&mut events, timeout)
                 && error.kind() != io::ErrorKind::Interrupted

@@ -57,6 +57,7 @@ impl Worker {
         conn.blocked = taken < offered;
         let mut left = taken;
         let mut more = false;
+        let is_viewer = conn.subscriber.is_some();
         if let Some(subscriber) = &mut conn.subscriber {
             left = subscriber.cursor.rest_sent(left);
             let queued = conn.queue.len().min(left);
@@ -84,6 +85,11 @@ impl Worker {
         }
         if more || conn_closes(self, id) {
             self.after_drain(id);
+        }
+        // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
+        // nothing, and is written too often to be asked each time.
+        if taken > 0 && !is_viewer {
+            self.touch(id);
         }
     }
 
