@@ -100,9 +100,10 @@ impl Floor {
             socket.read_exact(&mut first)?;
             if first == [PUBLISHER] {
                 self.begin_publisher(socket, poll)?;
-            } else {
-                let index = let_in(&mut socket, first)?;
-                let stream = self.stream(index);
+                continue;
+            }
+            let index = let_in(&mut socket, first)?;
+            if let Some(stream) = self.streams.get_mut(index) {
                 socket.write_all(&stream.gop)?;
                 stream.viewers.push(socket);
             }
@@ -113,19 +114,14 @@ impl Floor {
         let mut stream = [0; 4];
         socket.read_exact(&mut stream)?;
         let stream = usize::try_from(u32::from_be_bytes(stream)).unwrap_or(0);
-        self.stream(stream);
+        if self.streams.len() <= stream {
+            self.streams.resize_with(stream + 1, Stream::default);
+        }
         socket.set_nonblocking(true)?;
         let mut socket = TcpStream::from_std(socket);
         poll.registry().register(&mut socket, Token(self.publishers.len()), Interest::READABLE)?;
         self.publishers.push(Publisher { socket, stream, pending: Vec::new(), riding: Vec::new() });
         Ok(())
-    }
-
-    fn stream(&mut self, index: usize) -> &mut Stream {
-        if self.streams.len() <= index {
-            self.streams.resize_with(index + 1, Stream::default);
-        }
-        self.streams.iter_mut().nth(index).unwrap_or_else(|| unreachable!("it was made"))
     }
 
     fn read(&mut self, index: usize) -> io::Result<()> {
@@ -196,7 +192,12 @@ fn let_in(socket: &mut net::TcpStream, first: [u8; 1]) -> io::Result<usize> {
                     wanted = Some(stream_number(&request.target.stream));
                 }
                 rtmp::Event::Closed(reason) => return Err(io::Error::other(format!("{reason:?}"))),
-                _ => {}
+                rtmp::Event::Publish(_)
+                | rtmp::Event::Media(_)
+                | rtmp::Event::PublishEnded { .. }
+                | rtmp::Event::PlayEnded { .. }
+                | rtmp::Event::PlayPaused { .. }
+                | rtmp::Event::ReceiveMedia { .. } => {}
             }
         }
         let mut queue = SendQueue::new();

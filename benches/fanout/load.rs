@@ -377,8 +377,7 @@ impl Load {
 
     fn read(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        loop {
-            let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.reads()) else { break };
+        while let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.reads()) {
             match conn.socket.read(&mut buffer) {
                 Ok(0) => {
                     self.end(index, "the server closed");

@@ -42,7 +42,7 @@ const PINNED: &str = "MILLSTREAM_FANOUT_PINNED";
 /// From the viewers' start to the measured window.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// How often memory is looked at.
-const SAMPLE: Duration = Duration::from_millis(500);
+const SAMPLE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     let outcome = match options::parse() {
@@ -115,24 +115,17 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let target = Target { address: server.address, bare: kind.is_bare_loop() };
     let mut load = Load::new(target, options.spins()).map_err(|error| error.to_string())?;
     load.publish(options.streams, options.bits_per_second)?;
-    // A whole GOP is cached before memory is looked at.
-    load.run_for(media::GOP_TIME + SAMPLE)?;
-    let before = process::resident(pid);
+    // What is cached grows from key frame to key frame.
+    load.run_for(media::GOP_TIME)?;
+    let before = run_and_watch(&mut load, pid, media::GOP_TIME)?;
     load.play(options.players, options.streams, Viewer::Good)?;
     load.play(options.stalled, options.streams, Viewer::Stalled)?;
     load.run_for(WARM_UP)?;
 
     let playing = process::resident(pid);
-    let mut largest = playing;
     load.clear();
     let start = process::usage(pid);
-    let until = Instant::now() + options.window;
-    while let left = until.saturating_duration_since(Instant::now())
-        && !left.is_zero()
-    {
-        load.run_for(left.min(SAMPLE))?;
-        largest = largest.max(process::resident(pid));
-    }
+    let largest = run_and_watch(&mut load, pid, options.window)?.max(playing);
     let end = process::usage(pid);
     let seen = load.seen();
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
@@ -148,4 +141,17 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
         lost,
         gone,
     })
+}
+
+/// Runs for so long; the largest resident memory that was seen.
+fn run_and_watch(load: &mut Load, pid: u32, time: Duration) -> Result<u64, String> {
+    let until = Instant::now() + time;
+    let mut largest = 0;
+    while let left = until.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        load.run_for(left.min(SAMPLE))?;
+        largest = largest.max(process::resident(pid));
+    }
+    Ok(largest)
 }
