@@ -17,7 +17,7 @@ use wire::SendQueue;
 
 use super::floor;
 use super::histogram::Histogram;
-use super::media::{Source, stamp_of};
+use super::media::{GOP_TIME, Source, stamp_of};
 use super::parser::{Parser, Whole};
 
 /// Message types.
@@ -160,9 +160,8 @@ impl Load {
         self.wait_for_all("the publishers")?;
         let (now, bare) = (Instant::now(), self.target.bare);
         for index in 0..self.conns.len() {
-            // The streams do not all send in the same moment.
-            let phase = Duration::from_millis(33) * u32::try_from(index).unwrap_or(0)
-                / u32::try_from(streams).unwrap_or(1);
+            // The key frames of the streams do not all come in the same moment.
+            let phase = GOP_TIME * u32::try_from(index).unwrap_or(0) / u32::try_from(streams).unwrap_or(1);
             self.due.push(Reverse((now + phase, index)));
             self.send(index, |conn, out| {
                 let Role::Publisher(source) = &mut conn.role else { return };
