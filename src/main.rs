@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{Addresses, Server, StopReason, log};
+use millstream::io::{Addresses, Notice, Server, StopReason, log};
 use millstream::store::{RedbStore, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -17,8 +18,6 @@ const USAGE: u8 = 2;
 const DRAIN_TIMED_OUT: u8 = 3;
 /// A drain takes no longer than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How often the main thread looks whether the server lives.
-const WATCH: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     // A panic of one session, or of the store on a damaged file, is caught where it belongs; it is a line of the log
@@ -46,50 +45,69 @@ fn serve(options: &Options) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    let (notices, heard) = channel();
     // Before the ready line, so that a signal right after it is not the default's.
-    let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
-        Ok(signals) => signals,
-        Err(error) => return fail(RUN_TIME, &format!("signals: {error}")),
-    };
-    let server = match Server::start(&config) {
+    if let Err(error) = watch_signals(notices.clone()) {
+        return fail(RUN_TIME, &format!("signals: {error}"));
+    }
+    let server = match Server::start(&config, &notices) {
         Ok(server) => server,
         Err(error) => return fail(RUN_TIME, &error.to_string()),
     };
     print(&ready_line(server.addresses()));
     tracing::info!(http = %server.addresses().http, rtmp = %server.addresses().rtmp, "listening");
-    let code = watch(server, &mut signals);
+    let code = watch(server, &heard);
     drop(guard);
     code
 }
 
-/// Waits for a signal or the end.
-fn watch(server: Server, signals: &mut Signals) -> ExitCode {
-    let mut draining = None::<Instant>;
-    loop {
-        for signal in signals.pending() {
-            if signal == SIGHUP {
-                tracing::info!("SIGHUP: there is nothing to reload yet");
-            } else if draining.is_none() {
-                tracing::info!(signal, "draining");
-                server.drain();
-                draining = Some(Instant::now());
+/// Turns signals into notices.
+fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let forward = move || {
+        for signal in signals.forever() {
+            if notices.send(Notice::Signal(signal)).is_err() {
+                return;
             }
         }
-        if server.has_ended() && draining.is_none() {
-            tracing::error!("a thread of the server has died");
-            return ExitCode::from(RUN_TIME);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(forward).map(drop)
+}
+
+/// Waits for a signal, then for the end of every thread.
+fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
+    let mut drained_by = None::<Instant>;
+    let mut living = server.threads();
+    while living > 0 {
+        let notice = match drained_by {
+            None => heard.recv().ok(),
+            Some(by) => heard.recv_timeout(by.saturating_duration_since(Instant::now())).ok(),
+        };
+        match notice {
+            Some(Notice::Signal(SIGHUP)) => tracing::info!("SIGHUP: there is nothing to reload yet"),
+            Some(Notice::Signal(signal)) if drained_by.is_none() => {
+                tracing::info!(signal, "draining");
+                server.drain();
+                drained_by = Some(Instant::now() + DRAIN_MAX);
+            }
+            Some(Notice::Signal(_)) => {}
+            Some(Notice::ThreadEnded) if drained_by.is_some() => living -= 1,
+            Some(Notice::ThreadEnded) => {
+                tracing::error!("a thread of the server has died");
+                return ExitCode::from(RUN_TIME);
+            }
+            None => {
+                tracing::error!("the drain took too long");
+                return ExitCode::from(DRAIN_TIMED_OUT);
+            }
         }
-        if server.has_stopped() {
-            return match server.join() {
-                StopReason::Drained => ExitCode::SUCCESS,
-                StopReason::Died => ExitCode::from(RUN_TIME),
-            };
+    }
+    match server.join() {
+        StopReason::Drained => {
+            tracing::info!("drained");
+            ExitCode::SUCCESS
         }
-        if draining.is_some_and(|since| since.elapsed() > DRAIN_MAX) {
-            tracing::error!("the drain took too long");
-            return ExitCode::from(DRAIN_TIMED_OUT);
-        }
-        std::thread::sleep(WATCH);
+        StopReason::Died => ExitCode::from(RUN_TIME),
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Stream {
     /// Subscribers are sent the units before this one.
     flush_to: u64,
     flush_at: Option<Instant>,
+    /// Whether the deadline table has an entry for this stream.
+    pub flush_armed: bool,
     last_video: Option<Instant>,
     untrimmed: u32,
 }
@@ -113,6 +115,7 @@ impl Stream {
             formats: Vec::new(),
             flush_to: 0,
             flush_at: None,
+            flush_armed: false,
             last_video: None,
             untrimmed: 0,
         }

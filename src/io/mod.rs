@@ -12,4 +12,4 @@ mod server;
 mod shell;
 mod sys;
 
-pub use server::{Addresses, Server, StartError, StopReason};
+pub use server::{Addresses, Notice, Server, StartError, StopReason};

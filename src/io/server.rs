@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use crypto::Seed;
@@ -60,6 +60,15 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// What the owner of a server hears while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A signal came (sent by the owner's own watch).
+    Signal(i32),
+    /// One of the server's threads has ended: after a drain as it should, else because it died.
+    ThreadEnded,
+}
+
 /// How the server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
@@ -67,6 +76,15 @@ pub enum StopReason {
     Drained,
     /// A thread that must live has died.
     Died,
+}
+
+/// Tells the owner that a thread ends, whichever way it does.
+struct Farewell(Sender<Notice>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let _ = self.0.send(Notice::ThreadEnded);
+    }
 }
 
 /// A running server.
@@ -80,11 +98,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, binds the ports, starts the threads. When it returns, everything listens.
+    /// Opens the store, binds the ports, starts the threads. When it returns, everything listens. `notices` hears of
+    /// each thread that ends.
     ///
     /// # Errors
     /// A port in use, a store that is locked or damaged, or a system without resources.
-    pub fn start(config: &Config) -> Result<Self, StartError> {
+    pub fn start(config: &Config, notices: &Sender<Notice>) -> Result<Self, StartError> {
         note_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
         let records = store.load()?;
@@ -126,6 +145,7 @@ impl Server {
             ),
             loads: (0..count).map(|_| AtomicU32::new(0)).collect(),
             seed,
+            notices: notices.clone(),
         };
         let mut workers = Vec::with_capacity(count);
         let listeners = http_listeners.into_iter().zip(rtmp_listeners);
@@ -134,10 +154,16 @@ impl Server {
             workers.push(shells.start(WorkerId(index), poll, inbox, listeners)?);
         }
         let store_desk = desk.clone();
+        let farewell = Farewell(notices.clone());
         let store = thread::Builder::new().name("store".into()).spawn(move || {
+            let _farewell = farewell;
             store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply)));
         })?;
-        let office = thread::Builder::new().name("control".into()).spawn(move || office.run())?;
+        let farewell = Farewell(notices.clone());
+        let office = thread::Builder::new().name("control".into()).spawn(move || {
+            let _farewell = farewell;
+            office.run();
+        })?;
         Ok(Self { addresses, desk, office, workers, store })
     }
 
@@ -152,18 +178,10 @@ impl Server {
         self.desk.send(OfficeMail::Drain);
     }
 
-    /// Whether a thread that must live has ended.
+    /// How many threads say goodbye.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.office.is_finished() || self.workers.iter().any(JoinHandle::is_finished)
-    }
-
-    /// Whether all threads have ended.
-    #[must_use]
-    pub fn has_stopped(&self) -> bool {
-        self.store.is_finished()
-            && self.office.is_finished()
-            && self.workers.iter().all(JoinHandle::is_finished)
+    pub const fn threads(&self) -> usize {
+        self.workers.len() + 2
     }
 
     /// Waits for the end.
@@ -183,6 +201,7 @@ struct Shells {
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,
+    notices: Sender<Notice>,
 }
 
 impl Shells {
@@ -204,7 +223,11 @@ impl Shells {
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
         })?;
-        thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || shell.run())
+        let farewell = Farewell(self.notices.clone());
+        thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
+            let _farewell = farewell;
+            shell.run();
+        })
     }
 }
 

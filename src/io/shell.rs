@@ -63,7 +63,9 @@ struct Socket {
     /// On the ready list.
     ready: bool,
     connecting: bool,
-    /// The peer's end of stream was seen.
+    /// The kernel reported the peer's end of stream: only a read of zero bytes is the end then.
+    ending: bool,
+    /// The peer's end of stream was read.
     ended: bool,
     place: Option<Place>,
 }
@@ -203,6 +205,7 @@ impl Shell {
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             socket.readable = true;
+            socket.ending |= event.is_read_closed() || event.is_error();
             self.make_ready(id);
         }
         if event.is_writable() {
@@ -223,6 +226,8 @@ impl Shell {
         };
         socket.connecting = false;
         socket.readable = true;
+        // What else this event reported was not looked at.
+        socket.ending = true;
         self.worker.handle_connected(now, id, result);
         self.make_ready(id);
     }
@@ -298,6 +303,7 @@ impl Shell {
             readable: false,
             ready: false,
             connecting: false,
+            ending: false,
             ended: false,
             place: Some(place),
         };
@@ -362,6 +368,9 @@ impl Shell {
                     return false;
                 }
                 Ok(count) => {
+                    // A short read has emptied the socket; what comes later is reported anew. It saves the read that
+                    // would only say so.
+                    socket.readable = socket.ending || count == READ_BYTES;
                     let bytes = self.buffer.get(..count).unwrap_or_default();
                     self.worker.handle_bytes(now, id, bytes);
                     budget = budget.saturating_sub(count);
@@ -485,6 +494,7 @@ impl Shell {
                     readable: false,
                     ready: false,
                     connecting: true,
+                    ending: false,
                     ended: false,
                     place: None,
                 };

@@ -1,6 +1,7 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use media::{AccessUnit, Tracks};
 
@@ -11,6 +12,8 @@ use crate::hub::Flush;
 use crate::mail::{ConnId, Departure, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker};
 use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk};
 
+/// Grid of flush deadlines.
+pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
 /// The kernel may hold at least so many unsent bytes of a viewer: a large key frame must not need two wake-ups.
 const UNSENT_BYTES_MIN: usize = 128 * 1024;
 
@@ -146,11 +149,26 @@ impl Worker {
         let pushed = stream.push(self.now.mono, unit, tracks);
         match pushed.flush {
             Flush::Now => self.grown.push(id),
-            Flush::By(at) => self.deadlines.arm(at, Timer::Flush(id)),
+            Flush::By(_) => self.arm_flush(id),
         }
         if pushed.trim {
             self.trim(id);
         }
+    }
+
+    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
+    /// flows the flush moves on with every picture, and the entry finds nothing to do when it fires. Deadlines are
+    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
+    pub(super) fn arm_flush(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(at) = stream.flush_at() else { return };
+        if std::mem::replace(&mut stream.flush_armed, true) {
+            return;
+        }
+        let since = at.saturating_duration_since(self.began).as_nanos();
+        let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
+        let on_grid = at - Duration::from_nanos(early);
+        self.deadlines.arm(on_grid.max(self.now.mono), Timer::Flush(id));
     }
 
     fn count_dropped(&mut self, id: ConnId, units: u64) {

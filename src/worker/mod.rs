@@ -106,6 +106,7 @@ pub struct Stats {
 pub struct Worker {
     id: WorkerId,
     now: Now,
+    began: Instant,
     seed: Seed,
     conns: Slab<Conn>,
     apps: Apps,
@@ -133,6 +134,7 @@ impl Worker {
         Self {
             id,
             now,
+            began: now.mono,
             seed,
             conns: Slab::default(),
             apps: Apps::new(),
@@ -244,15 +246,7 @@ impl Worker {
         while let Some((at, timer)) = self.deadlines.pop_due(now.mono) {
             match timer {
                 Timer::Conn(id) => self.conn_timeout(id, at),
-                Timer::Flush(stream) => {
-                    if self
-                        .streams
-                        .get(&stream)
-                        .is_some_and(|s| s.flush_at().is_some_and(|due| due <= now.mono))
-                    {
-                        self.grown.push(stream);
-                    }
-                }
+                Timer::Flush(stream) => self.flush_timeout(stream),
                 Timer::Report => self.report(),
             }
         }
@@ -332,6 +326,17 @@ impl Worker {
             conn.session.handle_timeout(&ctx);
         }
         self.touch(id);
+    }
+
+    /// Flushes what has waited long enough, up to a grid step early; else looks again later.
+    fn flush_timeout(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.flush_armed = false;
+        match stream.flush_at() {
+            Some(due) if due <= self.now.mono + dispatch::FLUSH_GRID => self.grown.push(id),
+            Some(_) => self.arm_flush(id),
+            None => {}
+        }
     }
 
     /// Has the connection drained at the end of the turn.
