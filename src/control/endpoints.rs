@@ -212,6 +212,18 @@ impl Control {
         }
     }
 
+    /// The resolver is silent: the status says so, and its answer is still waited for. A second request for the
+    /// same name would only lengthen its queue.
+    fn still_resolving(&mut self, now: Now, id: PushId, request: u64) {
+        let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
+        push.failures = push.failures.saturating_add(1);
+        let (key, service_id) = (push.key.clone(), push.service_id.clone());
+        tracing::info!(%key, url = redact(&push.url), "the resolver does not answer");
+        let until = now.mono.checked_add(RESOLVE_MAX).unwrap_or(now.mono);
+        self.pushes.enter(id, Phase::Resolving { request, until });
+        self.set_endpoint_status(&key, &service_id, status::FAILED);
+    }
+
     /// Orders the attempt from the source's worker. Attempts take turns through the addresses that are allowed.
     fn order_push(&mut self, now: Now, id: PushId, addresses: &[SocketAddr]) {
         let policy = &self.config.outbound;
@@ -277,7 +289,7 @@ impl Control {
         let failed_before = push.failures;
         push.failures = push.failures.saturating_add(1);
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
-        tracing::debug!(%key, url = redact(&push.url), failures = push.failures, reason, "push failed");
+        tracing::info!(%key, url = redact(&push.url), failures = push.failures, reason, "push failed");
         let limit = self.registry.live.get(&push.stream).and_then(|l| l.settings.endpoint_republish_limit);
         let phase = if limit.is_some_and(|limit| failed_before >= limit) {
             Phase::GivenUp
@@ -306,9 +318,7 @@ impl Control {
                     self.pushes.enter(id, Phase::GivenUp);
                     self.attempt_push(now, id);
                 }
-                Some(Phase::Resolving { .. }) => {
-                    self.push_failed(now, id, status::FAILED, "the resolver did not answer");
-                }
+                Some(Phase::Resolving { request, .. }) => self.still_resolving(now, id, request),
                 Some(Phase::Open { .. } | Phase::GivenUp) | None => {
                     self.pushes.due.remove(&(at, id));
                 }

@@ -133,7 +133,7 @@ impl Control {
         }
         let stream = self.stream_of(&request.key);
         if stream.is_none() {
-            self.check_limits(app, record.is_none())?;
+            self.check_limits(now, app, record.is_none())?;
         }
         if app.publish_security {
             return Err(Refusal::NotAllowed(
@@ -150,7 +150,7 @@ impl Control {
         Ok((app.clone(), stream))
     }
 
-    fn check_limits(&self, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
+    fn check_limits(&self, now: Now, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
         let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if limit.is_some_and(|limit| self.registry.count(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
@@ -159,7 +159,7 @@ impl Control {
         if new_record && records >= self.config.server.limits.broadcasts {
             return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
         }
-        if self.load.is_high(&self.config.server) {
+        if self.load.is_high(now, &self.config.server) {
             return Err(Refusal::Resources);
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Control {
         self.registry.live.insert(stream, live);
         self.registry.by_key.insert(key.clone(), stream);
         self.record_started(now, &request);
-        self.post_all(&ToWorker::StreamUp { stream, key: key.clone(), source, settings: settings.clone() });
+        self.post_stream_up(stream, &key, source, &settings);
         self.reconcile_pushes(now, &key);
         Grant { stream, position: Position::default(), epoch: 0, settings }
     }
@@ -210,12 +210,7 @@ impl Control {
         live.via = request.via;
         let grant =
             Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
-        let up = ToWorker::StreamUp {
-            stream,
-            key: live.key.clone(),
-            source: live.source,
-            settings: live.settings.clone(),
-        };
+        let (key, source, settings) = (live.key.clone(), live.source, live.settings.clone());
         if let Some(record) = self.records.get_mut(&request.key) {
             record.user_agent = agent(&request.user_agent);
             record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
@@ -225,9 +220,25 @@ impl Control {
             self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
-            self.post_all(&up);
+            self.post_stream_up(stream, &key, source, &settings);
         }
         Some(grant)
+    }
+
+    /// The source hears it first: a worker that asks it for a mirror does so after its own copy of this news, and
+    /// must find the source informed.
+    fn post_stream_up(
+        &mut self,
+        stream: StreamId,
+        key: &StreamKey,
+        source: WorkerId,
+        settings: &Arc<AppSettings>,
+    ) {
+        let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
+        for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
+            let (key, settings) = (key.clone(), settings.clone());
+            self.post(worker, ToWorker::StreamUp { stream, key, source, settings });
+        }
     }
 
     /// The record goes live; without one, publishing makes a zombi (rest.md §1.5).

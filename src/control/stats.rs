@@ -1,6 +1,7 @@
 //! Live figures: what the workers report each second, put into the records and the admission guard.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use crate::config::ServerSettings;
 use crate::mail::{Now, Report, StreamId, WorkerId};
@@ -10,10 +11,13 @@ use super::{Control, wall};
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
 
+/// Reports older than this say nothing about now: a worker without streams sends none.
+const LOAD_AGE: Duration = Duration::from_secs(6);
+
 /// How busy the workers are.
 #[derive(Debug)]
 pub(super) struct Load {
-    workers: Vec<VecDeque<u16>>,
+    workers: Vec<VecDeque<(Instant, u16)>>,
     pub(super) memory_percent: u8,
 }
 
@@ -22,23 +26,25 @@ impl Load {
         Self { workers: vec![VecDeque::new(); usize::from(workers)], memory_percent: 0 }
     }
 
-    fn note(&mut self, worker: WorkerId, permille: u16) {
+    fn note(&mut self, now: Now, worker: WorkerId, permille: u16) {
         let Some(reports) = self.workers.get_mut(usize::from(worker.0)) else { return };
-        reports.push_back(permille);
+        reports.push_back((now.mono, permille));
         if reports.len() > LOAD_REPORTS {
             reports.pop_front();
         }
     }
 
     /// Mean over the workers and five seconds, in parts per thousand.
-    pub(super) fn busy_permille(&self) -> u64 {
-        let sum: u64 = self.workers.iter().flatten().map(|p| u64::from(*p)).sum();
+    pub(super) fn busy_permille(&self, now: Now) -> u64 {
+        let fresh = |at: Instant| now.mono.saturating_duration_since(at) <= LOAD_AGE;
+        let reports = self.workers.iter().flatten().filter(|(at, _)| fresh(*at));
+        let sum: u64 = reports.map(|(_, permille)| u64::from(*permille)).sum();
         sum / (self.workers.len().max(1) as u64 * LOAD_REPORTS as u64)
     }
 
     /// Whether new publishers are refused (robustness.md §5).
-    pub(super) fn is_high(&self, server: &ServerSettings) -> bool {
-        let busy = server.cpu_limit < 100 && self.busy_permille() > u64::from(server.cpu_limit) * 10;
+    pub(super) fn is_high(&self, now: Now, server: &ServerSettings) -> bool {
+        let busy = server.cpu_limit < 100 && self.busy_permille(now) > u64::from(server.cpu_limit) * 10;
         let full = server.memory_limit < 100 && self.memory_percent > server.memory_limit;
         busy || full
     }
@@ -77,7 +83,7 @@ impl Control {
     }
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
-        self.load.note(worker, report.busy_permille);
+        self.load.note(now, worker, report.busy_permille);
         for figures in &report.sources {
             self.note_source(worker, figures);
         }
@@ -140,18 +146,22 @@ mod tests {
     fn the_guard_is_a_mean_over_workers_and_seconds() {
         let server = ServerSettings::with(&[]).unwrap();
         let mut load = Load::new(2);
+        let mut now = Now { mono: Instant::now(), wall_ms: 0 };
         for _ in 0..9 {
-            load.note(WorkerId(0), 1000);
+            load.note(now, WorkerId(0), 1000);
         }
-        assert_eq!((load.busy_permille(), load.is_high(&server)), (500, false));
+        assert_eq!((load.busy_permille(now), load.is_high(now, &server)), (500, false));
         for _ in 0..5 {
-            load.note(WorkerId(1), 960);
+            load.note(now, WorkerId(1), 960);
         }
-        assert!(load.is_high(&server));
-        assert!(!load.is_high(&ServerSettings::with(&[("server.cpu_limit", "100")]).unwrap()));
+        assert!(load.is_high(now, &server));
+        assert!(!load.is_high(now, &ServerSettings::with(&[("server.cpu_limit", "100")]).unwrap()));
+        // Without streams no report comes: what was true then is not true for ever.
+        now.mono += Duration::from_secs(7);
+        assert!(!load.is_high(now, &server));
         let mut load = Load::new(1);
         load.memory_percent = 76;
-        assert!(load.is_high(&server));
+        assert!(load.is_high(now, &server));
     }
 
     #[test]

@@ -40,10 +40,22 @@ impl Cursor {
         cursor
     }
 
-    /// As after a pause: forgets its place, not what it has begun to send.
-    pub fn restart(&mut self, ring: &Ring, video: bool) {
+    fn restart(&mut self, ring: &Ring, video: bool) {
         self.next = ring.newest_key().filter(|_| video).unwrap_or_else(|| ring.head());
         self.started = !video;
+    }
+
+    /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing.
+    pub fn resume(&mut self, ring: &Ring, video: bool) {
+        let newer = ring.newest_key().is_some_and(|key| key > self.next);
+        if !video || newer || self.next < ring.base() {
+            self.restart(ring, video);
+        }
+    }
+
+    /// Without video every unit is a start.
+    pub const fn start(&mut self) {
+        self.started = true;
     }
 
     /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
@@ -270,6 +282,20 @@ mod tests {
         assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::None);
         let sent = String::from_utf8(line.write(&mut cursor, usize::MAX)).unwrap();
         assert!(sent.starts_with("3][5940][5973]"), "{sent}");
+    }
+
+    #[test]
+    fn a_pause_within_a_gop_goes_on_where_it_was_and_a_longer_one_at_the_newest_key_frame() {
+        let mut line = Line::new();
+        (0..3).for_each(|n| line.push(n * 33, n == 0));
+        let mut cursor = Cursor::new(&line.ring, true);
+        line.write(&mut cursor, usize::MAX);
+        line.push(99, false);
+        cursor.resume(&line.ring, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"[99]");
+        (4..8).for_each(|n| line.push(n * 33, n == 6));
+        cursor.resume(&line.ring, true);
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"[198][231]");
     }
 
     #[test]

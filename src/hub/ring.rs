@@ -163,11 +163,19 @@ impl Ring {
             _ => 0,
         };
         // Until one GOP was seen whole its length is unknown, and only bytes and units bound the ring.
-        let span_max = self.limits.lag_ms.saturating_add(self.gop_ms.saturating_mul(2));
+        let gop_ms = self.gop_ms.max(self.running_gop_ms());
+        let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1
             && (self.bytes > self.limits.bytes
                 || self.entries.len() > self.limits.units
                 || (self.gop_ms > 0 && span > span_max))
+    }
+
+    /// Length of the GOP that is not over: an encoder that cuts by scene may follow a short one with one of many
+    /// seconds, whose key frame must stay.
+    fn running_gop_ms(&self) -> i64 {
+        let head_ms = self.newest_key.and_then(|_| self.head_ms());
+        head_ms.map_or(0, |head_ms| head_ms.saturating_sub(self.newest_key_ms))
     }
 
     fn pop_front(&mut self) {
@@ -242,6 +250,16 @@ pub(super) mod tests {
         }
         let span = ring.head_ms().unwrap() - ring.get(ring.base()).unwrap().dts_ms;
         assert_eq!(span, 7000, "5 s of lag and two GOPs of 1 s");
+    }
+
+    #[test]
+    fn a_long_gop_behind_a_short_one_keeps_its_key_frame() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        for n in 0..300 {
+            ring.push(entry(n * 33, n == 0 || n == 24, 100));
+            ring.trim(true, Some(0));
+        }
+        assert_eq!(ring.newest_key(), Some(24));
     }
 
     #[test]

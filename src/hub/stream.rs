@@ -92,7 +92,9 @@ pub struct Stream {
     flush_to: u64,
     flush_at: Option<Instant>,
     /// Whether the deadline table has an entry for this stream.
-    pub flush_armed: bool,
+    pub flush_armed: Option<Instant>,
+    /// In the worker's list of streams that have something to send.
+    pub grown: bool,
     last_video: Option<Instant>,
     untrimmed: u32,
 }
@@ -115,7 +117,8 @@ impl Stream {
             formats: Vec::new(),
             flush_to: 0,
             flush_at: None,
-            flush_armed: false,
+            flush_armed: None,
+            grown: false,
             last_video: None,
             untrimmed: 0,
         }
@@ -139,6 +142,7 @@ impl Stream {
     pub fn flush(&mut self) {
         self.flush_to = self.ring.head();
         self.flush_at = None;
+        self.grown = false;
     }
 
     /// When the units that wait must be sent.
@@ -192,6 +196,9 @@ impl Stream {
                 units
             }
         };
+        if !self.has_video() {
+            subscriber.cursor.start();
+        }
         subscriber.cursor.skip_undecodable(&self.ring, self.flush_to);
         skipped
     }
@@ -199,7 +206,7 @@ impl Stream {
     /// After a pause: from the newest key frame on.
     pub fn resume(&self, subscriber: &mut Subscriber) {
         subscriber.paused = false;
-        subscriber.cursor.restart(&self.ring, self.has_video());
+        subscriber.cursor.resume(&self.ring, self.has_video());
     }
 
     /// Names what a subscriber is to be sent, behind the rest of its unit begun. False when the gather is full.

@@ -98,6 +98,7 @@ pub(super) struct Shell {
     sockets: Vec<Option<Socket>>,
     ready: VecDeque<ConnId>,
     lingering: VecDeque<Lingering>,
+    linger_due: Instant,
     buffer: Vec<u8>,
     accepting: bool,
     accept_paused_until: Option<Instant>,
@@ -117,6 +118,7 @@ impl Shell {
             sockets: Vec::new(),
             ready: VecDeque::new(),
             lingering: VecDeque::new(),
+            linger_due: Instant::now(),
             buffer: vec![0; READ_BYTES],
             accepting: true,
             accept_paused_until: None,
@@ -180,7 +182,11 @@ impl Shell {
                     self.worker.handle_mail(now, mail);
                 }
                 Mail::Mirrored(unit) => self.worker.handle_mirrored(now, unit),
-                Mail::Socket(handover) => self.begin(now, handover),
+                Mail::Socket(handover) => {
+                    // Counted since it was handed over, so that a burst is spread; counted anew with its socket.
+                    self.load().fetch_sub(1, Ordering::Relaxed);
+                    self.begin(now, handover);
+                }
             }
         }
     }
@@ -278,8 +284,12 @@ impl Shell {
             }
         };
         let handover = Handover { stream, peer, listener, place };
-        match self.less_loaded().and_then(|index| self.parts.peers.get(index)) {
-            Some(peer) => peer.post(Mail::Socket(handover)),
+        let target = self.less_loaded();
+        match target.and_then(|index| Some((self.parts.peers.get(index)?, self.parts.loads.get(index)?))) {
+            Some((peer, load)) => {
+                load.fetch_add(1, Ordering::Relaxed);
+                peer.post(Mail::Socket(handover));
+            }
             None => self.begin(now, handover),
         }
     }
@@ -295,6 +305,10 @@ impl Shell {
 
     fn begin(&mut self, now: Now, handover: Handover) {
         let Handover { stream, peer, listener, place } = handover;
+        // A slot that was freed in this turn may be given out again: its former socket must be gone by then.
+        while let Some(output) = self.worker.poll_output() {
+            self.perform(now, output);
+        }
         let _ = stream.set_nodelay(true);
         let Some(id) = self.worker.accept(now, listener, peer) else { return };
         let socket = Socket {
@@ -521,9 +535,10 @@ impl Shell {
 
     /// Reads away what peers of closed connections still send.
     fn read_lingering(&mut self, now: Instant) {
-        if self.lingering.is_empty() {
+        if self.lingering.is_empty() || now < self.linger_due {
             return;
         }
+        self.linger_due = now + LINGER_PERIOD;
         let buffer = &mut self.buffer;
         self.lingering.retain_mut(|lingering| {
             now < lingering.until

@@ -1,5 +1,6 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +38,15 @@ impl Worker {
         loop {
             let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
             let Some(conn) = self.conns.get_mut(id) else { return };
-            let Some(event) = conn.session.poll_event(&ctx) else { break };
-            self.handle_event(id, event);
+            let session = &mut conn.session;
+            match catch_unwind(AssertUnwindSafe(|| session.poll_event(&ctx))) {
+                Ok(Some(event)) => self.handle_event(id, event),
+                Ok(None) => break,
+                Err(_) => {
+                    self.remove_panicked(id);
+                    return;
+                }
+            }
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.session.poll_transmit(&mut conn.queue);
@@ -76,7 +84,8 @@ impl Worker {
             Event::UnitsDropped(units) => self.count_dropped(id, units),
             Event::Subscribe { key, format } => self.subscribe(id, &key, format),
             Event::SubscribePush { format } => self.subscribe_push(id, format),
-            Event::Unsubscribe => self.unsubscribe(id),
+            // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
+            Event::Unsubscribe => self.unsubscribe_keeping_rest(id),
             Event::Pause(pause) => self.pause(id, pause),
             Event::Rest(request) => {
                 let session = self.session_ref(id);
@@ -148,7 +157,11 @@ impl Worker {
         self.stats.units = self.stats.units.saturating_add(1);
         let pushed = stream.push(self.now.mono, unit, tracks);
         match pushed.flush {
-            Flush::Now => self.grown.push(id),
+            Flush::Now => {
+                if !std::mem::replace(&mut stream.grown, true) {
+                    self.grown.push(id);
+                }
+            }
             Flush::By(_) => self.arm_flush(id),
         }
         if pushed.trim {
@@ -162,13 +175,14 @@ impl Worker {
     pub(super) fn arm_flush(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush_at() else { return };
-        if std::mem::replace(&mut stream.flush_armed, true) {
-            return;
-        }
         let since = at.saturating_duration_since(self.began).as_nanos();
         let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
         let on_grid = at - Duration::from_nanos(early);
-        self.deadlines.arm(on_grid.max(self.now.mono), Timer::Flush(id));
+        let on_grid = on_grid.max(self.now.mono);
+        if stream.flush_armed.is_none_or(|armed| on_grid < armed) {
+            stream.flush_armed = Some(on_grid);
+            self.deadlines.arm(on_grid, Timer::Flush(id));
+        }
     }
 
     fn count_dropped(&mut self, id: ConnId, units: u64) {
@@ -192,6 +206,7 @@ impl Worker {
             }
             Err(why) => conn.session.subscribe_verdict(&ctx, Err(why)),
         }
+        self.note_authenticated(id);
         self.enqueue_write(id);
     }
 
@@ -281,6 +296,12 @@ impl Worker {
 
     // ---- the end
 
+    /// A session that panicked is gone, and nobody else notices.
+    pub(super) fn remove_panicked(&mut self, id: ConnId) {
+        self.stats.panics = self.stats.panics.saturating_add(1);
+        self.remove(id, "internal error", true);
+    }
+
     /// Forgets a connection: its roles end, its socket closes, its end is one line of the log.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         self.unpublish(id, Departure::Lost);
@@ -289,10 +310,13 @@ impl Worker {
         if let Some(subscriber) = &subscriber {
             self.detach(id, subscriber.stream, subscriber.format);
         }
-        if let Some(role) = conn.push
-            && self.pushes.get(&role.push) == Some(&id)
-        {
-            self.pushes.remove(&role.push);
+        if let Some(role) = conn.push {
+            if self.pushes.get(&role.push) == Some(&id) {
+                self.pushes.remove(&role.push);
+            }
+            // Most have said more already, and control hears only the first word of an attempt's end.
+            let state = PushState::Failed(reason.to_owned());
+            self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, subscriber.as_ref(), reason, self.now.mono);

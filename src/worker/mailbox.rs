@@ -37,8 +37,14 @@ impl Lane {
         if used > 0 && used.saturating_add(bytes) > LANE_BYTES_MAX {
             return None;
         }
+        Some(self.credit_beyond(bytes))
+    }
+
+    /// Room for `bytes` however full the lane is.
+    #[must_use]
+    pub fn credit_beyond(&self, bytes: usize) -> Credit {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        Some(Credit { lane: Arc::clone(&self.bytes), bytes })
+        Credit { lane: Arc::clone(&self.bytes), bytes }
     }
 }
 

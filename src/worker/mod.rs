@@ -197,8 +197,7 @@ impl Worker {
         let outcome =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| session.handle_bytes(&ctx, bytes)));
         if outcome.is_err() {
-            self.stats.panics = self.stats.panics.saturating_add(1);
-            self.remove(id, "internal error", true);
+            self.remove_panicked(id);
             return;
         }
         self.drain_session(id);
@@ -246,7 +245,7 @@ impl Worker {
         while let Some((at, timer)) = self.deadlines.pop_due(now.mono) {
             match timer {
                 Timer::Conn(id) => self.conn_timeout(id, at),
-                Timer::Flush(stream) => self.flush_timeout(stream),
+                Timer::Flush(stream) => self.flush_timeout(stream, at),
                 Timer::Report => self.report(),
             }
         }
@@ -329,11 +328,16 @@ impl Worker {
     }
 
     /// Flushes what has waited long enough, up to a grid step early; else looks again later.
-    fn flush_timeout(&mut self, id: StreamId) {
+    fn flush_timeout(&mut self, id: StreamId, at: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        stream.flush_armed = false;
+        if stream.flush_armed == Some(at) {
+            stream.flush_armed = None;
+        }
         match stream.flush_at() {
-            Some(due) if due <= self.now.mono + dispatch::FLUSH_GRID => self.grown.push(id),
+            Some(due) if due <= self.now.mono + dispatch::FLUSH_GRID => {
+                stream.grown = true;
+                self.grown.push(id);
+            }
             Some(_) => self.arm_flush(id),
             None => {}
         }

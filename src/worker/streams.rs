@@ -69,6 +69,10 @@ impl Worker {
             } else {
                 stream.mirrored_here = !stream.subscribers.is_empty();
             }
+            if source != self.id && !stream.mirrored_here {
+                // What is here is old when the next viewer comes.
+                stream.clear();
+            }
             if stream.mirrored_here {
                 let mail = ToWorker::Mirror { stream: id, to: self.id, after_ms: stream.head_ms() };
                 self.outputs.push_back(Output::Worker(source, mail));
@@ -89,8 +93,12 @@ impl Worker {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             conn.session.end_subscription(&ctx, end);
         }
-        let publishers: Vec<ConnId> =
-            self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect();
+        self.stop_waiting_pushes(id);
+        let publishers: Vec<ConnId> = if stream.source == self.id {
+            self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect()
+        } else {
+            Vec::new()
+        };
         for conn_id in publishers {
             let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
             if let Some(conn) = self.conns.get_mut(conn_id) {
@@ -143,14 +151,31 @@ impl Worker {
 
     fn mirror(&mut self, id: StreamId, to: WorkerId, after_ms: Option<i64>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.source != self.id {
+            // Asked of a former source: who asks has heard, or will hear, of the new one.
+            return;
+        }
         stream.mirrors.retain(|mirror| mirror.to != to);
         let lane = super::mailbox::Lane::default();
         for entry in stream.backlog().filter(|entry| after_ms.is_none_or(|after| entry.dts_ms > after)) {
-            let Some(credit) = lane.credit(entry.unit.payload.len()) else { break };
+            // The backlog is bounded by the ring and shares its memory.
+            let credit = lane.credit_beyond(entry.unit.payload.len());
             let (unit, tracks) = (entry.unit.clone(), Arc::clone(&entry.tracks));
             self.outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, unit, tracks, credit }));
         }
         stream.mirrors.push(Mirror { to, skipping: false, lane });
+    }
+
+    /// Pushes of a stream that ended before their target had answered.
+    fn stop_waiting_pushes(&mut self, stream: StreamId) {
+        let is_waiting = |conn: &super::conn::Conn| {
+            conn.subscriber.is_none() && conn.push.is_some_and(|role| role.stream == stream)
+        };
+        let of_stream =
+            |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
+        for push in self.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
+            self.stop_push(push);
+        }
     }
 
     fn stop_push(&mut self, push: PushId) {
@@ -170,7 +195,7 @@ impl Worker {
 
     /// Ends the subscription of a connection that still has a unit begun: the rest goes into its queue, so that
     /// the peer sees whole messages.
-    fn unsubscribe_keeping_rest(&mut self, id: ConnId) {
+    pub(super) fn unsubscribe_keeping_rest(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if let Some(subscriber) = &mut conn.subscriber {
             let mut queue = wire::SendQueue::new();

@@ -28,6 +28,7 @@ impl Worker {
             if has_more {
                 return Some(id);
             }
+            conn.waits_since = None;
         }
         None
     }
@@ -144,7 +145,7 @@ impl Worker {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         for mirror in &mut stream.mirrors {
-            if mirror.skipping && !unit.key_frame {
+            if mirror.skipping && !unit.key_frame && tracks.video.is_some() {
                 self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(1);
                 continue;
             }

@@ -301,3 +301,17 @@ fn half_closed_and_vanishing_peers_leave_nothing_behind() {
     });
     bystander.finish(&mut server);
 }
+
+#[test]
+fn h_23_viewers_and_publishers_are_no_strangers_once_they_are_let_in() {
+    let server = Server::start(&["limits.exempt_loopback=false", "limits.connections_per_address=4"]);
+    let _publisher = Publisher::start(server.rtmp, "live", "s");
+    let viewers: Vec<_> = (0..20).map(|_| Player::start(server.rtmp, "live", "s")).collect();
+    wait_for("all to play", secs(10), || viewers.iter().all(|viewer| viewer.units() > 0));
+    let strangers: Vec<_> = (0..8).map(|_| TcpStream::connect(server.rtmp).unwrap()).collect();
+    let refused = strangers.iter().filter(|stranger| {
+        stranger.set_read_timeout(Some(ms(300))).unwrap();
+        matches!((&mut &**stranger).read(&mut [0]), Ok(0))
+    });
+    assert_eq!(refused.count(), 4, "the limit is for strangers");
+}

@@ -147,6 +147,23 @@ fn a_publisher_that_does_not_come_back_ends_its_stream_after_the_grace() {
 }
 
 #[test]
+fn a_slow_viewer_gets_the_end_of_its_frame_and_then_a_clean_goodbye() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, &[]);
+        let publisher = world.publish("live", "s", source(seed));
+        world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
+        // 1 Mb/s into 400 kb/s with little room: the viewer is always in the middle of a frame.
+        let viewer = world.play_slowly("live", "s", 400_000, 3000);
+        world.run_for(secs(4));
+        world.close(publisher);
+        world.run_until("the end", secs(10), |world| world.is_closed(viewer));
+        let (verifier, _) = world.seen(viewer);
+        assert_eq!(verifier.corrupt(), 0, "{}: a frame was cut", world.trace());
+        assert!(world.said_goodbye(viewer), "{}: the goodbye fell into a frame", world.trace());
+    }
+}
+
+#[test]
 fn c_07_a_drain_tells_everyone_and_ends() {
     for seed in 0..10 {
         let mut world = World::new(seed, 3, &[]);

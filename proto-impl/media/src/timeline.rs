@@ -72,6 +72,17 @@ impl Timeline {
         self.place(track, raw.saturating_add(offset).max(0))
     }
 
+    /// The stream's DTS for a unit beside sound and picture. Its stamp moves no clock: some encoders stamp metadata
+    /// zero at any time. One that makes no sense stands where the stream stands.
+    pub fn map_beside(&mut self, track: crate::TrackId, raw: u64) -> i64 {
+        let near = self.offset.and_then(|offset| {
+            let raw = self.unwrap.clone().unwrap(raw);
+            let step = raw.saturating_sub(self.last_raw);
+            (-JUMP_BACK_MS..=JUMP_BACK_MS).contains(&step).then(|| raw.saturating_add(offset).max(0))
+        });
+        self.place(track, near.unwrap_or(self.head.dts_ms))
+    }
+
     /// Where the stream stands.
     #[must_use]
     pub const fn position(&self) -> Position {
@@ -149,6 +160,15 @@ mod tests {
         assert_eq!(t.map(TrackId::AUDIO, 90), 90);
         assert_eq!(t.map(TrackId::AUDIO, 80), 90);
         assert_eq!(t.map(TrackId::VIDEO, 133), 133);
+    }
+
+    #[test]
+    fn metadata_stamped_zero_moves_nothing() {
+        let mut t = Timeline::new(32, Position::default());
+        map_all(&mut t, &[5000, 5033]);
+        assert_eq!(t.map_beside(TrackId::DATA, 0), 5033);
+        assert_eq!(t.map_beside(TrackId::DATA, 5040), 5040);
+        assert_eq!((map_all(&mut t, &[5066]), t.jumps()), (vec![5066], 0));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use super::*;
 
 #[test]
-fn every_worker_knows_the_stream_before_its_publisher_is_told() {
+fn every_worker_knows_the_stream_before_its_publisher_is_told_and_the_source_first() {
     let mut rig = Rig::new();
     rig.take();
     rig.publish("s", 1);
-    assert_eq!(kinds(&rig.take()), ["0: up from 1", "1: up from 1", "1: verdict true"]);
+    assert_eq!(kinds(&rig.take()), ["1: up from 1", "0: up from 1", "1: verdict true"]);
     let record = rig.record("s");
     assert_eq!(
         (record["status"].as_str(), record["publishType"].as_str(), record["zombi"].as_bool()),
@@ -39,7 +39,7 @@ fn a_lost_publisher_comes_back_within_the_grace() {
     let request = rig.request("s", 1);
     let grant = rig.ask(request).unwrap();
     assert_eq!((grant.stream, grant.position.dts_ms, grant.epoch), (stream, 4000, 3));
-    assert_eq!(kinds(&rig.take()), ["0: up from 1", "1: up from 1", "1: verdict true"]);
+    assert_eq!(kinds(&rig.take()), ["1: up from 1", "0: up from 1", "1: verdict true"]);
     // Late news of the predecessor changes nothing.
     rig.gone(first, stream, Departure::Clean, 1);
     rig.run_for(secs(20));

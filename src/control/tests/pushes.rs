@@ -219,19 +219,25 @@ fn each_attempt_resolves_anew_and_checks_the_address() {
 }
 
 #[test]
-fn u_05_a_resolver_that_is_silent_or_lost_is_a_failure() {
+fn u_05_a_silent_resolver_is_a_failure_and_is_not_asked_again_before_it_answers() {
     let mut rig = Rig::new();
     rig.create("s");
     rig.publish("s", 0);
     rig.add("rtmp://target.example/app/key");
     let first = rig.resolves.pop().unwrap();
-    rig.run_for(secs(12));
+    rig.run_for(secs(120));
+    assert_eq!(rig.status(), "failed");
+    assert!(rig.resolves.is_empty(), "one request in the queue of the resolvers");
+    rig.control.handle_resolved(rig.now, Resolved { id: first.id, result: Err("NXDOMAIN".into()) });
+    assert_eq!(rig.status(), "failed");
+    rig.run_for(secs(40));
     let second = rig.resolves.pop().unwrap();
     rig.take();
     rig.resolve(first.id, &["198.51.100.9:1935"]);
     assert!(rig.orders().is_empty(), "an answer to an older attempt");
-    rig.control.handle_resolved(rig.now, Resolved { id: second.id, result: Err("NXDOMAIN".into()) });
-    assert_eq!(rig.status(), "failed");
+    rig.run_for(secs(15));
+    rig.resolve(second.id, &["198.51.100.9:1935"]);
+    assert_eq!(rig.one_order().1.address, "198.51.100.9:1935".parse().unwrap(), "a late answer counts");
 }
 
 #[test]

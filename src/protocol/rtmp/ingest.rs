@@ -99,7 +99,7 @@ impl Ingest {
         if self.tracks.is_empty() {
             return Outcome::Taken;
         }
-        let dts = self.timeline.map(TrackId::DATA, u64::from(timestamp));
+        let dts = self.timeline.map_beside(TrackId::DATA, u64::from(timestamp));
         Outcome::Unit(self.unit(TrackId::DATA, dts, dts, false, body))
     }
 
@@ -133,16 +133,20 @@ impl Ingest {
         let Some(CodecConfig::H264(config)) = self.tracks.video.as_ref().map(|track| &track.config) else {
             return Outcome::Dropped;
         };
-        let composition = tag.composition_time_ms;
-        if !(0..=COMPOSITION_MS_MAX).contains(&composition) {
+        if tag.payload.is_empty()
+            || !(-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms)
+        {
             return Outcome::Bad;
         }
+        // A picture is not shown before it is decoded; encoders that say so are a little off.
+        let composition = tag.composition_time_ms.max(0);
         let Ok(payload) = nal::to_four_byte_lengths(tag.payload, config.length_size) else {
             return Outcome::Bad;
         };
         let mut pictures = nal::Nals::new(&payload, 4).flatten().filter(|nal| h264::is_picture(nal));
         if pictures.next().is_none() {
-            return Outcome::Bad;
+            // Parameter sets, SEI or delimiters in a tag of their own: well-formed, and no picture.
+            return Outcome::Dropped;
         }
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
         let key_frame = matches!(tag.frame_type, FrameType::Key | FrameType::GeneratedKey);
@@ -216,8 +220,7 @@ mod tests {
             b"\x17",
             b"\x17\x01\0\0\0",
             b"\x17\x01\0\0\0\0\0\0\x09\x65",
-            b"\x17\x01\xff\xff\xff\0\0\0\x01\x65",
-            b"\x17\x01\0\0\0\0\0\0\x01\x67",
+            b"\x17\x01\x80\0\0\0\0\0\x01\x65",
         ] {
             assert_eq!(ingest.video(0, &Bytes::from_static(bad)), Outcome::Bad, "{bad:?}");
         }

@@ -17,6 +17,9 @@ use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk, Sessio
 /// The limits of robustness.md §5, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> = LazyLock::new(Arc::default);
 
+/// Room for events that an idle session keeps.
+const EVENTS_KEPT: usize = 4;
+
 /// What the peer does. One stream per connection: no encoder and no player does more.
 #[derive(Debug)]
 enum Role {
@@ -202,6 +205,8 @@ impl Session for RtmpSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
+            // What a burst needed is not kept for the life of the session.
+            self.events.shrink_to(EVENTS_KEPT);
             self.drain_machine(ctx);
         }
         self.events.pop_front()

@@ -71,6 +71,8 @@ struct SimClient {
     rejected: Option<String>,
     /// Its machine has said its last word.
     ended: bool,
+    /// The server said that the stream is over.
+    goodbye: bool,
     closed: bool,
 }
 
@@ -152,6 +154,20 @@ impl World {
     pub fn play(&mut self, app: &str, id: &str) -> Id {
         let role = Role::Play { verifier: Verifier::new(), last_timestamp: None, falls: 0 };
         self.rtmp_client(app, id, role, Client::play)
+    }
+
+    /// A viewer behind a line of so many bits a second that holds so many bytes.
+    pub fn play_slowly(&mut self, app: &str, id: &str, rate: u64, window: usize) -> Id {
+        let viewer = self.play(app, id);
+        let wire = self.clients[viewer.0].wire;
+        let link = StreamLink::new(&self.seed.derive("slow link", wire as u64));
+        self.wires[wire].links[1] = link.latency(ms(10)).rate(rate).window(window);
+        viewer
+    }
+
+    /// Whether a viewer was told that its stream is over, and not only cut off.
+    pub fn said_goodbye(&self, id: Id) -> bool {
+        self.clients[id.0].goodbye
     }
 
     /// One request of the API; its answer with [`World::answer`].
@@ -313,6 +329,7 @@ impl World {
             message_stream: None,
             rejected: None,
             ended: false,
+            goodbye: false,
             closed: false,
         });
         Id(client)
@@ -577,10 +594,12 @@ impl SimClient {
     }
 
     fn hangup(&mut self, now: Instant) {
+        let told = self.ended;
         if let Some(machine) = &mut self.machine {
             machine.close(now, CloseReason::PeerClosed);
             self.turn(now);
         }
+        self.goodbye &= told;
         self.closed = true;
     }
 
@@ -611,8 +630,9 @@ impl SimClient {
                     }
                 }
                 ClientEvent::Rejected { code, .. } => self.rejected = Some(code),
-                ClientEvent::Closed(_) => {
+                ClientEvent::Closed(reason) => {
                     self.ended = true;
+                    self.goodbye = !matches!(reason, CloseReason::Failed(_));
                     if let Role::Publish { next, .. } = &mut self.role {
                         *next = None;
                     }
