@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use media::Tracks;
+use smallvec::SmallVec;
 
 use super::Entry;
 
@@ -19,17 +20,18 @@ pub struct FormatKey {
     pub variant: u32,
 }
 
-/// Slices that are sent in order.
+/// Slices that are sent in order. A message in one chunk is a head and a payload: two need no allocation.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
-    slices: Vec<Bytes>,
+    slices: SmallVec<[Bytes; 2]>,
     len: usize,
 }
 
 impl Parts {
     /// Of slices.
     #[must_use]
-    pub fn new(slices: Vec<Bytes>) -> Self {
+    pub fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
+        let slices: SmallVec<[Bytes; 2]> = slices.into_iter().collect();
         let len = slices.iter().map(Bytes::len).sum();
         Self { slices, len }
     }

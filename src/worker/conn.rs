@@ -61,6 +61,8 @@ pub(super) struct Conn {
     /// Since when something waits that the socket does not take.
     pub(super) waits_since: Option<Instant>,
     pub(super) began: Instant,
+    /// Bytes sent that its session has not been told of.
+    pub(super) untold: usize,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
 }
@@ -83,6 +85,7 @@ impl Conn {
             armed: None,
             waits_since: None,
             began: now,
+            untold: 0,
             bytes_in: 0,
             bytes_out: 0,
         }

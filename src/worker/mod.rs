@@ -321,6 +321,10 @@ impl Worker {
             self.remove(id, stalled, true);
             return;
         }
+        let untold = std::mem::take(&mut conn.untold);
+        if untold > 0 {
+            conn.session.handle_sent(&ctx, untold);
+        }
         if conn.session.poll_timeout().is_some_and(|due| due <= now.mono) {
             conn.session.handle_timeout(&ctx);
         }

@@ -2,9 +2,9 @@
 
 use std::io::IoSlice;
 
-/// How many slices one write may have. Two per message (head and payload) make room for a second of video and
-/// sound; a longer backlog takes another write.
-const SLICES_MAX: usize = 128;
+/// How many slices one write may have. Two per message (head and payload) make room for what comes while a picture
+/// is waited for; a backlog takes several writes.
+const SLICES_MAX: usize = 64;
 
 /// Collects borrowed slices for one `writev`, up to a budget of bytes.
 #[derive(Debug)]

@@ -19,21 +19,16 @@ const HEAD_BYTES: usize = 32;
 pub(crate) struct RtmpPackage {
     message_stream: u32,
     scratch: BytesMut,
+    /// Slices of the message in the making.
+    out: Vec<Bytes>,
 }
 
 impl RtmpPackage {
     pub(crate) fn new(message_stream: u32) -> Self {
-        Self { message_stream, scratch: BytesMut::new() }
+        Self { message_stream, scratch: BytesMut::new(), out: Vec::new() }
     }
 
-    fn message(
-        &mut self,
-        kind: MediaKind,
-        dts_ms: i64,
-        prefix: &[u8],
-        payload: &Bytes,
-        out: &mut Vec<Bytes>,
-    ) {
+    fn message(&mut self, kind: MediaKind, dts_ms: i64, prefix: &[u8], payload: &Bytes) {
         if self.scratch.capacity() < HEAD_BYTES {
             self.scratch = BytesMut::with_capacity(SCRATCH_BYTES);
         }
@@ -44,48 +39,46 @@ impl RtmpPackage {
             kind: kind.message_type(),
             message_stream: self.message_stream,
         };
-        write_message(&mut self.scratch, &head, prefix, payload, CHUNK_SIZE_OUT, out);
+        write_message(&mut self.scratch, &head, prefix, payload, CHUNK_SIZE_OUT, &mut self.out);
     }
 }
 
 impl Package for RtmpPackage {
     fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
-        let mut out = Vec::with_capacity(6);
         if let Some(metadata) = &tracks.metadata {
-            self.message(MediaKind::Data, dts_ms, &[], metadata, &mut out);
+            self.message(MediaKind::Data, dts_ms, &[], metadata);
         }
         for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
             match &track.config {
                 CodecConfig::H264(config) => {
                     let head = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
-                    self.message(MediaKind::Video, dts_ms, &head, &config.record, &mut out);
+                    self.message(MediaKind::Video, dts_ms, &head, &config.record);
                 }
                 CodecConfig::Aac(config) => {
                     let head = AudioTag::write_header(AudioPacket::SequenceHeader);
-                    self.message(MediaKind::Audio, dts_ms, &head, &config.record, &mut out);
+                    self.message(MediaKind::Audio, dts_ms, &head, &config.record);
                 }
             }
         }
-        Parts::new(out)
+        Parts::new(self.out.drain(..))
     }
 
     fn unit(&mut self, entry: &Entry) -> Parts {
         let unit = &entry.unit;
-        let mut out = Vec::with_capacity(2);
         match entry.tracks.get(unit.track).map(|track| (track.config.codec(), track.timescale)) {
             Some((Codec::H264, timescale)) => {
                 let frame_type = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
                 let composition = timescale.to_ms(unit.pts).saturating_sub(entry.dts_ms);
                 let composition = i32::try_from(composition).unwrap_or(0);
                 let head = VideoTag::write_header(frame_type, VideoPacket::NalUnits, composition);
-                self.message(MediaKind::Video, entry.dts_ms, &head, &unit.payload, &mut out);
+                self.message(MediaKind::Video, entry.dts_ms, &head, &unit.payload);
             }
             Some((Codec::Aac, _)) => {
                 let head = AudioTag::write_header(AudioPacket::Raw);
-                self.message(MediaKind::Audio, entry.dts_ms, &head, &unit.payload, &mut out);
+                self.message(MediaKind::Audio, entry.dts_ms, &head, &unit.payload);
             }
-            None => self.message(MediaKind::Data, entry.dts_ms, &[], &unit.payload, &mut out),
+            None => self.message(MediaKind::Data, entry.dts_ms, &[], &unit.payload),
         }
-        Parts::new(out)
+        Parts::new(self.out.drain(..))
     }
 }
