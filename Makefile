@@ -26,7 +26,7 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 
 unit:
 	cargo test --workspace --lib --bins --locked
