@@ -6,7 +6,7 @@ TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 .PHONY: run build test check deps fmt lint doc unit suite replay deny bench fuzz kills seeds clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home
-	cargo run --release --locked --
+	@cargo run --release --locked --
 
 build:
 	cargo build --release --locked

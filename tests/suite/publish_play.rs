@@ -123,6 +123,22 @@ fn a_viewer_on_another_worker_gets_the_same() {
 }
 
 #[test]
+fn a_player_that_joins_late_sees_the_two_tracks_and_no_third() {
+    let file = media_file(false, 12);
+    let server = Server::start(&[]);
+    let url = server.rtmp_url("live/tracks");
+    let _publisher = Program::ffmpeg_publish(&file, &url);
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "tracks"));
+    std::thread::sleep(secs(2));
+    let mut probe = Command::new("ffprobe");
+    let (_, tracks, err) =
+        run(probe.args(["-loglevel", "error", "-show_entries", "stream=codec_name", "-of", "csv", &url]));
+    let mut tracks: Vec<_> = tracks.lines().collect();
+    tracks.sort_unstable();
+    assert_eq!(tracks, ["stream,aac", "stream,h264"], "{err}");
+}
+
+#[test]
 fn key_forms_of_real_encoders_mean_the_same_stream() {
     let server = Server::start(&[]);
     for (app, name) in [

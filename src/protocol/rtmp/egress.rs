@@ -46,7 +46,8 @@ impl RtmpPackage {
 impl Package for RtmpPackage {
     fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
         if let Some(metadata) = &tracks.metadata {
-            self.message(MediaKind::Data, dts_ms, &[], metadata);
+            // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
+            self.message(MediaKind::Data, 0, &[], metadata);
         }
         for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
             match &track.config {
