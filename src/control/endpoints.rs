@@ -22,8 +22,9 @@ use super::{Control, Output, ResolveRequest, Resolved};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// A push that held for so long starts over with the short pauses.
-const STEADY: Duration = Duration::from_secs(10);
+/// A push that held for so long starts over with the short pauses: an outage is short or long by itself, however
+/// soon it follows another.
+const STEADY: Duration = Duration::from_secs(2);
 /// A resolver that takes longer has failed.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
