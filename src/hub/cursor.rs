@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes};
 use wire::Gather;
 
-use super::{Packager, Ring};
+use super::{Packager, Parts, Ring};
 
 /// The outcome of a look at a cursor's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Cursor {
     started: bool,
     /// Config epoch that was last sent.
     epoch: u32,
+    /// DTS of the first unit it was sent: its zero, in formats that start at zero for each subscriber.
+    zero_ms: Option<i64>,
     /// What is left of a unit begun.
     rest: VecDeque<Bytes>,
     rest_bytes: usize,
@@ -106,6 +108,7 @@ impl Cursor {
         gather: &mut Gather<'a>,
     ) -> bool {
         let mut epoch = self.epoch;
+        let mut zero_ms = self.zero_ms;
         for sequence in self.next..until {
             if !self.started {
                 return true;
@@ -115,9 +118,8 @@ impl Cursor {
             };
             let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
             epoch = entry.unit.config_epoch;
-            let named =
-                prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()).all(|s| gather.push(s));
-            if !named {
+            let zero_ms = *zero_ms.get_or_insert(entry.dts_ms);
+            if !prelude.into_iter().chain([unit]).all(|parts| parts.gather(zero_ms, gather)) {
                 return false;
             }
         }
@@ -159,12 +161,13 @@ impl Cursor {
             };
             let change = entry.unit.config_epoch != self.epoch;
             let prelude = change.then(|| packager.prelude(self.next)).flatten();
-            let total = unit.len().saturating_add(prelude.map_or(0, super::Parts::len));
+            let total = unit.len().saturating_add(prelude.map_or(0, Parts::len));
             if sent == 0 && total > 0 {
                 return;
             }
+            let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
             if sent < total {
-                self.keep_rest(prelude.into_iter().chain([unit]).flat_map(|parts| parts.slices()), sent);
+                self.keep_rest(prelude.into_iter().chain([unit]), zero_ms, sent);
             }
             sent = sent.saturating_sub(total);
             self.epoch = entry.unit.config_epoch;
@@ -184,16 +187,13 @@ impl Cursor {
         self.rest_bytes > 0
     }
 
-    fn keep_rest<'a>(&mut self, slices: impl Iterator<Item = &'a Bytes>, sent: usize) {
+    fn keep_rest<'a>(&mut self, parts: impl Iterator<Item = &'a Parts>, zero_ms: i64, sent: usize) {
         let mut skip = sent;
-        for slice in slices {
-            let from = skip.min(slice.len());
-            skip -= from;
-            if from < slice.len() {
-                self.rest_bytes = self.rest_bytes.saturating_add(slice.len() - from);
-                self.rest.push_back(slice.slice(from..));
-            }
+        for parts in parts {
+            self.rest.extend(parts.rest(zero_ms, skip));
+            skip = skip.saturating_sub(parts.len());
         }
+        self.rest_bytes = self.rest.iter().map(Bytes::len).sum();
     }
 }
 

@@ -12,6 +12,6 @@ mod ring;
 mod stream;
 
 pub use cursor::{Cursor, Jump};
-pub use packager::{FormatKey, Package, Packager, Parts};
+pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use stream::{Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use media::Tracks;
 use smallvec::SmallVec;
+use wire::Gather;
 
 use super::Entry;
 
@@ -16,24 +17,86 @@ const PRELUDE_AGE_MS: i64 = 1000;
 pub struct FormatKey {
     /// The protocol's name for it.
     pub name: &'static str,
-    /// What else distinguishes the bytes (RTMP: the message stream id).
-    pub variant: u32,
+    /// What else distinguishes the bytes (RTMP: the message stream id and what the player can decode).
+    pub variant: u64,
 }
 
-/// Slices that are sent in order. A message in one chunk is a head and a payload: two need no allocation.
+/// Where some [`Parts`] have a timestamp that is each subscriber's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// Index of the slice, at most 32 bytes of it: it is made anew for each write.
+    pub slice: usize,
+    /// Offset of its four bytes in the slice.
+    pub at: usize,
+    /// The time that stands there, in milliseconds of the stream.
+    pub ms: i64,
+    /// How the format writes a time.
+    pub write: fn(i64) -> [u8; 4],
+}
+
+impl Stamp {
+    /// Writes the time of a subscriber whose zero is `zero_ms` over the shared one. What lies before its zero (sound
+    /// that is a little older than the picture it began with) is at zero.
+    fn restamp(self, slice: &mut [u8], zero_ms: i64) {
+        let time = (self.write)(self.ms.saturating_sub(zero_ms).max(0));
+        if let Some(place) = slice.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = time;
+        }
+    }
+}
+
+/// Slices that are sent in order. A message in one chunk is a head and a payload, a tag of a file has a trailer too:
+/// three need no allocation.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
-    slices: SmallVec<[Bytes; 2]>,
+    slices: SmallVec<[Bytes; 3]>,
     len: usize,
+    stamps: SmallVec<[Stamp; 1]>,
 }
 
 impl Parts {
     /// Of slices.
     #[must_use]
     pub fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
-        let slices: SmallVec<[Bytes; 2]> = slices.into_iter().collect();
+        let slices: SmallVec<[Bytes; 3]> = slices.into_iter().collect();
         let len = slices.iter().map(Bytes::len).sum();
-        Self { slices, len }
+        Self { slices, len, stamps: SmallVec::new() }
+    }
+
+    /// Of slices with timestamps in them that count from each subscriber's own zero.
+    #[must_use]
+    pub fn stamped(slices: impl IntoIterator<Item = Bytes>, stamps: impl IntoIterator<Item = Stamp>) -> Self {
+        Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
+    }
+
+    /// Names the slices as a subscriber with this zero gets them. False when the gather is full.
+    pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
+        self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
+            Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),
+            None => gather.push(slice),
+        })
+    }
+
+    /// What [`Parts::gather`] names, from byte `from` on, to keep.
+    pub(super) fn rest(&self, zero_ms: i64, from: usize) -> impl Iterator<Item = Bytes> {
+        let mut skip = from;
+        self.slices.iter().enumerate().filter_map(move |(index, slice)| {
+            let cut = skip.min(slice.len());
+            skip -= cut;
+            if cut == slice.len() {
+                return None;
+            }
+            let Some(stamp) = self.stamp_of(index) else {
+                return Some(slice.slice(cut..));
+            };
+            let mut own = slice.to_vec();
+            stamp.restamp(&mut own, zero_ms);
+            Some(Bytes::from(own).slice(cut..))
+        })
+    }
+
+    fn stamp_of(&self, slice: usize) -> Option<Stamp> {
+        self.stamps.iter().find(|stamp| stamp.slice == slice).copied()
     }
 
     /// The slices.
@@ -170,6 +233,24 @@ pub(super) mod tests {
     }
 
     pub(in crate::hub) const PLAIN: FormatKey = FormatKey { name: "plain", variant: 0 };
+
+    #[test]
+    fn a_stamp_is_each_subscribers_own_and_never_negative() {
+        let stamp = Stamp { slice: 0, at: 1, ms: 1500, write: |ms| u32::try_from(ms).unwrap().to_be_bytes() };
+        let parts = Parts::stamped([Bytes::from_static(b"h....e"), Bytes::from_static(b"body")], [stamp]);
+        let named = |zero_ms| {
+            let mut scratch = [0; 32];
+            let mut gather = Gather::with_scratch(100, &mut scratch);
+            assert!(parts.gather(zero_ms, &mut gather));
+            gather.slices().iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(0), b"h\0\0\x05\xdcebody");
+        assert_eq!(named(1000), b"h\0\0\x01\xf4ebody");
+        assert_eq!(named(9000), b"h\0\0\0\0ebody");
+        for from in 0..=parts.len() {
+            assert_eq!(parts.rest(1000, from).collect::<Vec<_>>().concat(), named(1000)[from..], "{from}");
+        }
+    }
 
     #[test]
     fn numbers_follow_the_ring_and_a_late_start_gets_a_late_prelude() {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use wire::Gather;
+use wire::{Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
@@ -100,6 +100,8 @@ pub(super) struct Shell {
     lingering: VecDeque<Lingering>,
     linger_due: Instant,
     buffer: Vec<u8>,
+    /// Bytes that are made for one write alone.
+    scratch: Vec<u8>,
     accepting: bool,
     accept_paused_until: Option<Instant>,
     pending_accept: bool,
@@ -120,6 +122,7 @@ impl Shell {
             lingering: VecDeque::new(),
             linger_due: Instant::now(),
             buffer: vec![0; READ_BYTES],
+            scratch: vec![0; SCRATCH_BYTES],
             accepting: true,
             accept_paused_until: None,
             pending_accept: true,
@@ -436,7 +439,7 @@ impl Shell {
             if socket.generation != id.generation {
                 return 0;
             }
-            let mut gather = Gather::new(WRITE_BYTES);
+            let mut gather = Gather::with_scratch(WRITE_BYTES, &mut self.scratch);
             self.worker.gather(id, &mut gather);
             if gather.is_empty() {
                 return 0;

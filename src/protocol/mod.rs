@@ -5,6 +5,7 @@
 
 mod http_api;
 mod rtmp;
+mod tags;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -70,7 +71,15 @@ impl Format {
     #[must_use]
     pub const fn key(self) -> FormatKey {
         match self {
-            Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream },
+            Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream as u64 },
+        }
+    }
+
+    /// Whether an application lets viewers play it.
+    #[must_use]
+    pub const fn is_enabled(self, app: &AppSettings) -> bool {
+        match self {
+            Self::Rtmp { .. } => app.rtmp_playback_enabled,
         }
     }
 

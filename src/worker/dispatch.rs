@@ -220,7 +220,7 @@ impl Worker {
             return Err(NoSubscription::Unavailable);
         }
         let app = self.apps.get(&key.app).ok_or(NoSubscription::NotFound)?;
-        if !app.rtmp_playback_enabled {
+        if !format.is_enabled(app) {
             return Err(NoSubscription::Disabled);
         }
         if app.play_security {

@@ -13,7 +13,7 @@ mod send_queue;
 mod writer;
 
 pub use bits::BitReader;
-pub use gather::Gather;
+pub use gather::{Gather, SCRATCH_BYTES};
 pub use reader::{Reader, Truncated};
 pub use send_queue::SendQueue;
 pub use writer::Writer;

@@ -1,13 +1,13 @@
 //! Access units to RTMP messages, in chunks that every viewer of a message stream shares.
 
 use bytes::{Bytes, BytesMut};
-use flv::tag::{AudioPacket, FrameType, VideoPacket};
-use flv::{AudioTag, VideoTag};
-use media::{Codec, CodecConfig, Tracks};
+use flv::file::TagKind;
+use media::Tracks;
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, MediaKind};
 
 use crate::hub::{Entry, Package, Parts};
+use crate::protocol::tags::{self, Body};
 
 /// Heads are cut out of blocks of this size: one allocation for some hundred messages.
 const SCRATCH_BYTES: usize = 4096;
@@ -26,6 +26,15 @@ pub(crate) struct RtmpPackage {
 impl RtmpPackage {
     pub(crate) fn new(message_stream: u32) -> Self {
         Self { message_stream, scratch: BytesMut::new(), out: Vec::new() }
+    }
+
+    fn body(&mut self, dts_ms: i64, body: &Body<'_>) {
+        let kind = match body.kind {
+            TagKind::Video => MediaKind::Video,
+            TagKind::Audio => MediaKind::Audio,
+            TagKind::Data | TagKind::Other(_) => MediaKind::Data,
+        };
+        self.message(kind, dts_ms, &body.head, body.payload);
     }
 
     fn message(&mut self, kind: MediaKind, dts_ms: i64, prefix: &[u8], payload: &Bytes) {
@@ -49,37 +58,14 @@ impl Package for RtmpPackage {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
             self.message(MediaKind::Data, 0, &[], metadata);
         }
-        for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
-            match &track.config {
-                CodecConfig::H264(config) => {
-                    let head = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
-                    self.message(MediaKind::Video, dts_ms, &head, &config.record);
-                }
-                CodecConfig::Aac(config) => {
-                    let head = AudioTag::write_header(AudioPacket::SequenceHeader);
-                    self.message(MediaKind::Audio, dts_ms, &head, &config.record);
-                }
-            }
+        for body in [&tracks.video, &tracks.audio].into_iter().flatten().filter_map(tags::config) {
+            self.body(dts_ms, &body);
         }
         Parts::new(self.out.drain(..))
     }
 
     fn unit(&mut self, entry: &Entry) -> Parts {
-        let unit = &entry.unit;
-        match entry.tracks.get(unit.track).map(|track| (track.config.codec(), track.timescale)) {
-            Some((Codec::H264, timescale)) => {
-                let frame_type = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
-                let composition = timescale.to_ms(unit.pts).saturating_sub(entry.dts_ms);
-                let composition = i32::try_from(composition).unwrap_or(0);
-                let head = VideoTag::write_header(frame_type, VideoPacket::NalUnits, composition);
-                self.message(MediaKind::Video, entry.dts_ms, &head, &unit.payload);
-            }
-            Some((Codec::Aac, _)) => {
-                let head = AudioTag::write_header(AudioPacket::Raw);
-                self.message(MediaKind::Audio, entry.dts_ms, &head, &unit.payload);
-            }
-            None => self.message(MediaKind::Data, entry.dts_ms, &[], &unit.payload),
-        }
+        self.body(entry.dts_ms, &tags::unit(entry));
         Parts::new(self.out.drain(..))
     }
 }

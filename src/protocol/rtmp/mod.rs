@@ -1,11 +1,10 @@
 //! RTMP: publishers and players on port 1935, and pushes to other servers.
 //!
-//! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, `ingest` turns its messages
-//! into access units, [`RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] is the
+//! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, [`super::tags`] turns its
+//! messages into access units, [`RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] is the
 //! client side.
 
 mod egress;
-mod ingest;
 mod push;
 mod session;
 

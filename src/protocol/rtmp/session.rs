@@ -10,8 +10,8 @@ use media::Tracks;
 use rtmp::{CloseReason, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
 use wire::SendQueue;
 
-use super::ingest::{Ingest, Outcome};
 use crate::mail::{self, Departure, Grant, Now, Refusal, StreamEnd, StreamKey};
+use crate::protocol::tags::{Ingest, Outcome};
 use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk, Session};
 
 /// The limits of robustness.md §5, the same for all connections.

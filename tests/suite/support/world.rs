@@ -493,7 +493,8 @@ impl World {
         self.workers[index].finish_turn();
         while let Some(conn) = self.workers[index].next_write() {
             let mut bytes = Vec::new();
-            let mut gather = Gather::new(64 * 1024);
+            let mut scratch = [0; wire::SCRATCH_BYTES];
+            let mut gather = Gather::with_scratch(64 * 1024, &mut scratch);
             self.workers[index].gather(conn, &mut gather);
             gather.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
             let sent = self

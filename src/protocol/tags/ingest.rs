@@ -1,4 +1,4 @@
-//! RTMP messages to access units.
+//! FLV bodies, of RTMP messages or of tags, to access units.
 //!
 //! The payload of a frame is passed on byte for byte: parameter sets, SEI and delimiters inside stay where the
 //! encoder put them. What changes is around it: the FLV head goes, the clock is the stream's.
@@ -22,7 +22,7 @@ const COMPOSITION_MS_MAX: i32 = 60_000;
 
 /// What became of a message.
 #[derive(Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(in crate::protocol) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
     /// Parameter sets, metadata, silence: nothing to pass on by itself.
@@ -37,7 +37,7 @@ pub(super) enum Outcome {
 
 /// The state of one publisher.
 #[derive(Debug)]
-pub(super) struct Ingest {
+pub(in crate::protocol) struct Ingest {
     timeline: Timeline,
     tracks: Arc<Tracks>,
     /// Frames before the first key frame are dropped.
@@ -46,7 +46,7 @@ pub(super) struct Ingest {
 
 impl Ingest {
     /// Continues the stream where the grant says it stands.
-    pub(super) fn new(grant: &Grant) -> Self {
+    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, grant.position),
             tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
@@ -55,12 +55,12 @@ impl Ingest {
     }
 
     /// The tracks of the units that came out last.
-    pub(super) const fn tracks(&self) -> &Arc<Tracks> {
+    pub(in crate::protocol) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
 
     /// A video message.
-    pub(super) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(in crate::protocol) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         let tag = match VideoTag::read(body) {
             Ok(tag) => tag,
             Err(error) => return refused(error),
@@ -73,7 +73,7 @@ impl Ingest {
     }
 
     /// An audio message.
-    pub(super) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(in crate::protocol) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         let tag = match AudioTag::read(body) {
             Ok(tag) => tag,
             Err(error) => return refused(error),
@@ -87,7 +87,7 @@ impl Ingest {
     }
 
     /// A data message: onMetaData becomes part of the tracks; everything travels as a unit once media flows.
-    pub(super) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(in crate::protocol) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         if body.len() > METADATA_BYTES_MAX {
             return Outcome::Bad;
         }
