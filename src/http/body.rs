@@ -99,6 +99,11 @@ impl BodyDecoder {
         self.body.freeze()
     }
 
+    /// Takes out what was decoded so far; for bodies that are read as they come.
+    pub fn take_decoded(&mut self) -> Bytes {
+        self.body.split().freeze()
+    }
+
     /// Decoded bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {

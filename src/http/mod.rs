@@ -26,6 +26,7 @@
 //!   stage that returns the bytes held, after which the transport belongs to the other machine.
 
 mod body;
+pub mod client;
 mod connection;
 mod grammar;
 mod head;

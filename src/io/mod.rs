@@ -6,6 +6,7 @@ mod clock;
 mod doorbell;
 mod helpers;
 mod listen;
+pub mod load;
 pub mod log;
 mod office;
 mod server;
