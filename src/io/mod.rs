@@ -5,11 +5,15 @@ mod budget;
 mod clock;
 mod doorbell;
 mod helpers;
+mod linger;
 mod listen;
 pub mod log;
 mod office;
 mod server;
 mod shell;
 mod sys;
+mod tls;
+
+pub use tls::{CertificateError, CertificateFiles};
 
 pub use server::{Addresses, Notice, Server, StartError, StopReason};
