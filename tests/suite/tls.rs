@@ -242,7 +242,7 @@ fn u_06_a_trusted_name_is_pushed_to_and_an_expired_or_another_one_is_not() {
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     wait_for("the refusal", secs(20), || statuses(&server) == ["failed"]);
     assert!(expired.first_bytes.lock().unwrap().iter().all(|&byte| byte == 0x16));
-    wait_for("the reason in the log", secs(10), || server.log().contains("Expired"));
+    wait_for("the reason in the log", secs(10), || server.log().contains("expired"));
 }
 
 #[test]
