@@ -225,6 +225,8 @@ pub struct PushOrder {
     pub stream: StreamId,
     /// Where to connect; resolved and checked against the outbound policy.
     pub address: SocketAddr,
+    /// Over TLS, to a server that proves to have this name.
+    pub tls_name: Option<Box<str>>,
     /// What to ask for there.
     pub target: PushTarget,
     /// Settings of the application.

@@ -55,7 +55,7 @@ fn serve(options: &Options) -> ExitCode {
         Err(error) => return fail(RUN_TIME, &error.to_string()),
     };
     print(&ready_line(server.addresses()));
-    tracing::info!(http = %server.addresses().http, rtmp = %server.addresses().rtmp, "listening");
+    tracing::info!(addresses = ?server.addresses(), "listening");
     let code = watch(server, &heard);
     drop(guard);
     code
@@ -84,7 +84,7 @@ fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
             Some(by) => heard.recv_timeout(by.saturating_duration_since(Instant::now())).ok(),
         };
         match notice {
-            Some(Notice::Signal(SIGHUP)) => tracing::info!("SIGHUP: there is nothing to reload yet"),
+            Some(Notice::Signal(SIGHUP)) => server.reload(),
             Some(Notice::Signal(signal)) if drained_by.is_none() => {
                 tracing::info!(signal, "draining");
                 server.drain();
@@ -135,9 +135,9 @@ fn ready_line(addresses: Addresses) -> String {
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
         "http": addresses.http,
-        "https": null,
+        "https": addresses.https,
         "rtmp": addresses.rtmp,
-        "rtmps": null,
+        "rtmps": addresses.rtmps,
         "srt": null,
         "rtsp": null,
         "webrtc": null,

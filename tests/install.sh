@@ -12,6 +12,7 @@ need() { # PROGRAM PACKAGE...
 need cc gcc libc6-dev
 need g++ g++
 need curl curl
+need openssl openssl
 need ffmpeg ffmpeg
 need nginx nginx
 need strace strace

@@ -114,6 +114,14 @@ impl Config {
         out
     }
 
+    /// The files of the certificate: absolute names as they are, others within the home folder.
+    #[must_use]
+    pub fn certificate_files(&self) -> [PathBuf; 3] {
+        let server = &self.server;
+        [&server.certificate_file, &server.certificate_chain_file, &server.certificate_key_file]
+            .map(|file| self.home.join(file))
+    }
+
     /// The store's file.
     #[must_use]
     pub fn store_file(&self) -> PathBuf {
@@ -386,7 +394,7 @@ mod tests {
         ))
         .unwrap();
         let server = &config.server;
-        assert_eq!((server.http_port, server.rtmp_port, server.https_port), (3, 2, 1));
+        assert_eq!((server.http_port, server.rtmp_port, server.https_port), (3, 2, Some(1)));
         for app in &config.apps {
             assert!(!app.gop_cache && app.coalesce.is_zero() && app.values.is_fixed("gopCache"));
             assert_eq!(app.values.text("jwtSecretKey"), "s3cret-s3cret");

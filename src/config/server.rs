@@ -1,6 +1,7 @@
 //! Settings of the server.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use super::Error;
 use super::keys;
@@ -39,10 +40,18 @@ pub struct ServerSettings {
     pub name: String,
     /// `http.port`; 0: any free one.
     pub http_port: u16,
-    /// `https.port`.
-    pub https_port: u16,
+    /// `https.port`, unless `https.enabled` is off; 0: any free one.
+    pub https_port: Option<u16>,
     /// `rtmp.port`; 0: any free one.
     pub rtmp_port: u16,
+    /// `rtmps.port`, unless `rtmps.enabled` is off; 0: any free one.
+    pub rtmps_port: Option<u16>,
+    /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
+    pub certificate_file: PathBuf,
+    /// `http.ssl_certificate_chain_file`, likewise.
+    pub certificate_chain_file: PathBuf,
+    /// `http.ssl_certificate_key_file`, likewise.
+    pub certificate_key_file: PathBuf,
     /// `server.workers`, at least 1.
     pub workers: u16,
     /// `server.cpu_limit` in percent; 100: off.
@@ -72,7 +81,7 @@ impl ServerSettings {
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
         let port = |key| values.number(key, 0u16, u16::MAX);
-        for key in ["rtmps.port", "rtsp.port", "webrtc.port", "server.srt_port", "server.origin_port"] {
+        for key in ["rtsp.port", "webrtc.port", "server.srt_port", "server.origin_port"] {
             port(key)?;
         }
         let all = host(&values, "server.host")?;
@@ -89,8 +98,12 @@ impl ServerSettings {
             rtmp_host: host(&values, "rtmp.host")?.or(all),
             name: name.to_owned(),
             http_port: port("http.port")?,
-            https_port: port("https.port")?,
+            https_port: values.boolean("https.enabled")?.then_some(port("https.port")?),
             rtmp_port: port("rtmp.port")?,
+            rtmps_port: values.boolean("rtmps.enabled")?.then_some(port("rtmps.port")?),
+            certificate_file: values.text("http.ssl_certificate_file").into(),
+            certificate_chain_file: values.text("http.ssl_certificate_chain_file").into(),
+            certificate_key_file: values.text("http.ssl_certificate_key_file").into(),
             workers,
             cpu_limit: values.number("server.cpu_limit", 1, 100)?,
             memory_limit: values.number("server.memory_limit_percentage", 1, 100)?,
@@ -150,7 +163,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_documents() {
         let server = ServerSettings::with(&[]).unwrap();
-        assert_eq!((server.http_port, server.https_port, server.rtmp_port), (5080, 5443, 1935));
+        assert_eq!((server.http_port, server.https_port, server.rtmp_port), (5080, Some(5443), 1935));
         assert_eq!((server.cpu_limit, server.memory_limit, server.workers), (95, 75, 1));
         assert_eq!((server.limits.broadcasts, server.limits.endpoints), (100_000, 16));
         assert_eq!((server.http_host, server.log_level), (None, "info"));

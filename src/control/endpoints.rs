@@ -161,7 +161,7 @@ impl Control {
         let shown = redact(&endpoint.endpoint_url);
         let target = Endpoint::parse(&endpoint.endpoint_url);
         let target = match target {
-            Ok(target) if target.scheme == Scheme::Rtmp => target,
+            Ok(target) if matches!(target.scheme, Scheme::Rtmp | Scheme::Rtmps) => target,
             Ok(target) => {
                 tracing::debug!(%key, url = shown, "no output for {} yet", target.scheme.name());
                 self.set_endpoint_status(key, &endpoint.endpoint_service_id, status::FAILED);
@@ -247,6 +247,7 @@ impl Control {
             attempt: push.attempt,
             stream: push.stream,
             address,
+            tls_name: (push.target.scheme == Scheme::Rtmps).then(|| push.target.host.as_str().into()),
             target: PushTarget::Rtmp {
                 app: push.target.app.clone(),
                 tc_url: push.target.tc_url(),
@@ -364,7 +365,7 @@ impl Control {
             }
         };
         own_host
-            && target.port == self.config.rtmp_port
+            && [Some(self.config.rtmp_port), self.config.rtmps_port].contains(&Some(target.port))
             && target.app.split('/').next() == Some(&*key.app)
             && target.stream_id() == &*key.id
     }

@@ -60,6 +60,8 @@ pub struct ControlConfig {
     pub outbound: OutboundPolicy,
     /// The RTMP port as bound.
     pub rtmp_port: u16,
+    /// The RTMPS port as bound; `None` when it is off.
+    pub rtmps_port: Option<u16>,
 }
 
 /// A name to look up off the loop.

@@ -51,6 +51,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
             own_ports: vec![5080, 5443],
         },
         rtmp_port: 1935,
+        rtmps_port: Some(8443),
     }
 }
 

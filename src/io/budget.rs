@@ -18,6 +18,9 @@ const BUCKETS: usize = 8192;
 /// From this share of the strangers' limit on, new ones are refused at random: early drop, as OpenSSH does.
 const EARLY_DROP_FROM: u32 = 2;
 
+/// TLS handshakes that run at a time (robustness.md §5).
+const HANDSHAKES_MAX: u32 = 256;
+
 #[derive(Debug, Default)]
 struct Bucket {
     strangers: AtomicU32,
@@ -36,6 +39,7 @@ pub(super) struct Budget {
     strangers: AtomicU32,
     connections: AtomicU32,
     drops: AtomicU32,
+    handshakes: AtomicU32,
 }
 
 /// Why a connection is closed at once.
@@ -69,6 +73,7 @@ impl Budget {
             strangers: AtomicU32::new(0),
             connections: AtomicU32::new(0),
             drops: AtomicU32::new(0),
+            handshakes: AtomicU32::new(0),
         })
     }
 
@@ -95,6 +100,13 @@ impl Budget {
             return Err(Refused::Address);
         }
         if self.drops_early(strangers) { Err(Refused::Strangers) } else { Ok(place) }
+    }
+
+    /// A place among the TLS handshakes that run at a time.
+    pub(super) fn begin_handshake(self: &Arc<Self>) -> Option<HandshakePlace> {
+        let running = self.handshakes.fetch_add(1, Ordering::AcqRel);
+        let place = HandshakePlace(Arc::clone(self));
+        (running < HANDSHAKES_MAX).then_some(place)
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
@@ -133,6 +145,16 @@ impl Budget {
         let over = u64::from(strangers - from).saturating_mul(100);
         let percent = over.checked_div(u64::from(limit.saturating_sub(from).max(1))).unwrap_or(100);
         u64::from(self.drops.fetch_add(37, Ordering::Relaxed) % 100) < percent
+    }
+}
+
+/// One of the TLS handshakes that run; given back when dropped.
+#[derive(Debug)]
+pub(super) struct HandshakePlace(Arc<Budget>);
+
+impl Drop for HandshakePlace {
+    fn drop(&mut self) {
+        self.0.handshakes.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -189,6 +211,16 @@ mod tests {
         assert_eq!(budget.admit(peer("10.0.0.1:2"), now).unwrap_err(), Refused::Address);
         assert!(budget.admit(peer("10.0.0.2:1"), now).is_ok());
         assert!((0..5000).all(|_| budget.admit(peer("127.0.0.1:1"), now).is_ok()), "loopback is exempt");
+    }
+
+    #[test]
+    fn handshakes_are_limited_and_given_back() {
+        let (budget, _) = budget(10, 10, 10);
+        let held: Vec<_> = (0..300).filter_map(|_| budget.begin_handshake()).collect();
+        assert_eq!(held.len(), 256);
+        drop(held);
+        assert!(budget.begin_handshake().is_some());
+        assert_eq!(budget.handshakes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

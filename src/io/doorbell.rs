@@ -14,6 +14,7 @@ use mio::Waker;
 use mio::net::TcpStream;
 
 use super::budget::Place;
+use super::tls::Configs;
 use crate::mail::ToWorker;
 use crate::protocol::Listener;
 use crate::worker::mailbox::MirroredUnit;
@@ -27,6 +28,8 @@ pub(super) enum Mail {
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
+    /// What new TLS connections are made from.
+    Tls(Configs),
 }
 
 /// An accepted connection on its way to another worker.

@@ -5,6 +5,7 @@ mod budget;
 mod clock;
 mod doorbell;
 mod helpers;
+mod linger;
 mod listen;
 pub mod load;
 pub mod log;
@@ -12,5 +13,8 @@ mod office;
 mod server;
 mod shell;
 mod sys;
+mod tls;
+
+pub use tls::{CertificateError, CertificateFiles};
 
 pub use server::{Addresses, Notice, Server, StartError, StopReason};

@@ -16,9 +16,10 @@ use super::budget::Budget;
 use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Office, OfficeMail};
 use super::shell::{Parts, Shell};
+use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::{clock, helpers, listen, sys};
 use crate::auth::OutboundPolicy;
-use crate::config::Config;
+use crate::config::{Config, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::WorkerId;
 use crate::protocol::Listener;
@@ -32,8 +33,12 @@ const OPEN_FILES_WANTED: u64 = 20_000;
 pub struct Addresses {
     /// HTTP and the API.
     pub http: SocketAddr,
+    /// The same over TLS.
+    pub https: Option<SocketAddr>,
     /// RTMP.
     pub rtmp: SocketAddr,
+    /// RTMP over TLS.
+    pub rtmps: Option<SocketAddr>,
 }
 
 /// Why the server did not start. Nothing is left running.
@@ -49,6 +54,9 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// The certificate cannot be used, or made.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The store did not open.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -95,6 +103,7 @@ pub struct Server {
     office: JoinHandle<()>,
     workers: Vec<JoinHandle<()>>,
     store: JoinHandle<()>,
+    reload: Reload,
 }
 
 impl Server {
@@ -107,21 +116,17 @@ impl Server {
         note_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
         let records = store.load()?;
-        let count = usize::from(config.server.workers);
-        let bind = |what, host, port| {
-            listen::listen(host, port, count).map_err(|error| StartError::Bind { what, port, error })
-        };
-        let (http, http_listeners) = bind("HTTP", config.server.http_host, config.server.http_port)?;
-        let (rtmp, rtmp_listeners) = bind("RTMP", config.server.rtmp_host, config.server.rtmp_port)?;
-        let addresses = Addresses { http, rtmp };
+        let files = certificate_files(config)?;
+        let tls = files.load()?;
+        let (addresses, listeners) = bind(&config.server)?;
 
         let seed = seed_of_the_system()?;
         let control_seed = seed.derive("control", 0);
         let control =
             Control::new(clock::now(), control_config(config, addresses, &seed), records, &control_seed)?;
         let (desk, mail) = office::desk();
-        let mut ends = Vec::with_capacity(count);
-        for _ in 0..count {
+        let mut ends = Vec::with_capacity(listeners.len());
+        for _ in 0..listeners.len() {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), Shell::wake_token())?;
             ends.push((poll, doorbell::mailbox(waker)));
@@ -130,12 +135,14 @@ impl Server {
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
         helpers::start_memory_watch(desk.clone())?;
+        let reload = tls::start_watch(files, postboxes.clone())?;
         let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
         office.deliver();
 
         let shells = Shells {
+            loads: (0..listeners.len()).map(|_| AtomicU32::new(0)).collect(),
             postboxes,
             desk: desk.clone(),
             budget: Budget::new(
@@ -143,28 +150,20 @@ impl Server {
                 config.server.trusted_proxies.clone(),
                 clock::now().mono,
             ),
-            loads: (0..count).map(|_| AtomicU32::new(0)).collect(),
             seed,
+            tls,
             notices: notices.clone(),
         };
-        let mut workers = Vec::with_capacity(count);
-        let listeners = http_listeners.into_iter().zip(rtmp_listeners);
-        for (index, ((poll, (_, inbox)), (http, rtmp))) in (0u16..).zip(ends.into_iter().zip(listeners)) {
-            let listeners = vec![(Listener::Http, http), (Listener::Rtmp, rtmp)];
+        let mut workers = Vec::with_capacity(listeners.len());
+        for (index, ((poll, (_, inbox)), listeners)) in (0u16..).zip(ends.into_iter().zip(listeners)) {
             workers.push(shells.start(WorkerId(index), poll, inbox, listeners)?);
         }
-        let store_desk = desk.clone();
-        let farewell = Farewell(notices.clone());
-        let store = thread::Builder::new().name("store".into()).spawn(move || {
-            let _farewell = farewell;
-            store::run(store, &store_queue, |reply| store_desk.send(OfficeMail::Store(reply)));
+        let store = start_thread("store", notices, move || {
+            store::run(store, &store_queue, |reply| desk.send(OfficeMail::Store(reply)));
         })?;
-        let farewell = Farewell(notices.clone());
-        let office = thread::Builder::new().name("control".into()).spawn(move || {
-            let _farewell = farewell;
-            office.run();
-        })?;
-        Ok(Self { addresses, desk, office, workers, store })
+        let desk = shells.desk.clone();
+        let office = start_thread("control", notices, move || office.run())?;
+        Ok(Self { addresses, desk, office, workers, store, reload })
     }
 
     /// Where it listens.
@@ -176,6 +175,11 @@ impl Server {
     /// Begins the drain: no new sessions, peers are told, the store is flushed.
     pub fn drain(&self) {
         self.desk.send(OfficeMail::Drain);
+    }
+
+    /// Reads the certificate again (SIGHUP).
+    pub fn reload(&self) {
+        self.reload.now();
     }
 
     /// How many threads say goodbye.
@@ -201,6 +205,7 @@ struct Shells {
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,
+    tls: Configs,
     notices: Sender<Notice>,
 }
 
@@ -222,13 +227,66 @@ impl Shells {
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
+            tls: self.tls.clone(),
         })?;
-        let farewell = Farewell(self.notices.clone());
-        thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
-            let _farewell = farewell;
-            shell.run();
-        })
+        start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
     }
+}
+
+/// A thread whose end is told.
+fn start_thread(
+    name: &str,
+    notices: &Sender<Notice>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let farewell = Farewell(notices.clone());
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _farewell = farewell;
+        work();
+    })
+}
+
+/// The listeners of each worker.
+type Listeners = Vec<Vec<(Listener, TcpListener)>>;
+
+/// Binds every port, once per worker.
+fn bind(server: &ServerSettings) -> Result<(Addresses, Listeners), StartError> {
+    let mut listeners: Listeners = (0..server.workers).map(|_| Vec::new()).collect();
+    let mut one = |what, listener, host, port| -> Result<SocketAddr, StartError> {
+        let bound = listen::listen(host, port, listeners.len());
+        let (address, sockets) = bound.map_err(|error| StartError::Bind { what, port, error })?;
+        for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
+            of_worker.push((listener, socket));
+        }
+        Ok(address)
+    };
+    let addresses = Addresses {
+        http: one("HTTP", Listener::Http, server.http_host, server.http_port)?,
+        https: server
+            .https_port
+            .map(|port| one("HTTPS", Listener::Https, server.http_host, port))
+            .transpose()?,
+        rtmp: one("RTMP", Listener::Rtmp, server.rtmp_host, server.rtmp_port)?,
+        rtmps: server
+            .rtmps_port
+            .map(|port| one("RTMPS", Listener::Rtmps, server.rtmp_host, port))
+            .transpose()?,
+    };
+    Ok((addresses, listeners))
+}
+
+/// The files of the certificate; a self-signed one is made when there is none.
+fn certificate_files(config: &Config) -> Result<CertificateFiles, CertificateError> {
+    let [certificate, chain, key] = config.certificate_files();
+    let files = CertificateFiles { certificate, chain, key };
+    let names = [config.server.name.clone(), "localhost".to_owned()]
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .chain(own_addresses().into_iter().map(|address| address.to_string()));
+    if files.make_missing(names.collect())? {
+        tracing::info!(file = %files.certificate.display(), "self-signed certificate made");
+    }
+    Ok(files)
 }
 
 /// Entropy of the operating system, drawn once.
@@ -265,9 +323,14 @@ fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> Control
         outbound: OutboundPolicy {
             deny: config.server.outbound_deny.clone(),
             own_addresses,
-            own_ports: vec![addresses.http.port()],
+            own_ports: [Some(addresses.http), addresses.https]
+                .into_iter()
+                .flatten()
+                .map(|a| a.port())
+                .collect(),
         },
         rtmp_port: addresses.rtmp.port(),
+        rtmps_port: addresses.rtmps.map(|address| address.port()),
     }
 }
 

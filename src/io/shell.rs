@@ -6,8 +6,8 @@
 //! reports it writable.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,10 +20,12 @@ use wire::{Gather, SCRATCH_BYTES};
 use super::budget::{Budget, Place};
 use super::clock;
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
+use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
 use super::sys;
+use super::tls::{Configs, Received, Transport};
 use crate::mail::{ConnId, Now, WorkerId};
-use crate::protocol::Listener;
+use crate::protocol::{Listener, Security};
 use crate::worker::{Output, Worker};
 
 /// The wake-up's token.
@@ -44,25 +46,22 @@ const WRITE_TURN_BYTES: usize = 8 * 1024 * 1024;
 const ACCEPT_TURN: usize = 64;
 /// Pause after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A closed connection is kept for this long to read away what the peer still sends: closing a socket with unread
-/// bytes makes the kernel reset it, and the peer would lose the goodbye.
-const LINGER: Duration = Duration::from_secs(1);
-/// How often lingering connections are read.
-const LINGER_PERIOD: Duration = Duration::from_millis(20);
-/// Lingering connections; more are closed at once.
-const LINGER_MAX: usize = 1024;
+/// TLS handshakes that one turn works on: their arithmetic must not hold up media.
+const HANDSHAKES_TURN: u32 = 4;
 /// A worker hands a new connection over when it has over 25 % and so many more than the least loaded.
 const HANDOVER_SLACK: u32 = 8;
 
 #[derive(Debug)]
 struct Socket {
     generation: u32,
-    stream: TcpStream,
+    transport: Transport,
     /// The kernel may have bytes for us.
     readable: bool,
     /// On the ready list.
     ready: bool,
     connecting: bool,
+    /// Verified in the TLS handshake of an outgoing connection, once that begins.
+    tls_name: Option<Box<str>>,
     /// The kernel reported the peer's end of stream: only a read of zero bytes is the end then.
     ending: bool,
     /// The peer's end of stream was read.
@@ -70,11 +69,29 @@ struct Socket {
     place: Option<Place>,
 }
 
-#[derive(Debug)]
-struct Lingering {
-    stream: TcpStream,
-    until: Instant,
-    _place: Option<Place>,
+impl Socket {
+    const fn new(id: ConnId, transport: Transport) -> Self {
+        Self {
+            generation: id.generation,
+            transport,
+            readable: false,
+            ready: false,
+            connecting: false,
+            tls_name: None,
+            ending: false,
+            ended: false,
+            place: None,
+        }
+    }
+
+    /// Begins the handshake of an outgoing connection that has a name to verify.
+    fn begin_tls(&mut self, config: &Arc<rustls::ClientConfig>) -> io::Result<()> {
+        if let Some(name) = &self.tls_name {
+            self.transport.begin_client(config, name)?;
+            self.transport.flush()?;
+        }
+        Ok(())
+    }
 }
 
 /// What a shell is made of.
@@ -89,6 +106,8 @@ pub(super) struct Parts {
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
     pub(super) seed: crypto::Seed,
+    /// What TLS connections are made from.
+    pub(super) tls: Configs,
 }
 
 /// The shell.
@@ -97,8 +116,9 @@ pub(super) struct Shell {
     worker: Worker,
     sockets: Vec<Option<Socket>>,
     ready: VecDeque<ConnId>,
-    lingering: VecDeque<Lingering>,
-    linger_due: Instant,
+    lingering: Lingerers,
+    /// TLS handshakes that this turn may still work on.
+    handshakes: u32,
     buffer: Vec<u8>,
     /// Bytes that are made for one write alone.
     scratch: Vec<u8>,
@@ -119,8 +139,8 @@ impl Shell {
             worker,
             sockets: Vec::new(),
             ready: VecDeque::new(),
-            lingering: VecDeque::new(),
-            linger_due: Instant::now(),
+            lingering: Lingerers::new(Instant::now()),
+            handshakes: 0,
             buffer: vec![0; READ_BYTES],
             scratch: vec![0; SCRATCH_BYTES],
             accepting: true,
@@ -158,7 +178,7 @@ impl Shell {
                 self.worker.handle_timeout(now);
             }
             self.finish(now);
-            self.read_lingering(now.mono);
+            self.lingering.turn(now.mono, &mut self.buffer);
             self.worker.note_busy(now.mono.elapsed());
         }
     }
@@ -168,7 +188,7 @@ impl Shell {
         if !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }
-        let linger = (!self.lingering.is_empty()).then_some(LINGER_PERIOD);
+        let linger = self.lingering.period();
         let now = Instant::now();
         let until = |due: Instant| due.saturating_duration_since(now);
         [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger]
@@ -185,6 +205,7 @@ impl Shell {
                     self.worker.handle_mail(now, mail);
                 }
                 Mail::Mirrored(unit) => self.worker.handle_mirrored(now, unit),
+                Mail::Tls(configs) => self.parts.tls = configs,
                 Mail::Socket(handover) => {
                     // Counted since it was handed over, so that a burst is spread; counted anew with its socket.
                     self.load().fetch_sub(1, Ordering::Relaxed);
@@ -218,16 +239,27 @@ impl Shell {
             self.make_ready(id);
         }
         if event.is_writable() {
-            self.worker.handle_writable(now, id);
+            self.socket_writable(now, id);
+        }
+    }
+
+    /// What TLS holds back goes first; only an empty transport takes more.
+    fn socket_writable(&mut self, now: Now, id: ConnId) {
+        let Some(socket) = self.socket(id) else { return };
+        match socket.transport.flush() {
+            Ok(true) => self.worker.handle_writable(now, id),
+            Ok(false) => {}
+            Err(error) => self.worker.handle_hangup(now, id, Some(&error.to_string())),
         }
     }
 
     /// A connect is finished when the socket has a peer or an error.
     fn connect_event(&mut self, now: Now, id: ConnId) {
+        let client = Arc::clone(&self.parts.tls.client);
         let Some(socket) = self.socket(id) else { return };
-        let result = match socket.stream.take_error() {
+        let result = match socket.transport.stream().take_error() {
             Ok(Some(error)) | Err(error) => Err(error.to_string()),
-            Ok(None) => match socket.stream.peer_addr() {
+            Ok(None) => match socket.transport.stream().peer_addr() {
                 Ok(_) => Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
                 Err(error) => Err(error.to_string()),
@@ -237,7 +269,11 @@ impl Shell {
         socket.readable = true;
         // What else this event reported was not looked at.
         socket.ending = true;
-        self.worker.handle_connected(now, id, result);
+        let result = result.and_then(|()| socket.begin_tls(&client).map_err(|error| error.to_string()));
+        // With TLS the session hears of it when the peer is verified.
+        if result.is_err() || !socket.transport.is_handshaking() {
+            self.worker.handle_connected(now, id, result);
+        }
         self.make_ready(id);
     }
 
@@ -313,23 +349,28 @@ impl Shell {
             self.perform(now, output);
         }
         let _ = stream.set_nodelay(true);
+        let Some(transport) = self.accepted(stream, listener) else { return };
         let Some(id) = self.worker.accept(now, listener, peer) else { return };
-        let socket = Socket {
-            generation: id.generation,
-            stream,
-            readable: false,
-            ready: false,
-            connecting: false,
-            ending: false,
-            ended: false,
-            place: Some(place),
+        self.install(now, id, Socket { place: Some(place), ..Socket::new(id, transport) });
+    }
+
+    /// The transport that the listener speaks. `None`: too many handshakes run.
+    fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
+        let config = match listener.security() {
+            Security::Plain => return Some(Transport::plain(stream)),
+            Security::Tls => &self.parts.tls.rtmps,
+            Security::TlsHttp => &self.parts.tls.https,
         };
-        self.install(now, id, socket);
+        let place = self.parts.budget.begin_handshake()?;
+        Transport::server(stream, config, place)
+            .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
+            .ok()
     }
 
     fn install(&mut self, now: Now, id: ConnId, mut socket: Socket) {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.parts.poll.registry().register(&mut socket.stream, token_of(id), interest);
+        let registered =
+            self.parts.poll.registry().register(socket.transport.stream_mut(), token_of(id), interest);
         let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
         if self.sockets.len() <= slot {
             self.sockets.resize_with(slot.saturating_add(1), || None);
@@ -355,6 +396,7 @@ impl Shell {
     }
 
     fn read_ready(&mut self, now: Now) {
+        self.handshakes = HANDSHAKES_TURN;
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { return };
             if let Some(socket) = self.socket(id) {
@@ -378,16 +420,25 @@ impl Shell {
             if !socket.readable || socket.ended {
                 return false;
             }
-            match socket.stream.read(&mut self.buffer) {
-                Ok(0) => {
+            if socket.transport.is_handshaking() {
+                let Some(left) = self.handshakes.checked_sub(1) else { return true };
+                self.handshakes = left;
+            }
+            let received = socket.transport.read(&mut self.buffer);
+            if socket.transport.take_handshake_end() {
+                self.handshake_ended(now, id);
+            }
+            let Some(Some(socket)) = self.sockets.get_mut(slot) else { return false };
+            match received {
+                Ok(Received { bytes: 0, .. }) => {
                     socket.ended = true;
-                    self.worker.handle_hangup(now, id, None);
+                    self.peer_ended(now, id);
                     return false;
                 }
-                Ok(count) => {
+                Ok(Received { bytes: count, dry }) => {
                     // A short read has emptied the socket; what comes later is reported anew. It saves the read that
                     // would only say so.
-                    socket.readable = socket.ending || count == READ_BYTES;
+                    socket.readable = socket.ending || !dry;
                     let bytes = self.buffer.get(..count).unwrap_or_default();
                     self.worker.handle_bytes(now, id, bytes);
                     budget = budget.saturating_sub(count);
@@ -402,10 +453,36 @@ impl Shell {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     socket.ended = true;
-                    self.worker.handle_hangup(now, id, Some(&error.to_string()));
+                    self.broken(now, id, &error);
                     return false;
                 }
             }
+        }
+    }
+
+    /// The peers of a TLS connection know each other: what waited for it goes on.
+    fn handshake_ended(&mut self, now: Now, id: ConnId) {
+        if self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some()) {
+            self.worker.handle_connected(now, id, Ok(()));
+        }
+        self.worker.handle_writable(now, id);
+    }
+
+    /// The end of the peer's side; in the midst of a handshake there is nobody to talk to.
+    fn peer_ended(&mut self, now: Now, id: ConnId) {
+        if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
+            self.broken(now, id, &io::Error::other("the peer left the TLS handshake"));
+        } else {
+            self.worker.handle_hangup(now, id, None);
+        }
+    }
+
+    fn broken(&mut self, now: Now, id: ConnId, error: &io::Error) {
+        let was_connecting = self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some());
+        if was_connecting {
+            self.worker.handle_connected(now, id, Err(error.to_string()));
+        } else {
+            self.worker.handle_hangup(now, id, Some(&error.to_string()));
         }
     }
 
@@ -444,7 +521,7 @@ impl Shell {
             if gather.is_empty() {
                 return 0;
             }
-            (gather.bytes(), socket.stream.write_vectored(gather.slices()))
+            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes()))
         };
         match result {
             Ok(taken) => {
@@ -477,11 +554,11 @@ impl Shell {
             }
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
-            Output::Connect { conn, address } => self.connect(now, conn, address),
+            Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => {
                 if let Some(socket) = self.socket(conn)
-                    && let Err(error) = sys::set_unsent_limit(socket.stream.as_fd(), bytes)
+                    && let Err(error) = sys::set_unsent_limit(socket.transport.stream().as_fd(), bytes)
                 {
                     tracing::debug!(%error, "TCP_NOTSENT_LOWAT");
                 }
@@ -501,20 +578,12 @@ impl Shell {
         }
     }
 
-    fn connect(&mut self, now: Now, id: ConnId, address: SocketAddr) {
+    fn connect(&mut self, now: Now, id: ConnId, address: SocketAddr, tls_name: Option<Box<str>>) {
         match TcpStream::connect(address) {
             Ok(stream) => {
                 let _ = stream.set_nodelay(true);
-                let socket = Socket {
-                    generation: id.generation,
-                    stream,
-                    readable: false,
-                    ready: false,
-                    connecting: true,
-                    ending: false,
-                    ended: false,
-                    place: None,
-                };
+                let socket =
+                    Socket { connecting: true, tls_name, ..Socket::new(id, Transport::plain(stream)) };
                 self.install(now, id, socket);
             }
             Err(error) => self.worker.handle_connected(now, id, Err(error.to_string())),
@@ -526,33 +595,10 @@ impl Shell {
         let Some(entry) = self.sockets.get_mut(slot) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.load().fetch_sub(1, Ordering::Relaxed);
-        let _ = self.parts.poll.registry().deregister(&mut socket.stream);
-        if abort || socket.ended || self.lingering.len() >= LINGER_MAX {
-            return;
+        let _ = self.parts.poll.registry().deregister(socket.transport.stream_mut());
+        if !abort {
+            self.lingering.add(now, socket.transport, socket.place, socket.ended);
         }
-        if socket.stream.shutdown(Shutdown::Write).is_ok() {
-            let Socket { stream, place, .. } = socket;
-            self.lingering.push_back(Lingering { stream, until: now + LINGER, _place: place });
-        }
-    }
-
-    /// Reads away what peers of closed connections still send.
-    fn read_lingering(&mut self, now: Instant) {
-        if self.lingering.is_empty() || now < self.linger_due {
-            return;
-        }
-        self.linger_due = now + LINGER_PERIOD;
-        let buffer = &mut self.buffer;
-        self.lingering.retain_mut(|lingering| {
-            now < lingering.until
-                && match lingering.stream.read(buffer) {
-                    Ok(0) => false,
-                    Ok(_) => true,
-                    Err(error) => {
-                        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-                    }
-                }
-        });
     }
 
     fn socket(&mut self, id: ConnId) -> Option<&mut Socket> {

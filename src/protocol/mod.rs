@@ -193,9 +193,20 @@ pub trait Session: Debug + Send {
     }
 }
 
-/// The one list of protocols: a listener each, and how a session of it begins.
+/// What lies between a listener's sockets and its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// Nothing.
+    Plain,
+    /// TLS.
+    Tls,
+    /// TLS for a peer that may ask which HTTP is spoken.
+    TlsHttp,
+}
+
+/// The one list of protocols: a listener each, what secures it, and how a session of it begins.
 macro_rules! protocols {
-    ($($(#[$doc:meta])* $name:ident => $begin:path),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident ($security:ident) => $begin:path),* $(,)?) => {
         /// What a listening socket speaks.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Listener { $($(#[$doc])* $name),* }
@@ -203,6 +214,12 @@ macro_rules! protocols {
         impl Listener {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// What secures it.
+            #[must_use]
+            pub const fn security(self) -> Security {
+                match self { $(Self::$name => Security::$security),* }
+            }
 
             /// Begins a session on an accepted connection.
             #[must_use]
@@ -215,9 +232,13 @@ macro_rules! protocols {
 
 protocols! {
     /// RTMP, port 1935.
-    Rtmp => rtmp::RtmpSession::new,
+    Rtmp (Plain) => rtmp::RtmpSession::new,
+    /// RTMPS, port 8443.
+    Rtmps (Tls) => rtmp::RtmpSession::new,
     /// HTTP and the API, port 5080.
-    Http => http_api::ApiSession::new,
+    Http (Plain) => http_api::ApiSession::new,
+    /// HTTPS, port 5443.
+    Https (TlsHttp) => http_api::ApiSession::new,
 }
 
 /// Begins the session of a push on an outgoing connection.

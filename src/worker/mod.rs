@@ -52,6 +52,8 @@ pub enum Output {
         conn: ConnId,
         /// To where.
         address: SocketAddr,
+        /// Over TLS, to a server that proves to have this name.
+        tls_name: Option<Box<str>>,
     },
     /// Reading was paused because no bytes were wanted; now they are.
     Resume(ConnId),
@@ -369,7 +371,11 @@ impl Worker {
             return;
         };
         self.pushes.insert(order.push, id);
-        self.outputs.push_back(Output::Connect { conn: id, address: order.address });
+        self.outputs.push_back(Output::Connect {
+            conn: id,
+            address: order.address,
+            tls_name: order.tls_name.clone(),
+        });
         self.touch(id);
     }
 

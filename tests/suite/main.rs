@@ -16,6 +16,7 @@
 )]
 
 mod support;
+mod tls;
 
 mod crash;
 mod http_rows;

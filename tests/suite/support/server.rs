@@ -41,7 +41,9 @@ pub struct Server {
     child: Child,
     home: Option<Home>,
     pub http: SocketAddr,
+    pub https: Option<SocketAddr>,
     pub rtmp: SocketAddr,
+    pub rtmps: Option<SocketAddr>,
 }
 
 impl Server {
@@ -69,7 +71,10 @@ impl Server {
         fs::create_dir_all(home).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
         command.arg("--home").arg(home);
-        for setting in ["server.host=127.0.0.1", "http.port=0", "rtmp.port=0"].iter().chain(settings) {
+        for setting in ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"]
+            .iter()
+            .chain(settings)
+        {
             command.arg("--set").arg(setting);
         }
         command
@@ -84,8 +89,15 @@ impl Server {
         let ready: serde_json::Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("ready line {line:?}"));
         assert_eq!(ready["event"], "ready");
-        let address = |name: &str| ready[name].as_str().unwrap().parse().unwrap();
-        Self { http: address("http"), rtmp: address("rtmp"), child, home: None }
+        let address = |name: &str| ready[name].as_str().map(|address| address.parse().unwrap());
+        Self {
+            http: address("http").unwrap(),
+            https: address("https"),
+            rtmp: address("rtmp").unwrap(),
+            rtmps: address("rtmps"),
+            child,
+            home: None,
+        }
     }
 
     pub fn pid(&self) -> u32 {

@@ -121,6 +121,7 @@ impl World {
                 own_ports: vec![5080],
             },
             rtmp_port: 1935,
+            rtmps_port: None,
         };
         let control = Control::new(now, config, Vec::new(), &seed.derive("control", 0)).unwrap();
         let workers = (0..workers)
@@ -519,7 +520,7 @@ impl World {
             Output::Control(mail) => self.mail.push_back(Mail::Control(mail)),
             Output::Worker(to, mail) => self.mail.push_back(Mail::Worker(usize::from(to.0), mail)),
             Output::Mirrored(to, unit) => self.mail.push_back(Mail::Mirrored(usize::from(to.0), unit)),
-            Output::Connect { conn, address } => {
+            Output::Connect { conn, address, .. } => {
                 assert_eq!(address, RTMP.parse().unwrap());
                 let target = usize::try_from(self.random.below(self.workers.len() as u64)).unwrap();
                 let peer = SocketAddr::from(([127, 0, 0, 1], 9999));

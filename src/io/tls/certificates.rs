@@ -1,0 +1,220 @@
+//! The server's certificate: three files of the home folder, made at the first start, watched ever after.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use super::Configs;
+use crate::io::doorbell::{Mail, Postbox};
+
+/// How often the files are looked at.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
+/// Certificates of one chain.
+const CHAIN_MAX: usize = 16;
+
+/// Where the certificate lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, or the whole chain from it on (PEM).
+    pub certificate: PathBuf,
+    /// Certificates between it and the root (PEM); need not exist.
+    pub chain: PathBuf,
+    /// The private key (PEM).
+    pub key: PathBuf,
+}
+
+/// Why the certificate cannot be used. The key's text is never part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file could not be read or written.
+    #[error("{file}: {error}")]
+    File {
+        /// Which one.
+        file: String,
+        /// What the system or the PEM reader said.
+        error: String,
+    },
+    /// The chain is empty or too long.
+    #[error("{0}: no certificate, or too many of them")]
+    Chain(String),
+    /// The certificate and the key do not fit, or are of a kind that is not supported.
+    #[error("certificate: {0}")]
+    Unusable(#[from] rustls::Error),
+    /// The self-signed certificate could not be made.
+    #[error("self-signed certificate: {0}")]
+    Generate(#[from] rcgen::Error),
+}
+
+impl CertificateError {
+    fn file(path: &Path, error: impl ToString) -> Self {
+        Self::File { file: path.display().to_string(), error: error.to_string() }
+    }
+}
+
+/// What tells one version of the files from another.
+type Version = [Option<(i64, i64, u64, u64)>; 3];
+
+impl CertificateFiles {
+    /// Makes a self-signed certificate for `names` when neither certificate nor key is there. Whether it did.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn make_missing(&self, names: Vec<String>) -> Result<bool, CertificateError> {
+        if self.certificate.exists() || self.key.exists() {
+            return Ok(false);
+        }
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "millstream self-signed");
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2049, 12, 31);
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        write_new(&self.key, &key.serialize_pem(), 0o600)?;
+        write_new(&self.certificate, &certificate.pem(), 0o644)?;
+        Ok(true)
+    }
+
+    /// Reads the files and makes everything that TLS connections need.
+    ///
+    /// # Errors
+    /// The first thing that is wrong; what is in use stays.
+    pub(in crate::io) fn load(&self) -> Result<Configs, CertificateError> {
+        let mut chain = read_certificates(&self.certificate)?;
+        if self.chain.exists() {
+            let more = read_certificates(&self.chain)?;
+            chain.extend(
+                more.into_iter().filter(|certificate| !chain.contains(certificate)).collect::<Vec<_>>(),
+            );
+        }
+        if chain.is_empty() || chain.len() > CHAIN_MAX {
+            return Err(CertificateError::Chain(self.certificate.display().to_string()));
+        }
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| CertificateError::file(&self.key, error))?;
+        Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
+    }
+
+    fn version(&self) -> Version {
+        [&self.certificate, &self.chain, &self.key].map(|path| {
+            let data = fs::metadata(path).ok()?;
+            Some((data.mtime(), data.mtime_nsec(), data.len(), data.ino()))
+        })
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| CertificateError::file(path, error))
+}
+
+/// Through a file beside it, so that nobody reads half of it.
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
+    let write = || -> io::Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let draft = path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    };
+    write().map_err(|error| CertificateError::file(path, error))
+}
+
+/// Asks the watch to read the files now.
+#[derive(Debug, Clone)]
+pub(in crate::io) struct Reload(Sender<()>);
+
+impl Reload {
+    pub(in crate::io) fn now(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// Starts the thread that replaces the certificate of new connections when the files change. It ends with the last
+/// [`Reload`].
+pub(in crate::io) fn start_watch(files: CertificateFiles, shells: Vec<Postbox>) -> io::Result<Reload> {
+    let (asks, asked) = channel();
+    thread::Builder::new().name("certificates".into()).spawn(move || watch(&files, &shells, &asked))?;
+    Ok(Reload(asks))
+}
+
+fn watch(files: &CertificateFiles, shells: &[Postbox], asked: &Receiver<()>) {
+    let mut known = files.version();
+    loop {
+        let ask = asked.recv_timeout(WATCH_PERIOD);
+        if ask == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+        let version = files.version();
+        if ask.is_err() && version == known {
+            continue;
+        }
+        // The key may be written a moment after the certificate: what does not fit now is looked at again with the
+        // next change.
+        known = version;
+        match files.load() {
+            Ok(configs) => {
+                tracing::info!("certificate loaded; new connections get it");
+                for shell in shells {
+                    shell.post(Mail::Tls(configs.clone()));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "certificate not loaded; the one in use stays"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(name: &str) -> CertificateFiles {
+        let folder =
+            std::env::temp_dir().join(format!("millstream-certificates-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        CertificateFiles {
+            certificate: folder.join("fullchain.pem"),
+            chain: folder.join("chain.pem"),
+            key: folder.join("privkey.pem"),
+        }
+    }
+
+    #[test]
+    fn the_first_start_makes_a_certificate_that_loads_and_the_second_keeps_it() {
+        let files = files("first");
+        assert!(files.make_missing(vec!["localhost".into(), "127.0.0.1".into()]).unwrap());
+        assert_eq!(fs::metadata(&files.key).unwrap().mode() & 0o777, 0o600);
+        files.load().unwrap();
+        let version = files.version();
+        assert!(!files.make_missing(vec!["localhost".into()]).unwrap());
+        assert_eq!(files.version(), version);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_named_without_the_key() {
+        let (files, other) = (files("mix"), files("other"));
+        files.make_missing(vec!["a".into()]).unwrap();
+        other.make_missing(vec!["b".into()]).unwrap();
+        let mixed = CertificateFiles { key: other.key.clone(), ..files.clone() };
+        assert!(matches!(mixed.load(), Err(CertificateError::Unusable(_))));
+        fs::write(&files.key, "-----BEGIN PRIVATE KEY-----\nsecret\n").unwrap();
+        let error = files.load().unwrap_err().to_string();
+        assert!(error.contains("privkey.pem") && !error.contains("secret"), "{error}");
+        fs::remove_file(&files.certificate).unwrap();
+        assert!(files.load().unwrap_err().to_string().contains("fullchain.pem"));
+    }
+}

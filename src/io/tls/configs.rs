@@ -1,0 +1,85 @@
+//! What TLS connections are made from.
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
+
+use super::CertificateError;
+
+/// Suites that come before the others: with the processor's AES they cost least, and one order for both sides keeps
+/// it so.
+const PREFERRED: [CipherSuite; 3] = [
+    CipherSuite::TLS13_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+];
+
+/// Shared by all connections of a worker; replaced as a whole when the certificate changes.
+#[derive(Debug, Clone)]
+pub(in crate::io) struct Configs {
+    /// HTTPS: says `http/1.1` where the client asks (RFC 7301).
+    pub(in crate::io) https: Arc<ServerConfig>,
+    /// RTMPS.
+    pub(in crate::io) rtmps: Arc<ServerConfig>,
+    /// Outgoing connections: the server's name is verified, and there is no way around it.
+    pub(in crate::io) client: Arc<ClientConfig>,
+}
+
+impl Configs {
+    /// TLS 1.2 and 1.3 with rustls' suites, all of them AEAD.
+    pub(super) fn new(certificate: CertifiedKey) -> Result<Self, CertificateError> {
+        let provider = Arc::new(provider());
+        let server = |protocols: &[&[u8]]| -> Result<Arc<ServerConfig>, rustls::Error> {
+            let resolver = Arc::new(SingleCertAndKey::from(certificate.clone()));
+            let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_cert_resolver(resolver);
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            config.ticketer = aws_lc_rs::Ticketer::new()?;
+            config.ignore_client_order = true;
+            Ok(Arc::new(config))
+        };
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots())
+            .with_no_client_auth();
+        Ok(Self { https: server(&[b"http/1.1"])?, rtmps: server(&[])?, client: Arc::new(client) })
+    }
+}
+
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| !PREFERRED.contains(&suite.suite()));
+    provider
+}
+
+/// The system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override where they are); Mozilla's list
+/// where the system has none.
+fn roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    for error in &system.errors {
+        tracing::debug!(%error, "trusted certificates");
+    }
+    roots.add_parsable_certificates(system.certs);
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aes_128_comes_first_and_every_suite_is_kept() {
+        let ours = provider();
+        let first = ours.cipher_suites.first().map(|suite| suite.suite());
+        assert_eq!(first, Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
+        assert_eq!(ours.cipher_suites.len(), aws_lc_rs::default_provider().cipher_suites.len());
+    }
+}

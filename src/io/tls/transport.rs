@@ -1,0 +1,187 @@
+//! A socket, with TLS or without: plain bytes above it, the wire's below.
+//!
+//! With TLS, bytes that were taken but not yet accepted by the kernel wait inside; [`Transport::flush`] moves them.
+//! They are bounded by [`PENDING_BYTES_MAX`] and what one record adds.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use crate::io::budget::HandshakePlace;
+
+/// Plain bytes that TLS takes before the kernel has taken their records.
+const PENDING_BYTES_MAX: usize = 64 * 1024;
+
+/// What a read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::io) struct Received {
+    /// Bytes at the start of the buffer; 0: the peer ended its side.
+    pub(in crate::io) bytes: usize,
+    /// The socket has no more for now.
+    pub(in crate::io) dry: bool,
+}
+
+#[derive(Debug)]
+struct Tls {
+    connection: Connection,
+    /// Counts among the handshakes that run at a time; gone when it is over.
+    handshake: Option<HandshakePlace>,
+    /// The end of the handshake was not told yet.
+    untold: bool,
+}
+
+/// A connected (or connecting) socket.
+#[derive(Debug)]
+pub(in crate::io) struct Transport {
+    stream: TcpStream,
+    tls: Option<Box<Tls>>,
+}
+
+impl Transport {
+    pub(in crate::io) const fn plain(stream: TcpStream) -> Self {
+        Self { stream, tls: None }
+    }
+
+    /// Accepted by a listener with TLS.
+    pub(in crate::io) fn server(
+        stream: TcpStream,
+        config: &Arc<ServerConfig>,
+        place: HandshakePlace,
+    ) -> Result<Self, rustls::Error> {
+        let connection = ServerConnection::new(Arc::clone(config))?;
+        Ok(Self { stream, tls: Some(Tls::new(connection.into(), Some(place))) })
+    }
+
+    /// Begins TLS on a socket that has just been connected to a server of this name (or address).
+    pub(in crate::io) fn begin_client(&mut self, config: &Arc<ClientConfig>, name: &str) -> io::Result<()> {
+        let invalid = |_| io::Error::other("the host is not a name that a certificate can have");
+        let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
+        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        self.tls = Some(Tls::new(connection.into(), None));
+        Ok(())
+    }
+
+    /// Whether the peers do not know each other yet: nothing is read or written above TLS.
+    pub(in crate::io) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking())
+    }
+
+    /// True once, when the handshake is over.
+    pub(in crate::io) fn take_handshake_end(&mut self) -> bool {
+        let Some(tls) = &mut self.tls else { return false };
+        if tls.connection.is_handshaking() || !std::mem::replace(&mut tls.untold, false) {
+            return false;
+        }
+        tls.handshake = None;
+        true
+    }
+
+    /// Reads plain bytes. What TLS itself has to say to the peer is sent on the way.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing for now. `InvalidData`: the peer broke TLS; its alert is sent.
+    pub(in crate::io) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        let Some(tls) = &mut self.tls else {
+            let bytes = self.stream.read(buffer)?;
+            return Ok(Received { bytes, dry: bytes < buffer.len() });
+        };
+        loop {
+            match tls.connection.reader().read(buffer) {
+                Ok(bytes) => return Ok(Received { bytes, dry: false }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The connection ended without a word: for the session an end like any other.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Received { bytes: 0, dry: true });
+                }
+                Err(error) => return Err(error),
+            }
+            tls.connection.read_tls(&mut self.stream)?;
+            let processed = tls.connection.process_new_packets();
+            // An alert, a flight of the handshake, a ticket.
+            let _ = tls.flush(&mut self.stream);
+            if let Err(error) = processed {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    }
+
+    /// Writes plain bytes; how many were taken. Fewer than offered: the socket is full, and tells when it is not.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing was taken.
+    pub(in crate::io) fn write(&mut self, slices: &[IoSlice<'_>], offered: usize) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return self.stream.write_vectored(slices);
+        };
+        // During the handshake there is nothing to write with; its end is told.
+        if tls.connection.is_handshaking() || !tls.flush(&mut self.stream)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut taken = tls.connection.writer().write_vectored(slices)?;
+        while tls.flush(&mut self.stream)? && taken < offered {
+            let rest = behind(slices, taken);
+            match tls.connection.writer().write_vectored(&rest)? {
+                0 => break,
+                more => taken = taken.saturating_add(more),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Sends what waits inside. True when nothing is left.
+    pub(in crate::io) fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            Some(tls) => tls.flush(&mut self.stream),
+            None => Ok(true),
+        }
+    }
+
+    /// Says goodbye in TLS (RFC 8446 §6.1); [`Transport::flush`] sends it.
+    pub(in crate::io) fn begin_close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.send_close_notify();
+        }
+    }
+
+    pub(in crate::io) const fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(in crate::io) const fn stream_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+}
+
+impl Tls {
+    fn new(mut connection: Connection, handshake: Option<HandshakePlace>) -> Box<Self> {
+        connection.set_buffer_limit(Some(PENDING_BYTES_MAX));
+        Box::new(Self { connection, handshake, untold: true })
+    }
+
+    /// True when nothing is left; false when the socket is full.
+    fn flush(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The slices behind the first `taken` bytes.
+fn behind<'a>(slices: &'a [IoSlice<'_>], taken: usize) -> Vec<IoSlice<'a>> {
+    let mut skip = taken;
+    let cut = |slice: &'a IoSlice<'_>| {
+        let from = skip.min(slice.len());
+        skip -= from;
+        slice.get(from..).filter(|rest| !rest.is_empty()).map(IoSlice::new)
+    };
+    slices.iter().filter_map(cut).collect()
+}

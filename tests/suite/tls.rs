@@ -1,0 +1,282 @@
+//! TLS: what the listeners take and refuse, whom pushes trust, and certificates that change.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::support::{Bystander, Home, Program, Publisher, Server, frame_md5, media_file, secs, wait_for};
+
+const BROADCASTS: &str = "/live/rest/v2/broadcasts";
+
+/// A certificate for `localhost` or another name, valid or expired.
+fn certificate(
+    name: &str,
+    last_year: i32,
+) -> (String, String, CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2019, 1, 1);
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let der = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    (certificate.pem(), key.serialize_pem(), certificate.der().clone(), der)
+}
+
+/// What `openssl s_client` says about a connection with these arguments.
+fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
+    let output = Command::new("openssl")
+        .args(["s_client", "-connect", &address.to_string()])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Sends bytes, gives back what comes until the end.
+fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(secs(15))).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn published_and_played_over_rtmps_everything_is_equal() {
+    let file = media_file(true, 6);
+    let server = Server::start(&["server.workers=2"]);
+    let url = format!("rtmps://{}/live/s1", server.rtmps.unwrap());
+    let _publisher = Program::ffmpeg_publish(&file, &url);
+    wait_for("the stream", secs(20), || server.api().broadcast("live", "s1").is_some());
+    let source = crate::support::source_packets(&file);
+    let played = frame_md5(&url, Some(3));
+    let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
+    assert!(played.len() > 100 && played.iter().all(|packet| hashes.contains(&packet.4)), "{}", played.len());
+}
+
+#[test]
+fn the_api_answers_over_https_with_tls_1_2_and_1_3_only() {
+    let server = Server::start(&[]);
+    let https = server.https.unwrap();
+    for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+        let said = openssl(https, &[version, "-alpn", "h2,http/1.1"]);
+        assert!(said.contains(name) && said.contains("ALPN protocol: http/1.1"), "{said}");
+        assert!(said.contains("AES_128_GCM") || said.contains("AES128-GCM"), "{said}");
+    }
+    for version in ["-tls1", "-tls1_1"] {
+        let said = openssl(https, &[version, "-cipher", "ALL:@SECLEVEL=0"]);
+        assert!(said.contains("Cipher is (NONE)"), "{version}: {said}");
+    }
+    for suite in ["AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA256", "NULL", "aNULL", "RC4", "3DES"] {
+        let said = openssl(https, &["-tls1_2", "-cipher", &format!("{suite}:@SECLEVEL=0")]);
+        assert!(said.contains("Cipher is (NONE)") || said.contains("no cipher match"), "{suite}: {said}");
+    }
+}
+
+#[test]
+fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let https = server.https.unwrap();
+    for address in [https, server.rtmps.unwrap()] {
+        // Plain HTTP, an SSL 2 hello, noise: an alert or nothing, then the end.
+        for bytes in [
+            &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+            b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10",
+            &[3; 1537],
+        ] {
+            let answer = exchange(address, bytes);
+            assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
+        }
+        // A handshake message of 70 000 bytes, in records of 16 KiB.
+        let mut huge = vec![0x01, 0x01, 0x11, 0x70];
+        huge.resize(70_004, 0);
+        let records: Vec<u8> = huge
+            .chunks(16_384)
+            .flat_map(|c| [&[0x16, 3, 1][..], &u16::try_from(c.len()).unwrap().to_be_bytes(), c].concat())
+            .collect();
+        let answer = exchange(address, &records);
+        assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
+        // close_notify, and a heartbeat, before anything else.
+        for record in [&[0x15, 3, 3, 0, 2, 1, 0][..], &[0x18, 3, 3, 0, 3, 1, 0x40, 0]] {
+            let answer = exchange(address, record);
+            assert!(answer.is_empty() || answer[0] == 0x15, "{answer:x?}");
+        }
+    }
+    // TLS where plain HTTP is spoken.
+    let answer = exchange(server.http, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]);
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{answer:x?}");
+    // A hello that never ends is given up by the timer of what lies above.
+    let mut silent = TcpStream::connect(https).unwrap();
+    silent.set_read_timeout(Some(secs(30))).unwrap();
+    let _ = silent.write_all(&[0x16, 3, 1, 0x10, 0]);
+    let mut goodbye = Vec::new();
+    let _ = silent.read_to_end(&mut goodbye);
+    assert!(goodbye.is_empty() || goodbye[0] == 0x15, "{goodbye:x?}");
+    // A hello in one record per byte.
+    let said = openssl(https, &["-split_send_frag", "1", "-max_send_frag", "512"]);
+    assert!(said.contains("TLSv1.3"), "{said}");
+    bystander.finish(&mut server);
+}
+
+/// Accepts connections and tells the first byte of each: a ClientHello, or something in plain text.
+struct Target {
+    address: SocketAddr,
+    first_bytes: Arc<Mutex<Vec<u8>>>,
+    /// Its certificate.
+    pem: String,
+}
+
+impl Target {
+    fn start(name: &str, last_year: i32) -> Self {
+        let (pem, _, certificate, key) = certificate(name, last_year);
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::aws_lc_rs::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let first_bytes = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&first_bytes);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut byte = [0];
+                if stream.peek(&mut byte).is_ok_and(|read| read == 1) {
+                    seen.lock().unwrap().push(byte[0]);
+                }
+                let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut tls = rustls::StreamOwned::new(connection, stream);
+                let mut plain = [0];
+                // Whatever is said above TLS would be a stream given to the wrong one.
+                if tls.read(&mut plain).is_ok_and(|read| read == 1) {
+                    seen.lock().unwrap().push(plain[0]);
+                }
+            }
+        });
+        Self { address, first_bytes, pem }
+    }
+}
+
+fn add_endpoint(server: &Server, url: &str) {
+    server.api().post(&format!("{BROADCASTS}/create"), r#"{"streamId":"s1"}"#);
+    let body = format!(r#"{{"rtmpUrl":"{url}"}}"#);
+    let reply = server.api().post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &body);
+    assert_eq!(reply.json()["success"], true);
+}
+
+fn statuses(server: &Server) -> Vec<String> {
+    let broadcast = server.api().broadcast("live", "s1").unwrap();
+    let list = broadcast["endPointList"].as_array().unwrap();
+    list.iter().map(|endpoint| endpoint["status"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn u_06_whoever_cannot_prove_its_name_gets_nothing_and_plain_text_is_never_tried() {
+    let server = Server::start(&[]);
+    // A target that nobody vouches for, and one that speaks TLS 1.0 at best.
+    let unknown = Target::start("localhost", 2049);
+    let old = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let home = Home::new();
+    let (pem, key, _, _) = certificate("localhost", 2049);
+    let (certificate_file, key_file) = (home.path().join("c.pem"), home.path().join("k.pem"));
+    fs::write(&certificate_file, pem).unwrap();
+    fs::write(&key_file, key).unwrap();
+    let _old = Program::start(
+        Command::new("openssl")
+            .args(["s_server", "-tls1", "-cipher", "ALL:@SECLEVEL=0", "-accept", &old.to_string(), "-quiet"])
+            .args(["-cert".as_ref(), certificate_file.as_os_str(), "-key".as_ref(), key_file.as_os_str()]),
+    );
+    for target in [unknown.address, old] {
+        add_endpoint(&server, &format!("rtmps://localhost:{}/live/x", target.port()));
+    }
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    wait_for("the refusals", secs(20), || statuses(&server) == ["failed", "failed"]);
+    wait_for("a further try", secs(20), || unknown.first_bytes.lock().unwrap().len() >= 2);
+    assert!(unknown.first_bytes.lock().unwrap().iter().all(|&byte| byte == 0x16), "only hellos");
+    wait_for("the reason in the log", secs(10), || {
+        let log = server.log();
+        log.contains("UnknownIssuer") && (log.contains("ProtocolVersion") || log.contains("PeerIncompatible"))
+    });
+}
+
+/// A server whose pushes trust the certificates in this file.
+fn start_trusting(file: &Path) -> Server {
+    let home = Home::new();
+    let mut command = Server::command(&home.path().join("home"), &[]);
+    Server::spawn(command.env("SSL_CERT_FILE", file)).with_home(home)
+}
+
+#[test]
+fn u_06_a_trusted_name_is_pushed_to_and_an_expired_or_another_one_is_not() {
+    let target = Server::start(&[]);
+    let good: PathBuf = target.home().join("home/conf/fullchain.pem");
+    let server = start_trusting(&good);
+    // The same certificate under a name that it does not have.
+    let rtmps = target.rtmps.unwrap().port();
+    add_endpoint(&server, &format!("rtmps://localhost:{rtmps}/live/copy"));
+    add_endpoint(&server, &format!("rtmps://127.0.0.2:{rtmps}/live/other"));
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    wait_for("the copy", secs(20), || statuses(&server) == ["broadcasting", "failed"]);
+    assert_eq!(target.api().broadcast("live", "copy").unwrap()["status"], "broadcasting");
+    assert!(target.api().broadcast("live", "other").is_none());
+
+    let expired = Target::start("localhost", 2021);
+    let home = Home::new();
+    let file = home.path().join("trusted.pem");
+    fs::write(&file, &expired.pem).unwrap();
+    let server = start_trusting(&file);
+    add_endpoint(&server, &format!("rtmps://localhost:{}/live/x", expired.address.port()));
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    wait_for("the refusal", secs(20), || statuses(&server) == ["failed"]);
+    assert!(expired.first_bytes.lock().unwrap().iter().all(|&byte| byte == 0x16));
+    wait_for("the reason in the log", secs(10), || server.log().contains("expired"));
+}
+
+#[test]
+fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_ones() {
+    let file = media_file(false, 20);
+    let server = Server::start(&[]);
+    let https = server.https.unwrap();
+    let conf = server.home().join("home/conf");
+    let first = openssl(https, &["-showcerts"]);
+    let _publisher = Program::ffmpeg_publish(&file, &format!("rtmps://{}/live/s1", server.rtmps.unwrap()));
+    wait_for("the stream", secs(20), || server.api().broadcast("live", "s1").is_some());
+    let player = std::thread::spawn({
+        let url = format!("rtmps://{}/live/s1", server.rtmps.unwrap());
+        move || frame_md5(&url, Some(8))
+    });
+    std::thread::sleep(secs(2));
+    // What does not fit is refused, and nothing changes.
+    let (pem, key, _, _) = certificate("new.example", 2049);
+    fs::write(conf.join("fullchain.pem"), &pem).unwrap();
+    wait_for("the mismatch in the log", secs(10), || server.log().contains("certificate not loaded"));
+    let shown = |said: &str| {
+        said.split("BEGIN CERTIFICATE").nth(1).unwrap_or("").chars().take(300).collect::<String>()
+    };
+    assert_eq!(shown(&openssl(https, &["-showcerts"])), shown(&first));
+    // With its key it is taken; SIGHUP asks for it at once.
+    fs::write(conf.join("privkey.pem"), &key).unwrap();
+    server.signal("HUP");
+    wait_for("the new certificate", secs(10), || {
+        let now = shown(&openssl(https, &["-showcerts"]));
+        now != shown(&first) && pem.contains(now.lines().nth(1).unwrap_or("-"))
+    });
+    let played = player.join().unwrap();
+    let hashes: std::collections::HashSet<_> =
+        crate::support::source_packets(&file).into_iter().map(|packet| packet.4).collect();
+    assert!(played.len() > 300 && played.iter().all(|packet| hashes.contains(&packet.4)), "{}", played.len());
+    assert_eq!(server.api().broadcast("live", "s1").unwrap()["status"], "broadcasting");
+}
