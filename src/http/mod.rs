@@ -35,6 +35,7 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+pub mod websocket;
 
 pub use body::{BodyDecoder, Framing};
 pub use connection::{CloseReason, Connection, Event, Stats};
