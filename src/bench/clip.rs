@@ -329,7 +329,9 @@ impl Source {
         let kind = if piece.is_video { TagKind::Video } else { TagKind::Audio };
         let (body, message) = match piece.carrier {
             Carrier::Sei(at) => (self.picture(piece, at, stamp), None),
-            Carrier::AacElement => (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element(), 0), None),
+            Carrier::AacElement => {
+                (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element(), 0).freeze(), None)
+            }
             Carrier::Message => (piece.body.clone(), Some(stamp.message())),
             Carrier::None => (piece.body.clone(), None),
         };

@@ -1,10 +1,12 @@
 //! A player: the client machine of its protocol, and stamps that are read from what comes.
 //!
 //! 1. RTMP: the dialogue of [`rtmp::Client`]. HTTP-FLV: a request, a response of status 200, an FLV file without end.
+//!    FLV over WebSocket: the same file in binary messages, cut anywhere.
 //! 2. [`PeerEvent::Ready`] with the server's consent (RTMP: `NetStream.Play.Start`; HTTP: the head).
 //! 3. Every unit is counted, its stamp compared with the time of the read that completed it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,12 +18,15 @@ use wire::SendQueue;
 use super::publisher::config;
 use super::{Now, Peer, PeerEvent, Protocol, Score, Sequence, Stamp, Tally, Target};
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+use crate::http::websocket::{self, ClientHandshake, WebSocket};
 
 /// Without media for so long a connection is lost.
 pub(super) const STALL: Duration = Duration::from_secs(10);
 /// Larger tags are not what a stream has.
 const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
+/// Messages of one read that wait to be looked at.
+const MESSAGES_MAX: usize = 4096;
 
 /// What to play.
 #[derive(Debug, Clone)]
@@ -60,9 +65,17 @@ enum Link {
 
 #[derive(Debug)]
 struct FlvLink {
-    request: Option<String>,
-    response: ResponseReader,
+    request: Option<Bytes>,
+    carrier: FlvCarrier,
     file: flv::file::Reader,
+}
+
+/// What the file comes in.
+#[derive(Debug)]
+enum FlvCarrier {
+    Response(ResponseReader),
+    Handshake(ClientHandshake, Seed),
+    WebSocket(Box<WebSocket>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,11 +98,7 @@ impl Player {
                 (Link::Rtmp(Box::new(client)), None)
             }
             Protocol::Flv | Protocol::WsFlv => {
-                let flv = FlvLink {
-                    request: Some(client::get(&target.authority, &target.name, false)),
-                    response: ResponseReader::new(),
-                    file: flv::file::Reader::new(TAG_BYTES_MAX),
-                };
+                let flv = FlvLink::new(target, seed);
                 (Link::Flv(Box::new(flv)), Some(now.mono + options.timeout))
             }
         };
@@ -141,15 +150,64 @@ impl Player {
         }
     }
 
-    fn drain_flv(&mut self, now: Now, tally: &mut Tally) {
+    fn drain_response(&mut self, now: Now, tally: &mut Tally) {
         while let Link::Flv(link) = &mut self.link
-            && let Some(event) = link.response.poll_event()
+            && let FlvCarrier::Response(response) = &mut link.carrier
+            && let Some(event) = response.poll_event()
         {
             match event {
                 ResponseEvent::Head(head) => self.take_head(now, &head),
                 ResponseEvent::Body(bytes) if self.ready => self.take_flv(now, &bytes, tally),
                 ResponseEvent::Body(_) => {}
                 ResponseEvent::End => self.end("the stream ended"),
+            }
+        }
+    }
+
+    fn drain_messages(&mut self, now: Now, tally: &mut Tally) {
+        while let Link::Flv(link) = &mut self.link
+            && let FlvCarrier::WebSocket(socket) = &mut link.carrier
+            && let Some(event) = socket.poll_event()
+        {
+            match event {
+                websocket::Event::Binary(bytes) => self.take_flv(now, &bytes, tally),
+                websocket::Event::Text(_) => {}
+                websocket::Event::Closed(reason) => self.end(&format!("{reason:?}")),
+            }
+        }
+    }
+
+    /// The bytes of HTTP or WebSocket.
+    fn take_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
+        let Link::Flv(link) = &mut self.link else { return };
+        match &mut link.carrier {
+            FlvCarrier::Response(response) => {
+                let outcome = response.handle_bytes(bytes);
+                self.drain_response(now, tally);
+                if let Err(error) = outcome {
+                    self.end(&error.to_string());
+                }
+            }
+            FlvCarrier::Handshake(handshake, seed) => match handshake.handle_bytes(bytes) {
+                Ok(Some(held)) => {
+                    let limits = websocket::Limits {
+                        message_bytes: usize::try_from(TAG_BYTES_MAX).unwrap_or(usize::MAX),
+                        messages: MESSAGES_MAX,
+                        ..websocket::Limits::default()
+                    };
+                    let socket = WebSocket::client(now.mono, Arc::new(limits), seed, &held);
+                    link.carrier = FlvCarrier::WebSocket(Box::new(socket));
+                    self.deadline = Some(now.mono + STALL);
+                    self.become_ready();
+                    self.drain_messages(now, tally);
+                }
+                Ok(None) => {}
+                Err(error) => self.end(&format!("WebSocket: {error}")),
+            },
+            FlvCarrier::WebSocket(socket) => {
+                socket.handle_sent(now.mono, usize::MAX);
+                socket.handle_bytes(now.mono, bytes);
+                self.drain_messages(now, tally);
             }
         }
     }
@@ -226,13 +284,7 @@ impl Peer for Player {
                 let _ = client.handle_bytes(now.mono, bytes);
                 self.drain_rtmp(now, tally);
             }
-            Link::Flv(link) => {
-                let outcome = link.response.handle_bytes(bytes);
-                self.drain_flv(now, tally);
-                if let Err(error) = outcome {
-                    self.end(&error.to_string());
-                }
-            }
+            Link::Flv(_) => self.take_bytes(now, bytes, tally),
         }
     }
 
@@ -243,6 +295,14 @@ impl Peer for Player {
             let _ = client.handle_timeout(now.mono);
             self.drain_rtmp(now, tally);
         }
+        if let Link::Flv(link) = &mut self.link
+            && let FlvCarrier::WebSocket(socket) = &mut link.carrier
+        {
+            // The bound of what waits unsent is the loop's: to the machine all was taken.
+            socket.handle_sent(now.mono, usize::MAX);
+            let _ = socket.handle_timeout(now.mono);
+            self.drain_messages(now, tally);
+        }
         if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
             self.end(if self.ready { "no media came" } else { "no answer" });
         }
@@ -251,7 +311,7 @@ impl Peer for Player {
     fn handle_hangup(&mut self, _now: Now, why: Option<&str>) {
         let ended = match &mut self.link {
             Link::Rtmp(_) => None,
-            Link::Flv(link) => link.response.handle_end().err().map(|error| error.to_string()),
+            Link::Flv(link) => link.ended_badly(),
         };
         self.end(why.or(ended.as_deref()).unwrap_or("the server closed the connection"));
     }
@@ -264,8 +324,9 @@ impl Peer for Player {
         match &mut self.link {
             Link::Rtmp(client) => client.poll_transmit(out),
             Link::Flv(link) => {
-                let request = link.request.take();
-                request.map(|request| out.push_slice(request.as_bytes())).is_some()
+                let request = link.request.take().map(|request| out.push(request)).is_some();
+                let FlvCarrier::WebSocket(socket) = &mut link.carrier else { return request };
+                socket.poll_transmit(out) || request
             }
         }
     }
@@ -276,7 +337,7 @@ impl Peer for Player {
         }
         match &self.link {
             Link::Rtmp(client) => client.poll_timeout(),
-            Link::Flv(_) => self.deadline,
+            Link::Flv(link) => [self.deadline, link.poll_timeout()].into_iter().flatten().min(),
         }
     }
 
@@ -286,13 +347,49 @@ impl Peer for Player {
 
     fn close(&mut self, now: Now) {
         self.deadline = None;
-        if let Link::Rtmp(client) = &mut self.link {
-            client.close(now.mono, CloseReason::Requested);
+        match &mut self.link {
+            Link::Rtmp(client) => client.close(now.mono, CloseReason::Requested),
+            Link::Flv(link) => {
+                if let FlvCarrier::WebSocket(socket) = &mut link.carrier {
+                    socket.close(now.mono, websocket::code::NORMAL, "");
+                }
+            }
         }
     }
 
     fn score(&self) -> Score {
         Score::Got([self.video, self.audio])
+    }
+}
+
+impl FlvLink {
+    fn new(target: &Target, seed: Seed) -> Self {
+        let (request, carrier) = if target.protocol == Protocol::WsFlv {
+            let mut random = seed.derive("websocket key", 0).random();
+            let (request, handshake) =
+                ClientHandshake::begin(&target.authority, &target.name, None, &mut random);
+            (request, FlvCarrier::Handshake(handshake, seed))
+        } else {
+            let request = client::get(&target.authority, &target.name, false);
+            (request.into(), FlvCarrier::Response(ResponseReader::new()))
+        };
+        Self { request: Some(request), carrier, file: flv::file::Reader::new(TAG_BYTES_MAX) }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.carrier {
+            FlvCarrier::WebSocket(socket) => socket.poll_timeout(),
+            FlvCarrier::Response(_) | FlvCarrier::Handshake(..) => None,
+        }
+    }
+
+    /// What is wrong with an end of the transport here; `None`: a stream may end so.
+    fn ended_badly(&mut self) -> Option<String> {
+        match &mut self.carrier {
+            FlvCarrier::Response(response) => response.handle_end().err().map(|error| error.to_string()),
+            FlvCarrier::Handshake(..) => Some("the server closed within the handshake".to_owned()),
+            FlvCarrier::WebSocket(_) => None,
+        }
     }
 }
 

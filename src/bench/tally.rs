@@ -102,8 +102,8 @@ impl Tally {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// The number that should come next; `None` before the first.
-    next: Option<u64>,
-    newest_nanos: u64,
+    pub(super) next: Option<u64>,
+    pub(super) newest_nanos: u64,
     /// Numbers left out.
     pub lost: u64,
     /// Numbers that came again.

@@ -245,7 +245,8 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
         }
         (Some(_), _, _) => Err(ResponseError::Malformed("transfer coding")),
         (None, Some((_, length)), None) => {
-            let length = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+            let length =
+                std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
             let length = length.and_then(|text| text.parse().ok());
             let length = length.ok_or(ResponseError::Malformed("content length"))?;
             // Handed out as it comes: the length is no memory.
@@ -319,7 +320,10 @@ mod tests {
         }
         let body = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
         assert!(matches!(read(body, 7), Err(ResponseError::Body(_))));
-        assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", 7), Err(ResponseError::Truncated));
+        assert_eq!(
+            read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", 7),
+            Err(ResponseError::Truncated)
+        );
     }
 
     #[test]

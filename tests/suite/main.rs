@@ -18,6 +18,7 @@
 mod support;
 mod tls;
 
+mod bench_tool;
 mod crash;
 mod http_rows;
 mod process;
