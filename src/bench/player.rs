@@ -16,7 +16,7 @@ use rtmp::{Client, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
 use super::publisher::config;
-use super::{Now, Peer, PeerEvent, Protocol, Score, Sequence, Stamp, Tally, Target};
+use super::{Now, Peer, PeerEvent, Protocol, Role, Score, Sequence, Stamp, Tally, Target};
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
 
@@ -355,6 +355,10 @@ impl Peer for Player {
                 }
             }
         }
+    }
+
+    fn role(&self) -> Role {
+        Role::Play
     }
 
     fn score(&self) -> Score {

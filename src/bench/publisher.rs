@@ -14,7 +14,7 @@ use flv::file::TagKind;
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
 use wire::SendQueue;
 
-use super::{Clip, Now, Peer, PeerEvent, Score, Source, Tally, Target, Unit};
+use super::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally, Target, Unit};
 
 /// Units sent in one go, when much is due at once.
 const BURST: usize = 64;
@@ -163,6 +163,10 @@ impl Peer for Publisher {
     fn close(&mut self, now: Now) {
         self.began = None;
         self.client.close(now.mono, CloseReason::Requested);
+    }
+
+    fn role(&self) -> Role {
+        Role::Publish
     }
 
     fn score(&self) -> Score {

@@ -217,7 +217,7 @@ impl Report<'_> {
     fn sum(&self, of: impl Fn(&Sequence) -> u64) -> u64 {
         let each = |score: &Score| match score {
             Score::Got(sequences) => sequences.iter().map(&of).sum(),
-            Score::Made(_) => 0,
+            Score::Made(_) | Score::None => 0,
         };
         self.scores.iter().map(each).fold(0, u64::saturating_add)
     }

@@ -139,6 +139,8 @@ pub enum Score {
     Made([u64; 2]),
     /// What came: pictures, sounds.
     Got([Sequence; 2]),
+    /// It has nothing to do with media.
+    None,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod run;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use rustls::ClientConfig;
 use wire::{Gather, SendQueue};
 
 use super::tls::{Transport, load_client};
-use crate::bench::{Now, Peer, PeerEvent, Score, Tally};
+use crate::bench::{Now, Peer, PeerEvent, Role, Score, Tally};
 
 pub use run::run;
 
@@ -94,7 +94,23 @@ pub struct Load {
     spin: bool,
     unsettled: usize,
     buffer: Vec<u8>,
-    tally: Tally,
+    tallies: Tallies,
+}
+
+/// What both roles saw. A benchmark has both in one loop.
+#[derive(Debug)]
+struct Tallies {
+    published: Tally,
+    played: Tally,
+}
+
+impl Tallies {
+    const fn of(&mut self, role: Role) -> &mut Tally {
+        match role {
+            Role::Publish => &mut self.published,
+            Role::Play => &mut self.played,
+        }
+    }
 }
 
 impl Load {
@@ -111,7 +127,7 @@ impl Load {
             spin,
             unsettled: 0,
             buffer: vec![0; READ_BYTES],
-            tally: Tally::new(late),
+            tallies: Tallies { published: Tally::new(late), played: Tally::new(late) },
         })
     }
 
@@ -195,13 +211,17 @@ impl Load {
 
     /// The measured time begins.
     pub fn clear(&mut self) {
-        self.tally.clear();
+        self.tallies.published.clear();
+        self.tallies.played.clear();
     }
 
-    /// What was seen.
+    /// What the peers of a role saw.
     #[must_use]
-    pub const fn tally(&self) -> &Tally {
-        &self.tally
+    pub const fn tally(&self, role: Role) -> &Tally {
+        match role {
+            Role::Publish => &self.tallies.published,
+            Role::Play => &self.tallies.played,
+        }
     }
 
     /// All connections, in the order they were opened.
@@ -244,7 +264,8 @@ impl Load {
             }
             conn.scheduled = None;
             // The time of the write, not of the turn.
-            conn.peer.handle_timeout(Self::now(), &mut self.tally);
+            let tally = self.tallies.of(conn.peer.role());
+            conn.peer.handle_timeout(Self::now(), tally);
             self.settle(index);
         }
     }
@@ -287,6 +308,7 @@ impl Load {
             }
         }
         if conn.gone.is_some() {
+            let _ = conn.transport.stream().shutdown(Shutdown::Both);
             return;
         }
         let deadline = conn.peer.poll_timeout();
@@ -324,8 +346,8 @@ impl Load {
             match conn.transport.write(gather.slices(), offered) {
                 Ok(count) => {
                     conn.out.advance(count);
-                    if matches!(conn.peer.score(), Score::Made(_)) {
-                        self.tally.bytes += u64::try_from(count).unwrap_or(0);
+                    if conn.peer.role() == Role::Publish {
+                        self.tallies.published.bytes += u64::try_from(count).unwrap_or(0);
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
@@ -355,10 +377,11 @@ impl Load {
                 }
                 Ok(received) => {
                     let bytes = buffer.get(..received.bytes).unwrap_or_default();
-                    if matches!(conn.peer.score(), Score::Got(_)) {
-                        self.tally.bytes += u64::try_from(bytes.len()).unwrap_or(0);
+                    if conn.peer.role() == Role::Play {
+                        self.tallies.played.bytes += u64::try_from(bytes.len()).unwrap_or(0);
                     }
-                    conn.peer.handle_bytes(Self::now(), bytes, &mut self.tally);
+                    let tally = self.tallies.of(conn.peer.role());
+                    conn.peer.handle_bytes(Self::now(), bytes, tally);
                     settle = true;
                     // A short read has emptied the socket; what comes later is a new event.
                     if received.dry {

@@ -201,7 +201,7 @@ impl Worker<'_> {
         let share = self.options.count.saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;
-        let share = Self::share(&load, connections);
+        let share = self.share(&load, connections);
         load.close();
         load.run_for(GOODBYE)?;
         Ok(share)
@@ -231,7 +231,7 @@ impl Worker<'_> {
         }
     }
 
-    fn share(load: &Load, mut connections: Connections) -> Share {
+    fn share(&self, load: &Load, mut connections: Connections) -> Share {
         let mut scores = Vec::new();
         for outcome in load.outcomes() {
             connections.ready += usize::from(outcome.ready);
@@ -242,7 +242,7 @@ impl Worker<'_> {
             }
             scores.push(outcome.score);
         }
-        Share { tally: load.tally().clone(), connections, scores }
+        Share { tally: load.tally(self.options.role).clone(), connections, scores }
     }
 }
 
