@@ -8,6 +8,7 @@ mod helpers;
 mod linger;
 mod listen;
 pub mod log;
+mod log_limit;
 mod office;
 mod server;
 mod shell;

@@ -20,6 +20,7 @@ mod tls;
 
 mod crash;
 mod http_rows;
+mod observe;
 mod process;
 mod publish_play;
 mod rest_tour;
