@@ -55,7 +55,7 @@ fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
         config_epoch: 1,
         payload: unit.payload.clone(),
     };
-    Entry::new(unit, Arc::clone(tracks))
+    Entry::new(Instant::now(), unit, Arc::clone(tracks))
 }
 
 /// A second of a publisher's bytes, with its chunk size.
@@ -132,7 +132,7 @@ fn fan_out(c: &mut Criterion) {
                     let mut gather = Gather::new(usize::MAX);
                     cursor.gather_units(&ring, &packager, head, &mut gather);
                     let taken = black_box(gather.slices()).iter().map(|slice| slice.len()).sum();
-                    cursor.units_sent(&ring, &packager, head, taken);
+                    cursor.units_sent(&ring, &packager, head, taken, |_| ());
                 }
                 ring.trim(true, Some(head));
                 packager.trim(ring.base());

@@ -13,5 +13,6 @@ pub mod hub;
 pub mod io;
 pub mod mail;
 pub mod protocol;
+pub mod stats;
 pub mod store;
 pub mod worker;

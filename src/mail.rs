@@ -14,6 +14,7 @@ use media::Position;
 
 use crate::config::AppSettings;
 use crate::http;
+use crate::stats::WorkerFigures;
 
 /// The time of one turn. Protocol machines get `mono` only.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +91,14 @@ impl Ingest {
     pub const fn publish_type(self) -> &'static str {
         match self {
             Self::Rtmp => "RTMP",
+        }
+    }
+
+    /// In metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
         }
     }
 }
@@ -280,6 +289,8 @@ pub enum ToControl {
     },
     /// The figures of the last second.
     Report(WorkerId, Report),
+    /// Everything that was counted (answer to [`ToWorker::Measure`]).
+    Measured(WorkerId, Box<WorkerFigures>),
     /// News of a push.
     Push {
         /// Which push.
@@ -308,6 +319,8 @@ pub enum ToWorker {
         key: StreamKey,
         /// Where its publisher is.
         source: WorkerId,
+        /// How it comes in.
+        ingest: Ingest,
         /// Settings of the application.
         settings: Arc<AppSettings>,
     },
@@ -343,6 +356,11 @@ pub enum ToWorker {
     StartPush(Box<PushOrder>),
     /// End a push; no news of it is wanted any more.
     StopPush(PushId),
+    /// Tell what was counted; answer [`ToControl::Measured`].
+    Measure {
+        /// And of each stream.
+        per_stream: bool,
+    },
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
     /// From a worker with subscribers: send me this stream from its newest key frame on.

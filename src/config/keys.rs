@@ -82,7 +82,11 @@ pub const SERVER: &[Key] = &[
     key("server.cpu_measurement_window_size", "5", "Kept for older files; not used"),
     key("server.trusted_proxies", "", "Address rules of proxies whose X-Forwarded-For counts; empty: none"),
     key("server.cors_origins", "", "Origins that may use the management API from a browser"),
-    key("server.allowed_dashboard_CIDR", "0.0.0.0/0", "Address rules of the management API and /metrics"),
+    explicit(
+        "server.allowed_dashboard_CIDR",
+        "0.0.0.0/0",
+        "Address rules of the management API and /metrics; not set: loopback until a user exists",
+    ),
     key("server.jwtServerControlEnabled", "false", "Signed tokens for the management API"),
     secret("server.jwtServerSecretKey", "", "Secret of those tokens, at least 32 characters"),
     key("server.jwksURL", "", "Key set of those tokens"),

@@ -64,6 +64,8 @@ pub struct ServerSettings {
     pub outbound_deny: CidrList,
     /// `server.allowed_dashboard_CIDR`.
     pub dashboard: CidrList,
+    /// Whether the operator has set it.
+    pub dashboard_explicit: bool,
     /// `limits.*`.
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
@@ -110,6 +112,7 @@ impl ServerSettings {
             trusted_proxies: values.rules("server.trusted_proxies")?,
             outbound_deny: values.rules("outbound.deny")?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
+            dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,

@@ -10,6 +10,7 @@
 
 pub mod broadcast;
 mod endpoints;
+mod metrics;
 mod records;
 mod registry;
 mod rest;
@@ -34,6 +35,7 @@ use crate::{http, store};
 
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
+use metrics::Scrape;
 use records::Records;
 use registry::Registry;
 use rest::scan::Scans;
@@ -41,7 +43,6 @@ use stats::Load;
 use writes::Writes;
 
 pub use rest::{ROUTES, Route};
-pub use stats::Snapshot;
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -115,6 +116,7 @@ pub struct Control {
     pushes: Pushes,
     scans: Scans,
     load: Load,
+    scrape: Scrape,
     random: Random,
     /// Makes generated ids unique within one millisecond.
     generated: u64,
@@ -153,6 +155,7 @@ impl Control {
             pushes: Pushes::default(),
             scans: Scans::default(),
             load: Load::new(config.workers),
+            scrape: Scrape::default(),
             random: seed.derive("control", 0).random(),
             generated: 0,
             drain: None,
@@ -211,6 +214,7 @@ impl Control {
             }
             ToControl::Rest { session, peer, request } => self.rest(now, session, peer, &request),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
+            ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {

@@ -37,6 +37,7 @@ pub(super) struct Live {
     pub(super) settings: Arc<AppSettings>,
     /// Where the publisher is, or was last.
     pub(super) source: WorkerId,
+    ingest: Ingest,
     state: State,
     /// Where the clock stands, and its epoch; at most a second old.
     pub(super) position: Position,
@@ -174,6 +175,7 @@ impl Control {
             key: key.clone(),
             settings: settings.clone(),
             source,
+            ingest: request.ingest,
             state: State::Live(request.session),
             position: Position::default(),
             epoch: 0,
@@ -188,7 +190,7 @@ impl Control {
         self.registry.live.insert(stream, live);
         self.registry.by_key.insert(key.clone(), stream);
         self.record_started(now, &request);
-        self.post_stream_up(stream, &key, source, &settings);
+        self.post_stream_up(stream);
         self.reconcile_pushes(now, &key);
         Grant { stream, position: Position::default(), epoch: 0, settings }
     }
@@ -204,13 +206,13 @@ impl Control {
         let moved = live.source != request.session.worker;
         live.state = State::Live(request.session);
         live.source = request.session.worker;
+        let moved = std::mem::replace(&mut live.ingest, request.ingest) != request.ingest || moved;
         live.silent_ms = 0;
         live.granted = (now.mono, live.position);
         live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
         live.via = request.via;
         let grant =
             Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
-        let (key, source, settings) = (live.key.clone(), live.source, live.settings.clone());
         if let Some(record) = self.records.get_mut(&request.key) {
             record.user_agent = agent(&request.user_agent);
             record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
@@ -220,24 +222,21 @@ impl Control {
             self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
-            self.post_stream_up(stream, &key, source, &settings);
+            self.post_stream_up(stream);
         }
         Some(grant)
     }
 
     /// The source hears it first: a worker that asks it for a mirror does so after its own copy of this news, and
     /// must find the source informed.
-    fn post_stream_up(
-        &mut self,
-        stream: StreamId,
-        key: &StreamKey,
-        source: WorkerId,
-        settings: &Arc<AppSettings>,
-    ) {
+    fn post_stream_up(&mut self, stream: StreamId) {
+        let Some(live) = self.registry.live.get(&stream) else { return };
+        let (key, settings) = (live.key.clone(), live.settings.clone());
+        let (source, ingest) = (live.source, live.ingest);
         let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
             let (key, settings) = (key.clone(), settings.clone());
-            self.post(worker, ToWorker::StreamUp { stream, key, source, settings });
+            self.post(worker, ToWorker::StreamUp { stream, key, source, ingest, settings });
         }
     }
 

@@ -7,6 +7,7 @@ use crate::config::ServerSettings;
 use crate::mail::{Now, Report, StreamId, WorkerId};
 
 use super::{Control, wall};
+use crate::stats::ControlFigures;
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -50,35 +51,20 @@ impl Load {
     }
 }
 
-/// Figures of control for `/metrics`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Snapshot {
-    /// Broadcast records.
-    pub records: usize,
-    /// Live streams, those waiting for their publisher included.
-    pub live: usize,
-    /// Endpoints of live streams that are pushed to or tried.
-    pub pushes: usize,
-    /// Of those, taken by their target.
-    pub pushes_broadcasting: usize,
-    /// Viewers of all streams.
-    pub viewers: u64,
-    /// Commits and rebuilds that failed since the start.
-    pub store_failures: u64,
-}
-
 impl Control {
     /// Figures of now.
     #[must_use]
-    pub fn stats(&self) -> Snapshot {
+    pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.live.values().flat_map(|live| live.viewers.values());
-        Snapshot {
+        ControlFigures {
             records: self.records.total(),
             live: self.registry.live.len(),
             pushes: self.pushes.len(),
             pushes_broadcasting: self.pushes.broadcasting(),
             viewers: viewers.map(|n| u64::from(*n)).sum(),
             store_failures: self.writes.failures(),
+            store_waiting: self.writes.waiting(),
+            memory_percent: self.load.memory_percent,
         }
     }
 

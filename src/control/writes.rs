@@ -163,6 +163,12 @@ impl Writes {
         self.failures
     }
 
+    /// Changes that wait for the disk.
+    pub(super) fn waiting(&self) -> usize {
+        let committing = self.committing.as_ref().map_or(0, |(_, writes)| writes.len());
+        self.gathered.len().saturating_add(committing)
+    }
+
     fn next_batch(&mut self) -> u64 {
         self.batches += 1;
         self.batches

@@ -2,11 +2,13 @@
 //! only the rest of a unit that a short write has cut is its own.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
+use media::TrackKind;
 use wire::Gather;
 
-use super::{Packager, Parts, Ring};
+use super::{Entry, Packager, Parts, Ring};
 
 /// The outcome of a look at a cursor's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,19 @@ pub struct Cursor {
     /// What is left of a unit begun.
     rest: VecDeque<Bytes>,
     rest_bytes: usize,
+    /// The unit of the rest, when its forwarding counts.
+    rest_of: Option<Forwarded>,
+    /// Units before this one were old already when the subscriber came to them.
+    fresh_from: u64,
+}
+
+/// A unit whose last byte was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forwarded {
+    /// When it came.
+    pub received: Instant,
+    /// A picture, not sound.
+    pub video: bool,
 }
 
 impl Cursor {
@@ -45,6 +60,7 @@ impl Cursor {
     fn restart(&mut self, ring: &Ring, video: bool) {
         self.next = ring.newest_key().filter(|_| video).unwrap_or_else(|| ring.head());
         self.started = !video;
+        self.fresh_from = ring.head();
     }
 
     /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing.
@@ -133,7 +149,7 @@ impl Cursor {
     }
 
     /// Accounts `sent` bytes against the rest of a unit begun; gives back what is left for those behind it.
-    pub fn rest_sent(&mut self, sent: usize) -> usize {
+    pub fn rest_sent(&mut self, sent: usize, mut forwarded: impl FnMut(Forwarded)) -> usize {
         let mut sent = sent;
         while let Some(front) = self.rest.front_mut() {
             if sent < front.len() {
@@ -147,13 +163,21 @@ impl Cursor {
         }
         if self.rest.capacity() > 0 {
             self.rest = VecDeque::new();
+            self.rest_of.take().map(&mut forwarded);
         }
         sent
     }
 
     /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] named them; keeps the rest of the one that
     /// was cut.
-    pub fn units_sent(&mut self, ring: &Ring, packager: &Packager, until: u64, sent: usize) {
+    pub fn units_sent(
+        &mut self,
+        ring: &Ring,
+        packager: &Packager,
+        until: u64,
+        sent: usize,
+        mut forwarded: impl FnMut(Forwarded),
+    ) {
         let mut sent = sent;
         while self.next < until && self.started {
             let (Some(entry), Some(unit)) = (ring.get(self.next), packager.unit(self.next)) else {
@@ -166,8 +190,12 @@ impl Cursor {
                 return;
             }
             let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
+            let of = self.forwarded(entry).filter(|_| !unit.is_empty());
             if sent < total {
+                self.rest_of = of;
                 self.keep_rest(prelude.into_iter().chain([unit]), zero_ms, sent);
+            } else {
+                of.map(&mut forwarded);
             }
             sent = sent.saturating_sub(total);
             self.epoch = entry.unit.config_epoch;
@@ -185,6 +213,13 @@ impl Cursor {
     #[must_use]
     pub const fn has_rest(&self) -> bool {
         self.rest_bytes > 0
+    }
+
+    /// What is counted of a unit when it is sent: pictures and sound that came after the subscriber did.
+    fn forwarded(&self, entry: &Entry) -> Option<Forwarded> {
+        let kind = entry.tracks.get(entry.unit.track)?.kind();
+        let counts = self.next >= self.fresh_from && kind != TrackKind::Data;
+        counts.then_some(Forwarded { received: entry.received, video: kind == TrackKind::Video })
     }
 
     fn keep_rest<'a>(&mut self, parts: impl Iterator<Item = &'a Parts>, zero_ms: i64, sent: usize) {
@@ -234,8 +269,8 @@ mod tests {
                     && cursor.gather_units(&self.ring, &self.packager, self.ring.head(), &mut gather);
                 gather.slices().iter().flat_map(|s| s.to_vec()).take(room).collect()
             };
-            let left = cursor.rest_sent(bytes.len());
-            cursor.units_sent(&self.ring, &self.packager, self.ring.head(), left);
+            let left = cursor.rest_sent(bytes.len(), |_| ());
+            cursor.units_sent(&self.ring, &self.packager, self.ring.head(), left, |_| ());
             bytes
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use media::{AccessUnit, Tracks};
 
@@ -19,14 +20,16 @@ pub struct Entry {
     pub tracks: Arc<Tracks>,
     /// Its DTS in milliseconds, for lag and limits.
     pub dts_ms: i64,
+    /// When its last byte came to this server, on whichever worker.
+    pub received: Instant,
 }
 
 impl Entry {
     /// Converts the unit's DTS by its track's timescale (data units count milliseconds).
     #[must_use]
-    pub fn new(unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
+    pub fn new(received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
         let dts_ms = tracks.get(unit.track).map_or(unit.dts, |track| track.timescale.to_ms(unit.dts));
-        Self { unit, tracks, dts_ms }
+        Self { unit, tracks, dts_ms, received }
     }
 }
 
@@ -204,7 +207,7 @@ pub(super) mod tests {
             config_epoch: 1,
             payload: Bytes::from(vec![0; bytes]),
         };
-        Entry::new(unit, Arc::new(Tracks { epoch: 1, ..Tracks::default() }))
+        Entry::new(Instant::now(), unit, Arc::new(Tracks { epoch: 1, ..Tracks::default() }))
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use media::{AccessUnit, TrackKind, Tracks};
 use wire::Gather;
 
-use super::{Cursor, Entry, FormatKey, Jump, Package, Packager, Ring, RingLimits};
+use super::{Cursor, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits};
 use crate::config::AppSettings;
-use crate::mail::{ConnId, StreamId, StreamKey, WorkerId};
+use crate::mail::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
+use crate::stats::ForwardingIndex;
 use crate::worker::mailbox::Lane;
 
 /// Index of a format within its stream. Slots of unused formats are kept and reused.
@@ -33,6 +34,8 @@ pub struct Subscriber {
     pub cursor: Cursor,
     /// Paused by its peer: nothing is sent.
     pub paused: bool,
+    /// Where its forwarding is counted.
+    pub forwarding: ForwardingIndex,
     /// Units it was not sent because it was too slow.
     pub skipped: u64,
     /// Times it jumped.
@@ -77,6 +80,8 @@ pub struct Stream {
     pub key: StreamKey,
     /// Where its publisher is.
     pub source: WorkerId,
+    /// How it comes in.
+    pub ingest: Ingest,
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
     /// Who to wake when there is something to send.
@@ -102,12 +107,19 @@ pub struct Stream {
 impl Stream {
     /// Without units.
     #[must_use]
-    pub fn new(id: StreamId, key: StreamKey, source: WorkerId, settings: Arc<AppSettings>) -> Self {
+    pub fn new(
+        id: StreamId,
+        key: StreamKey,
+        source: WorkerId,
+        ingest: Ingest,
+        settings: Arc<AppSettings>,
+    ) -> Self {
         let lag_ms = i64::try_from(settings.max_latency.as_millis()).unwrap_or(i64::MAX);
         Self {
             id,
             key,
             source,
+            ingest,
             settings,
             subscribers: Vec::new(),
             mirrors: Vec::new(),
@@ -125,12 +137,12 @@ impl Stream {
     }
 
     /// Appends a unit and packages it for the formats in use.
-    pub fn push(&mut self, now: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Pushed {
+    pub fn push(&mut self, now: Instant, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Pushed {
         let video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
         self.untrimmed = self.untrimmed.saturating_add(1);
         let trim = unit.key_frame || self.untrimmed >= TRIM_UNITS;
         self.tracks = Arc::clone(&tracks);
-        let entry = Entry::new(unit, tracks);
+        let entry = Entry::new(received, unit, tracks);
         for packager in self.formats.iter_mut().flatten() {
             packager.push(&entry);
         }
@@ -163,6 +175,7 @@ impl Stream {
         &mut self,
         conn: ConnId,
         key: FormatKey,
+        forwarding: ForwardingIndex,
         package: impl FnOnce() -> Box<dyn Package>,
     ) -> Option<Subscriber> {
         let format = self.format(key, package)?;
@@ -170,7 +183,7 @@ impl Stream {
         let cursor = Cursor::new(&self.ring, self.has_video());
         // A backlog is sent at once, also when the head has not been flushed to the others yet.
         self.flush_to = self.flush_to.max(self.ring.head());
-        Some(Subscriber { stream: self.id, format, cursor, paused: false, skipped: 0, jumps: 0 })
+        Some(Subscriber { stream: self.id, format, cursor, paused: false, forwarding, skipped: 0, jumps: 0 })
     }
 
     /// Ends a subscription.
@@ -220,11 +233,11 @@ impl Stream {
     }
 
     /// Accounts sent bytes, in the order in which they were named.
-    pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize) {
+    pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) {
         if let Some(packager) = self.formats.get(subscriber.format.0).and_then(Option::as_ref)
             && !subscriber.paused
         {
-            subscriber.cursor.units_sent(&self.ring, packager, self.flush_to, bytes);
+            subscriber.cursor.units_sent(&self.ring, packager, self.flush_to, bytes, forwarded);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
@@ -45,6 +45,8 @@ pub(super) struct Handover {
 #[derive(Debug)]
 struct Bell {
     asleep: AtomicBool,
+    /// Messages sent and not taken out yet.
+    waiting: AtomicUsize,
     waker: Waker,
 }
 
@@ -58,6 +60,7 @@ pub(super) struct Postbox {
 impl Postbox {
     /// Never refused. Nobody is left to hear it only when the worker has ended.
     pub(super) fn post(&self, mail: Mail) {
+        self.bell.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(mail);
         // SeqCst pairs with `Inbox::may_sleep`: either the sleeper sees the mail, or this sees it asleep.
         if self.bell.asleep.swap(false, Ordering::SeqCst)
@@ -80,14 +83,21 @@ pub(super) struct Inbox {
 /// Both ends of a worker's mail.
 pub(super) fn mailbox(waker: Waker) -> (Postbox, Inbox) {
     let (queue, receiver) = channel();
-    let bell = Arc::new(Bell { asleep: AtomicBool::new(false), waker });
+    let bell = Arc::new(Bell { asleep: AtomicBool::new(false), waiting: AtomicUsize::new(0), waker });
     (Postbox { queue, bell: Arc::clone(&bell) }, Inbox { queue: receiver, bell, early: None })
 }
 
 impl Inbox {
     /// The next message.
     pub(super) fn next(&mut self) -> Option<Mail> {
-        self.early.take().or_else(|| self.queue.try_recv().ok())
+        let mail = self.early.take().or_else(|| self.queue.try_recv().ok())?;
+        self.bell.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(mail)
+    }
+
+    /// Messages that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.bell.waiting.load(Ordering::Relaxed)
     }
 
     /// Announces sleep. False when there is mail after all: do not wait.

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::log_limit::LogLimit;
 
 /// Lines that may wait; more are lost.
 const QUEUE_LINES: usize = 16_384;
@@ -21,9 +25,10 @@ pub fn start(directory: &Path, level: &str) -> WorkerGuard {
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let format = tracing_subscriber::fmt().with_writer(writer).with_env_filter(filter).with_ansi(false);
+    let limit = LogLimit::new(writer.clone());
+    let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     // A second start in one process (tests) keeps the first subscriber.
-    let _ = format.try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(limit).with(format).try_init();
     guard
 }
 

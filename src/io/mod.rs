@@ -9,6 +9,7 @@ mod linger;
 mod listen;
 pub mod load;
 pub mod log;
+mod log_limit;
 mod office;
 mod server;
 mod shell;

@@ -179,7 +179,7 @@ impl Shell {
             }
             self.finish(now);
             self.lingering.turn(now.mono, &mut self.buffer);
-            self.worker.note_busy(now.mono.elapsed());
+            self.worker.note_turn(now.mono.elapsed(), self.parts.inbox.waiting());
         }
     }
 
@@ -525,11 +525,11 @@ impl Shell {
         };
         match result {
             Ok(taken) => {
-                self.worker.sent(id, taken, offered);
+                self.worker.sent(Instant::now(), id, taken, offered);
                 taken
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.worker.sent(id, 0, offered);
+                self.worker.sent(now.mono, id, 0, offered);
                 0
             }
             // Tried again in the next round of this turn.

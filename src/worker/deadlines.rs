@@ -41,6 +41,12 @@ impl Deadlines {
             .map(|Reverse(due)| due)
     }
 
+    /// Entries.
+    #[must_use]
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// When the next one is due.
     #[must_use]
     pub(super) fn next(&self) -> Option<Instant> {

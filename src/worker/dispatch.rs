@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use media::{AccessUnit, Tracks};
 
@@ -12,6 +12,7 @@ use super::{Output, SourceCount, Worker};
 use crate::hub::Flush;
 use crate::mail::{ConnId, Departure, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker};
 use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk};
+use crate::stats::Traffic;
 
 /// Grid of flush deadlines.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
@@ -147,15 +148,15 @@ impl Worker {
         count.last_unit = Some(self.now.mono);
         count.position.dts_ms = count.position.dts_ms.max(unit.dts);
         count.position.started = true;
-        self.mirror_unit(stream, &unit, &tracks);
-        self.append(stream, unit, tracks);
+        self.mirror_unit(stream, self.now.mono, &unit, &tracks);
+        self.append(stream, self.now.mono, unit, tracks);
     }
 
     /// Puts a unit into the local ring, whether it was published or mirrored.
-    pub(super) fn append(&mut self, id: StreamId, unit: AccessUnit, tracks: Arc<Tracks>) {
+    pub(super) fn append(&mut self, id: StreamId, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         self.stats.units = self.stats.units.saturating_add(1);
-        let pushed = stream.push(self.now.mono, unit, tracks);
+        let pushed = stream.push(self.now.mono, received, unit, tracks);
         match pushed.flush {
             Flush::Now => {
                 if !std::mem::replace(&mut stream.grown, true) {
@@ -189,6 +190,7 @@ impl Worker {
         if let Some(Conn { publishing: Publishing::Granted(stream), .. }) = self.conns.get(id) {
             let count: &mut SourceCount = self.sources.entry(*stream).or_default();
             count.dropped = count.dropped.saturating_add(units);
+            self.stats.units_dropped = self.stats.units_dropped.saturating_add(units);
         }
     }
 
@@ -243,7 +245,8 @@ impl Worker {
     fn attach(&mut self, id: ConnId, stream_id: StreamId, format: Format) -> Option<()> {
         self.unsubscribe(id);
         let stream = self.streams.get_mut(&stream_id)?;
-        let subscriber = stream.subscribe(id, format.key(), || format.package())?;
+        let forwarding = self.forwarding.index(stream.ingest, format.key().name);
+        let subscriber = stream.subscribe(id, format.key(), forwarding, || format.package())?;
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         if stream.source != self.id && !stream.mirrored_here {
@@ -318,13 +321,21 @@ impl Worker {
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
+        if let Some(subscriber) = &subscriber {
+            self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
+        }
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.session.protocol()) {
+            row.ended = row.ended.saturating_add(1);
+            row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
+            row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+        }
         self.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, subscriber.as_ref(), reason, self.now.mono);
     }
 }
 
 /// One line per session: info for media, debug for the API, of which there may be thousands a second.
-fn log_end(conn: &Conn, subscriber: Option<&crate::hub::Subscriber>, reason: &str, now: std::time::Instant) {
+fn log_end(conn: &Conn, subscriber: Option<&crate::hub::Subscriber>, reason: &str, now: Instant) {
     let protocol = conn.session.protocol();
     let peer = conn.peer;
     let seconds = now.saturating_duration_since(conn.began).as_secs();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use media::{AccessUnit, Tracks};
 
@@ -15,6 +16,8 @@ const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct MirroredUnit {
     /// Of which stream.
     pub stream: StreamId,
+    /// When its last byte came to the source.
+    pub received: Instant,
     /// The unit.
     pub unit: AccessUnit,
     /// The tracks of its epoch.

@@ -12,6 +12,7 @@
 mod conn;
 mod deadlines;
 mod dispatch;
+mod figures;
 pub mod mailbox;
 mod slab;
 mod streams;
@@ -25,17 +26,14 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, Now, PushId, PushOrder, PushState, Report, SourceFigures, StreamId, StreamKey, ToControl,
-    ToWorker, WorkerId,
+    ConnId, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener};
+use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
 use slab::Slab;
-
-/// How often figures go to control while anything is live: counts are at most this old.
-const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// What the shell must do.
 #[derive(Debug)]
@@ -84,25 +82,6 @@ struct SourceCount {
     position: media::Position,
 }
 
-/// Plain counters since the start.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Stats {
-    /// Connections accepted or opened.
-    pub sessions: u64,
-    /// Bytes received.
-    pub bytes_in: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
-    /// Units that entered a ring.
-    pub units: u64,
-    /// Units that viewers and pushes were not sent because they were too slow.
-    pub units_skipped: u64,
-    /// Units that a mirror was not sent because its lane was full.
-    pub units_unmirrored: u64,
-    /// Sessions that panicked and were closed.
-    pub panics: u64,
-}
-
 /// A worker.
 #[derive(Debug)]
 pub struct Worker {
@@ -126,7 +105,13 @@ pub struct Worker {
     busy_since: Instant,
     draining: bool,
     drained: bool,
-    stats: Stats,
+    stats: Counters,
+    turns: Histogram,
+    /// Connections that are over.
+    traffic: Vec<Traffic>,
+    forwarding: ForwardingTable,
+    /// Mail that the shell knows of and has not handed over.
+    mail_waiting: usize,
 }
 
 impl Worker {
@@ -154,7 +139,11 @@ impl Worker {
             busy_since: now.mono,
             draining: false,
             drained: false,
-            stats: Stats::default(),
+            stats: Counters::default(),
+            turns: Histogram::default(),
+            traffic: Vec::new(),
+            forwarding: ForwardingTable::default(),
+            mail_waiting: 0,
         }
     }
 
@@ -253,9 +242,12 @@ impl Worker {
         }
     }
 
-    /// The shell was busy for so long since it last said so.
-    pub const fn note_busy(&mut self, busy: Duration) {
+    /// The shell was busy for so long since it last said so, and so much mail waits for it.
+    pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
         self.busy = self.busy.saturating_add(busy);
+        self.stats.busy = self.stats.busy.saturating_add(busy);
+        self.turns.record(busy);
+        self.mail_waiting = mail_waiting;
     }
 
     // ---- polls
@@ -284,8 +276,8 @@ impl Worker {
 
     /// Counters.
     #[must_use]
-    pub const fn stats(&self) -> Stats {
-        self.stats
+    pub const fn stats(&self) -> &Counters {
+        &self.stats
     }
 
     /// Connections that live here.
@@ -377,55 +369,6 @@ impl Worker {
             tls_name: order.tls_name.clone(),
         });
         self.touch(id);
-    }
-
-    fn arm_report(&mut self) {
-        if !self.report_armed {
-            self.report_armed = true;
-            self.deadlines.arm(self.now.mono + REPORT_PERIOD, Timer::Report);
-        }
-    }
-
-    fn report(&mut self) {
-        self.report_armed = false;
-        let span = self.now.mono.saturating_duration_since(self.busy_since).as_micros().max(1);
-        let busy = self.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
-        self.busy = Duration::ZERO;
-        self.busy_since = self.now.mono;
-        let report = Report {
-            sources: self.sources.iter().filter_map(|(&id, count)| self.figures(id, *count)).collect(),
-            viewers: self.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
-            busy_permille: u16::try_from(busy).unwrap_or(1000),
-        };
-        if !self.streams.is_empty() {
-            self.arm_report();
-        }
-        self.tell(ToControl::Report(self.id, report));
-    }
-
-    fn figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
-        let tracks = self.streams.get(&stream)?.tracks();
-        let (width, height) = match tracks.video.as_ref().map(|track| &track.config) {
-            Some(media::CodecConfig::H264(config)) => (config.width, config.height),
-            Some(media::CodecConfig::Aac(_)) | None => (0, 0),
-        };
-        let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
-        Some(SourceFigures {
-            stream,
-            received_bytes: count.received_bytes,
-            position: count.position,
-            epoch: tracks.epoch,
-            width,
-            height,
-            dropped: count.dropped,
-            silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
-        })
-    }
-
-    fn viewers(&self, stream: &Stream) -> u32 {
-        let viewers =
-            stream.subscribers.iter().filter(|&&id| self.conns.get(id).is_some_and(|c| c.push.is_none()));
-        u32::try_from(viewers.count()).unwrap_or(u32::MAX)
     }
 
     fn tell(&mut self, mail: ToControl) {

@@ -72,6 +72,11 @@ impl<T> Slab<T> {
             .collect()
     }
 
+    /// The values, by slot.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+
     /// How many values there are.
     #[must_use]
     pub(super) const fn len(&self) -> usize {

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
-use crate::config::AppSettings;
 use crate::hub::{Mirror, Stream};
-use crate::mail::{
-    ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
-};
+use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
 use crate::protocol::Context;
 
 impl Worker {
@@ -22,8 +19,9 @@ impl Worker {
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);
             }
-            ToWorker::StreamUp { stream, key, source, settings } => {
-                self.stream_up(stream, key, source, settings)
+            ToWorker::StreamUp { stream, key, source, ingest, settings } => {
+                let new = Stream::new(stream, key, source, ingest, settings);
+                self.stream_up(new);
             }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
             ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
@@ -38,6 +36,7 @@ impl Worker {
             }
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
             ToWorker::Unmirror { stream, to } => {
@@ -51,16 +50,19 @@ impl Worker {
     /// A unit of the media lane.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
-        let MirroredUnit { stream, unit, tracks, credit } = mirrored;
+        let MirroredUnit { stream, received, unit, tracks, credit } = mirrored;
         if self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here) {
-            self.append(stream, unit, tracks);
+            self.append(stream, received, unit, tracks);
         }
         drop(credit);
     }
 
-    fn stream_up(&mut self, id: StreamId, key: StreamKey, source: WorkerId, settings: Arc<AppSettings>) {
-        self.directory.insert(key.clone(), id);
-        let stream = self.streams.entry(id).or_insert_with(|| Stream::new(id, key, source, settings));
+    /// A stream that is new, or whose source has moved.
+    fn stream_up(&mut self, new: Stream) {
+        let (id, source, ingest) = (new.id, new.source, new.ingest);
+        self.directory.insert(new.key.clone(), id);
+        let stream = self.streams.entry(id).or_insert(new);
+        stream.ingest = ingest;
         if stream.source != source {
             stream.source = source;
             stream.mirrors.clear();
@@ -160,8 +162,9 @@ impl Worker {
         for entry in stream.backlog().filter(|entry| after_ms.is_none_or(|after| entry.dts_ms > after)) {
             // The backlog is bounded by the ring and shares its memory.
             let credit = lane.credit_beyond(entry.unit.payload.len());
-            let (unit, tracks) = (entry.unit.clone(), Arc::clone(&entry.tracks));
-            self.outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, unit, tracks, credit }));
+            let (received, unit, tracks) = (entry.received, entry.unit.clone(), Arc::clone(&entry.tracks));
+            let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
+            self.outputs.push_back(Output::Mirrored(to, mirrored));
         }
         stream.mirrors.push(Mirror { to, skipping: false, lane });
     }

@@ -1,10 +1,12 @@
 //! The way out: which connection writes next, what it writes, and what follows from how much was taken.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use wire::Gather;
 
 use super::Worker;
+use crate::hub::Forwarded;
 use crate::mail::{ConnId, StreamId};
 
 impl Worker {
@@ -48,8 +50,8 @@ impl Worker {
         }
     }
 
-    /// The socket took `taken` of the `offered` bytes named before.
-    pub fn sent(&mut self, id: ConnId, taken: usize, offered: usize) {
+    /// The socket took `taken` of the `offered` bytes named before, and had done so `at` this time.
+    pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.now;
         let Some(conn) = self.conns.get_mut(id) else { return };
         let ctx = crate::protocol::Context { now, apps: &self.apps, draining: self.draining };
@@ -60,12 +62,14 @@ impl Worker {
         let mut more = false;
         let is_viewer = conn.subscriber.is_some();
         if let Some(subscriber) = &mut conn.subscriber {
-            left = subscriber.cursor.rest_sent(left);
+            let (table, index) = (&mut self.forwarding, subscriber.forwarding);
+            let mut forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
+            left = subscriber.cursor.rest_sent(left, &mut forwarded);
             let queued = conn.queue.len().min(left);
             conn.queue.advance(queued);
             left -= queued;
             if let Some(stream) = self.streams.get(&subscriber.stream) {
-                stream.sent(subscriber, left);
+                stream.sent(subscriber, left, &mut forwarded);
                 more = stream.has_more(subscriber);
             }
         } else {
@@ -144,6 +148,7 @@ impl Worker {
     pub(super) fn mirror_unit(
         &mut self,
         id: StreamId,
+        received: Instant,
         unit: &media::AccessUnit,
         tracks: &Arc<media::Tracks>,
     ) {
@@ -159,8 +164,13 @@ impl Worker {
                 continue;
             };
             mirror.skipping = false;
-            let unit =
-                super::MirroredUnit { stream: id, unit: unit.clone(), tracks: Arc::clone(tracks), credit };
+            let unit = super::MirroredUnit {
+                stream: id,
+                received,
+                unit: unit.clone(),
+                tracks: Arc::clone(tracks),
+                credit,
+            };
             self.outputs.push_back(super::Output::Mirrored(mirror.to, unit));
         }
     }

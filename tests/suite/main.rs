@@ -21,6 +21,7 @@ mod tls;
 mod bench_tool;
 mod crash;
 mod http_rows;
+mod observe;
 mod process;
 mod publish_play;
 mod rest_tour;

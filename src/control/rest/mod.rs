@@ -55,7 +55,7 @@ pub struct Route {
 
 /// What a handler gives back.
 #[derive(Debug)]
-enum Reply {
+pub(super) enum Reply {
     /// The answer.
     Now(Response),
     /// It comes when the store has the change.
@@ -154,6 +154,9 @@ impl Control {
 
     fn dispatch(&mut self, now: Now, session: SessionRef, peer: SocketAddr, request: &Request) -> Reply {
         let not_found = || Reply::Now(Response::error(404, "Not Found"));
+        if request.path == "/metrics" {
+            return self.metrics(session, peer, request);
+        }
         let Some((app, rest)) = split_path(&request.path) else { return not_found() };
         let Some(app) = self.apps.get(app).cloned() else { return not_found() };
         if let Some(refusal) = self.refuse(&app, peer, request) {

@@ -503,7 +503,7 @@ impl World {
                 .get(&(index, conn))
                 .copied()
                 .map_or(0, |(wire, side)| self.send(wire, side, &bytes));
-            self.workers[index].sent(conn, sent, bytes.len());
+            self.workers[index].sent(now.mono, conn, sent, bytes.len());
             progress |= sent > 0;
         }
         self.workers[index].finish_turn();

@@ -1,0 +1,71 @@
+//! `/metrics`: every worker is asked, and the page is made when all have told. Scrapes that come meanwhile get the
+//! same page.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use super::Control;
+use super::rest::Reply;
+use crate::auth::proxy::client_address;
+use crate::http::{Method, Request, Response};
+use crate::mail::{SessionRef, ToWorker, WorkerId};
+use crate::stats::{self, Page, WorkerFigures};
+
+/// Scrapes that wait at a time.
+const WAITING_MAX: usize = 64;
+
+/// A scrape that runs.
+#[derive(Debug, Default)]
+pub(super) struct Scrape {
+    waiting: Vec<SessionRef>,
+    told: BTreeMap<WorkerId, WorkerFigures>,
+}
+
+impl Control {
+    /// A request for the page.
+    pub(super) fn metrics(&mut self, session: SessionRef, peer: SocketAddr, request: &Request) -> Reply {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Reply::Now(Response::error(405, "Method Not Allowed").header("Allow", "GET, HEAD"));
+        }
+        if !self.may_see_dashboard(peer, request) {
+            return Reply::Now(Response::error(403, "Not allowed IP"));
+        }
+        if self.scrape.waiting.len() >= WAITING_MAX {
+            return Reply::Now(Response::error(503, "Too many scrapes"));
+        }
+        if self.scrape.waiting.is_empty() {
+            self.post_all(&ToWorker::Measure { per_stream: self.config.server.metrics_per_stream });
+        }
+        self.scrape.waiting.push(session);
+        Reply::Later
+    }
+
+    /// What one worker has counted.
+    pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
+        self.scrape.told.insert(worker, figures);
+        if self.scrape.told.len() < usize::from(self.config.workers) {
+            return;
+        }
+        let Scrape { waiting, told } = std::mem::take(&mut self.scrape);
+        let page = stats::render(Page { control: self.stats(), workers: told.into_values().collect() });
+        let response =
+            Response::with_body(200, stats::CONTENT_TYPE, page).header("Cache-Control", "no-store");
+        for session in waiting {
+            self.answer(session, response.clone());
+        }
+    }
+
+    /// The addresses that the operator names; while there are neither names nor users, this machine alone.
+    fn may_see_dashboard(&self, peer: SocketAddr, request: &Request) -> bool {
+        let server = &self.config.server;
+        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
+        let allowed = |client: IpAddr| {
+            if server.dashboard_explicit {
+                server.dashboard.contains(client)
+            } else {
+                client.to_canonical().is_loopback()
+            }
+        };
+        client_address(peer.ip(), forwarded.into_iter(), &server.trusted_proxies).is_some_and(allowed)
+    }
+}

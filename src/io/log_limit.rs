@@ -1,0 +1,83 @@
+//! At most so many lines of one kind a second: a peer that provokes a line per packet fills neither disk nor eyes.
+//!
+//! A kind is a place of the source. Places are hashed into a fixed table of counters without a lock; two that share a
+//! counter share its limit.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tracing::{Event, Subscriber};
+use tracing_appender::non_blocking::NonBlocking;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Lines of one kind in one second.
+const LINES_PER_SECOND: u64 = 100;
+/// Counters; a power of two.
+const KINDS: usize = 256;
+/// Bits of a counter that hold the lines of its second.
+const LINE_BITS: u32 = 32;
+
+/// The filter in front of the lines.
+pub(super) struct LogLimit {
+    began: Instant,
+    /// Second in the high half, lines in the low one.
+    kinds: Box<[AtomicU64]>,
+    /// Tells what was left out. Only the one line that begins a new second after a flood takes the lock, and only
+    /// when it is free.
+    out: Mutex<NonBlocking>,
+}
+
+impl LogLimit {
+    pub(super) fn new(out: NonBlocking) -> Self {
+        let kinds = (0..KINDS).map(|_| AtomicU64::new(0)).collect();
+        Self { began: Instant::now(), kinds, out: Mutex::new(out) }
+    }
+
+    /// Whether a line of this kind may be written in this second, and how many were left out in the last one.
+    fn admit(&self, kind: usize, second: u64) -> (bool, u64) {
+        let Some(counter) = self.kinds.get(kind % KINDS) else { return (true, 0) };
+        let step = |old: u64| {
+            let lines = if old >> LINE_BITS == second { (old & 0xffff_ffff).min(0xffff_fffe) } else { 0 };
+            Some((second << LINE_BITS) | (lines + 1))
+        };
+        let old = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).unwrap_or(0);
+        let lines = old & 0xffff_ffff;
+        if old >> LINE_BITS == second {
+            (lines < LINES_PER_SECOND, 0)
+        } else {
+            (true, lines.saturating_sub(LINES_PER_SECOND))
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLimit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let kind = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
+        let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
+        if left_out > 0
+            && let Ok(mut out) = self.out.try_lock()
+        {
+            let (target, level) = (metadata.target(), metadata.level());
+            let _ = writeln!(out, "{left_out} more lines like the next one were left out ({level} {target})");
+        }
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_06_a_flood_of_one_kind_is_cut_and_told_and_others_are_not() {
+        let (out, _guard) = tracing_appender::non_blocking(std::io::sink());
+        let limit = LogLimit::new(out);
+        let admitted = (0..1000).filter(|_| limit.admit(7, 3).0).count();
+        assert_eq!((admitted, limit.admit(8, 3)), (100, (true, 0)));
+        assert_eq!((limit.admit(7, 4), limit.admit(7, 4)), ((true, 900), (true, 0)));
+    }
+}

@@ -1,0 +1,324 @@
+//! The text of `/metrics` (OpenMetrics 1.0), out of the figures of one moment.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::{ControlFigures, Forwarding, Histogram, WorkerFigures};
+
+/// The media type of the page.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Labels as they stand in the text.
+type Labels<'a> = [(&'static str, &'a str)];
+
+/// What a page shows.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Of control.
+    pub control: ControlFigures,
+    /// Of each worker, by index.
+    pub workers: Vec<WorkerFigures>,
+}
+
+/// The page as text.
+#[must_use]
+pub fn render(page: Page) -> String {
+    let mut registry = Registry::with_prefix("millstream");
+    registry.register_collector(Box::new(page));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Out(&mut encoder);
+        self.encode_workers(&mut out)?;
+        self.encode_sessions(&mut out)?;
+        self.encode_forwarding(&mut out)?;
+        self.encode_control(&mut out)?;
+        self.encode_streams(&mut out)
+    }
+}
+
+/// Writes families one after the other.
+struct Out<'a, 'e>(&'a mut DescriptorEncoder<'e>);
+
+impl Out<'_, '_> {
+    fn family<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &'s str,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, kind)
+    }
+
+    fn counters<'v>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Vec<(&'static str, String)>, f64)> + 'v,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Counter)?;
+        for (labels, value) in values {
+            with(&mut family, &labels, |metric| metric.encode_counter::<NoLabelSet, _, u64>(&value, None))?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'v>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Vec<(&'static str, String)>, u64)> + 'v,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Gauge)?;
+        for (labels, value) in values {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            with(&mut family, &labels, |metric| metric.encode_gauge(&value))?;
+        }
+        Ok(())
+    }
+}
+
+/// One metric of a family, with labels or without.
+fn with(
+    family: &mut MetricEncoder<'_>,
+    labels: &[(&'static str, String)],
+    write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() {
+        return write(family);
+    }
+    let labels: Vec<(&'static str, &str)> = labels.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    let labels: &Labels<'_> = &labels;
+    write(&mut family.encode_family(&labels)?)
+}
+
+fn encode_histogram(metric: &mut MetricEncoder<'_>, histogram: &Histogram) -> fmt::Result {
+    let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
+    metric.encode_histogram::<NoLabelSet>(histogram.sum().as_secs_f64(), histogram.count(), &buckets, None)
+}
+
+/// Counters are shown as numbers with a fraction; whole ones stay exact up to 2^53.
+#[allow(clippy::cast_precision_loss, reason = "a figure for a graph")]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+impl Page {
+    fn each<T>(&self, value: impl Fn(&WorkerFigures) -> T) -> Vec<(Vec<(&'static str, String)>, T)> {
+        let row = |(index, figures): (usize, &WorkerFigures)| (vec![worker(index)], value(figures));
+        self.workers.iter().enumerate().map(row).collect()
+    }
+
+    fn encode_workers(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        out.counters(
+            "worker_busy_seconds",
+            "Time in which the loop did not wait",
+            self.each(|w| w.counters.busy.as_secs_f64()),
+        )?;
+        let mut turns =
+            out.family("worker_turn_seconds", "Busy time of each turn of the loop", MetricType::Histogram)?;
+        for (index, figures) in self.workers.iter().enumerate() {
+            with(&mut turns, &[worker(index)], |metric| encode_histogram(metric, &figures.turns))?;
+        }
+        out.gauges("worker_mail_waiting", "Messages not handled yet", self.each(|w| w.mail_waiting))?;
+        out.gauges(
+            "worker_write_queue",
+            "Connections that wait for their write",
+            self.each(|w| w.write_queue),
+        )?;
+        out.gauges("worker_deadlines", "Entries of the deadline table", self.each(|w| w.deadlines))?;
+        out.gauges("worker_streams", "Live streams that the worker knows", self.each(|w| w.streams))?;
+        out.gauges("worker_subscribers", "Viewers and pushes served", self.each(|w| w.subscribers))?;
+        out.gauges("worker_ring_bytes", "Payload that the rings retain", self.each(|w| w.ring_bytes))?;
+        out.counters(
+            "worker_units",
+            "Access units that entered a ring",
+            self.each(|w| number(w.counters.units)),
+        )?;
+        out.counters(
+            "worker_panics",
+            "Sessions closed because they panicked",
+            self.each(|w| number(w.counters.panics)),
+        )
+    }
+
+    fn encode_sessions(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let rows = || {
+            self.workers.iter().enumerate().flat_map(|(index, figures)| {
+                let labels = move |protocol: &str| vec![worker(index), ("protocol", protocol.to_owned())];
+                figures.traffic.iter().map(move |row| (labels(row.protocol), row))
+            })
+        };
+        out.gauges("sessions", "Open connections", rows().map(|(labels, row)| (labels, row.open)))?;
+        out.counters(
+            "sessions_ended",
+            "Connections that are over",
+            rows().map(|(labels, row)| (labels, number(row.ended))),
+        )?;
+        out.counters(
+            "received_bytes",
+            "Bytes of peers",
+            rows().map(|(labels, row)| (labels, number(row.bytes_in))),
+        )?;
+        out.counters(
+            "sent_bytes",
+            "Bytes to peers",
+            rows().map(|(labels, row)| (labels, number(row.bytes_out))),
+        )
+    }
+
+    fn encode_forwarding(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let help = "From a unit's last byte received to its last byte taken by the kernel";
+        let mut family = out.family("forwarding_seconds", help, MetricType::Histogram)?;
+        for row in self.forwarding() {
+            for (kind, histogram) in [("video", &row.video), ("audio", &row.audio)] {
+                let labels = [
+                    ("ingest", row.ingest.name().to_owned()),
+                    ("egress", row.egress.to_owned()),
+                    ("kind", kind.to_owned()),
+                ];
+                with(&mut family, &labels, |metric| encode_histogram(metric, histogram))?;
+            }
+        }
+        let drops = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let counters = &figures.counters;
+            [
+                ("ingest", counters.units_dropped),
+                ("lag", counters.units_skipped),
+                ("mirror", counters.units_unmirrored),
+            ]
+            .map(|(reason, units)| (vec![worker(index), ("reason", reason.to_owned())], number(units)))
+        });
+        out.counters("dropped_units", "Units that somebody was not given", drops)?;
+        out.counters(
+            "jumps",
+            "Times a subscriber jumped to a newer key frame",
+            self.each(|w| number(w.counters.jumps)),
+        )
+    }
+
+    /// The pairs of all workers, added up.
+    fn forwarding(&self) -> Vec<Forwarding> {
+        let mut sums: Vec<Forwarding> = Vec::new();
+        for row in self.workers.iter().flat_map(|figures| figures.forwarding.rows()) {
+            match sums.iter_mut().find(|sum| sum.ingest == row.ingest && sum.egress == row.egress) {
+                Some(sum) => {
+                    sum.video.merge(&row.video);
+                    sum.audio.merge(&row.audio);
+                }
+                None => sums.push(row.clone()),
+            }
+        }
+        sums
+    }
+
+    fn encode_control(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let control = &self.control;
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let one = |value: u64| [(Vec::new(), value)];
+        out.gauges("broadcasts", "Records", one(count(control.records)))?;
+        out.gauges("live_streams", "Live streams", one(count(control.live)))?;
+        out.gauges("viewers", "Viewers of all streams", one(control.viewers))?;
+        let trying = control.pushes.saturating_sub(control.pushes_broadcasting);
+        let pushes = [("broadcasting", control.pushes_broadcasting), ("trying", trying)];
+        out.gauges(
+            "pushes",
+            "Endpoints of live streams",
+            pushes.map(|(state, pushes)| (vec![("state", state.to_owned())], count(pushes))),
+        )?;
+        out.counters(
+            "store_failures",
+            "Commits and rebuilds that failed",
+            [(Vec::new(), number(control.store_failures))],
+        )?;
+        out.gauges("store_waiting", "Changes that wait for the disk", one(count(control.store_waiting)))?;
+        out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
+        let mut build = out.family("build", "This program", MetricType::Info)?;
+        build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+
+    fn encode_streams(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        if self.workers.iter().all(|figures| figures.per_stream.is_empty()) {
+            return Ok(());
+        }
+        let rows = || {
+            self.workers.iter().enumerate().flat_map(|(index, figures)| {
+                figures.per_stream.iter().map(move |row| {
+                    let app = ("app", row.key.app.as_ref().to_owned());
+                    (vec![worker(index), app, ("stream", row.key.id.as_ref().to_owned())], row)
+                })
+            })
+        };
+        out.gauges(
+            "stream_subscribers",
+            "Viewers and pushes of a stream",
+            rows().map(|(labels, row)| (labels, row.subscribers)),
+        )?;
+        out.counters(
+            "stream_received_bytes",
+            "Payload since the publisher's grant",
+            rows().filter_map(|(labels, row)| Some((labels, number(row.received_bytes?)))),
+        )?;
+        out.gauges(
+            "stream_ring_bytes",
+            "Payload retained",
+            rows().map(|(labels, row)| (labels, row.ring_bytes)),
+        )
+    }
+}
+
+fn worker(index: usize) -> (&'static str, String) {
+    ("worker", index.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::{StreamFigures, Traffic};
+    use super::*;
+    use crate::mail::{Ingest, StreamKey};
+
+    #[test]
+    fn the_page_has_every_documented_name_and_no_other() {
+        let mut figures = WorkerFigures::default();
+        figures.counters.busy = Duration::from_millis(1500);
+        figures.traffic.push(Traffic { open: 3, ..Traffic::new("rtmp") });
+        let now = Instant::now();
+        let index = figures.forwarding.index(Ingest::Rtmp, "rtmp");
+        figures.forwarding.record(index, true, now, now + Duration::from_micros(120));
+        let key = StreamKey::new("live", "s\"1");
+        figures.per_stream.push(StreamFigures {
+            key,
+            subscribers: 2,
+            received_bytes: Some(7),
+            ring_bytes: 9,
+        });
+        let page = Page { control: ControlFigures::default(), workers: vec![figures.clone(), figures] };
+        let text = render(page);
+        assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");
+        assert!(text.contains("millstream_sessions{worker=\"0\",protocol=\"rtmp\"} 3\n"));
+        let bucket = "millstream_forwarding_seconds_bucket{le=\"0.00015\",ingest=\"rtmp\",egress=\"rtmp\",kind=\"video\"} 2\n";
+        assert!(text.contains(bucket), "{text}");
+        assert!(text.contains("stream=\"s\\\"1\"") && text.ends_with("# EOF\n"));
+
+        let documented: std::collections::BTreeSet<&str> = include_str!("../../docs/metrics.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .map(|name| name.strip_suffix("_total").unwrap_or(name))
+            .collect();
+        let shown: std::collections::BTreeSet<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert_eq!(documented, shown);
+    }
+}

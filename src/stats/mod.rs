@@ -1,0 +1,178 @@
+//! Figures: what a worker counts, and how `/metrics` shows it. Plain integers in the machines; names and text only
+//! when somebody asks (docs/metrics.md).
+
+mod exposition;
+mod histogram;
+
+use std::time::{Duration, Instant};
+
+pub use exposition::{CONTENT_TYPE, Page, render};
+pub use histogram::{BOUNDS_US, Histogram};
+
+use crate::mail::{Ingest, StreamKey};
+
+/// What the units of one ingest took to the subscribers of one egress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    /// How the stream came in.
+    pub ingest: Ingest,
+    /// The format of the subscribers.
+    pub egress: &'static str,
+    /// Pictures.
+    pub video: Histogram,
+    /// Sound.
+    pub audio: Histogram,
+}
+
+/// Index into a worker's [`ForwardingTable`]; a subscriber keeps it, so that a unit is counted without a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardingIndex(usize);
+
+/// The forwarding histograms of a worker: one per pair of protocols that has met.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForwardingTable(Vec<Forwarding>);
+
+impl ForwardingTable {
+    /// The place of a pair.
+    pub fn index(&mut self, ingest: Ingest, egress: &'static str) -> ForwardingIndex {
+        let known = self.0.iter().position(|row| row.ingest == ingest && row.egress == egress);
+        ForwardingIndex(known.unwrap_or_else(|| {
+            let (video, audio) = (Histogram::default(), Histogram::default());
+            self.0.push(Forwarding { ingest, egress, video, audio });
+            self.0.len() - 1
+        }))
+    }
+
+    /// Counts a unit that came at `received` and was taken by the kernel at `sent`.
+    pub fn record(&mut self, index: ForwardingIndex, video: bool, received: Instant, sent: Instant) {
+        if let Some(row) = self.0.get_mut(index.0) {
+            let took = sent.saturating_duration_since(received);
+            if video { row.video.record(took) } else { row.audio.record(took) }
+        }
+    }
+
+    /// All pairs.
+    #[must_use]
+    pub fn rows(&self) -> &[Forwarding] {
+        &self.0
+    }
+}
+
+/// Plain counters of a worker since its start.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections accepted or opened.
+    pub sessions: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Units that entered a ring.
+    pub units: u64,
+    /// Units that a publisher sent and that could not be used.
+    pub units_dropped: u64,
+    /// Units that viewers and pushes were not sent because they were too slow.
+    pub units_skipped: u64,
+    /// Units that a mirror was not sent because its lane was full.
+    pub units_unmirrored: u64,
+    /// Times a subscriber jumped.
+    pub jumps: u64,
+    /// Sessions that panicked and were closed.
+    pub panics: u64,
+    /// Time in which the loop did not wait.
+    pub busy: Duration,
+}
+
+/// Connections of one protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// Open now.
+    pub open: u64,
+    /// Over.
+    pub ended: u64,
+    /// Bytes received, of open and ended ones.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+impl Traffic {
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new(protocol: &'static str) -> Self {
+        Self { protocol, open: 0, ended: 0, bytes_in: 0, bytes_out: 0 }
+    }
+
+    /// The row of a protocol, made when it is new.
+    pub fn row<'a>(rows: &'a mut Vec<Self>, protocol: &'static str) -> Option<&'a mut Self> {
+        let known = rows.iter().position(|row| row.protocol == protocol);
+        let at = known.unwrap_or_else(|| {
+            rows.push(Self::new(protocol));
+            rows.len() - 1
+        });
+        rows.get_mut(at)
+    }
+}
+
+/// Figures of control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ControlFigures {
+    /// Broadcast records.
+    pub records: usize,
+    /// Live streams, those waiting for their publisher included.
+    pub live: usize,
+    /// Endpoints of live streams that are pushed to or tried.
+    pub pushes: usize,
+    /// Of those, taken by their target.
+    pub pushes_broadcasting: usize,
+    /// Viewers of all streams.
+    pub viewers: u64,
+    /// Commits and rebuilds that failed since the start.
+    pub store_failures: u64,
+    /// Changes that wait for the disk.
+    pub store_waiting: usize,
+    /// Memory of the machine in use, in percent.
+    pub memory_percent: u8,
+}
+
+/// One stream on one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamFigures {
+    /// Which.
+    pub key: StreamKey,
+    /// Viewers and pushes.
+    pub subscribers: u64,
+    /// Payload since the publisher's grant, where the publisher is.
+    pub received_bytes: Option<u64>,
+    /// Payload that its ring retains.
+    pub ring_bytes: u64,
+}
+
+/// Everything that a worker tells for a scrape.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerFigures {
+    /// Counters.
+    pub counters: Counters,
+    /// Busy time of each turn of the loop.
+    pub turns: Histogram,
+    /// By protocol.
+    pub traffic: Vec<Traffic>,
+    /// Forwarding latency.
+    pub forwarding: ForwardingTable,
+    /// Mail not handled yet.
+    pub mail_waiting: u64,
+    /// Connections that wait for their write.
+    pub write_queue: u64,
+    /// Entries of the deadline table.
+    pub deadlines: u64,
+    /// Live streams known here.
+    pub streams: u64,
+    /// Viewers and pushes.
+    pub subscribers: u64,
+    /// Payload that the rings retain.
+    pub ring_bytes: u64,
+    /// Each stream, when asked for.
+    pub per_stream: Vec<StreamFigures>,
+}

@@ -1,0 +1,107 @@
+//! What a worker tells of itself: a report each second while anything is live, and everything when it is asked.
+
+use std::time::Duration;
+
+use super::deadlines::Timer;
+use super::{SourceCount, Worker};
+use crate::hub::Stream;
+use crate::mail::{Report, SourceFigures, StreamId, ToControl};
+use crate::stats::{StreamFigures, Traffic, WorkerFigures};
+
+/// How often figures go to control while anything is live: counts are at most this old.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+impl Worker {
+    pub(super) fn arm_report(&mut self) {
+        if !self.report_armed {
+            self.report_armed = true;
+            self.deadlines.arm(self.now.mono + REPORT_PERIOD, Timer::Report);
+        }
+    }
+
+    pub(super) fn report(&mut self) {
+        self.report_armed = false;
+        let span = self.now.mono.saturating_duration_since(self.busy_since).as_micros().max(1);
+        let busy = self.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
+        self.busy = Duration::ZERO;
+        self.busy_since = self.now.mono;
+        let report = Report {
+            sources: self.sources.iter().filter_map(|(&id, count)| self.source_figures(id, *count)).collect(),
+            viewers: self.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
+            busy_permille: u16::try_from(busy).unwrap_or(1000),
+        };
+        if !self.streams.is_empty() {
+            self.arm_report();
+        }
+        self.tell(ToControl::Report(self.id, report));
+    }
+
+    fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
+        let tracks = self.streams.get(&stream)?.tracks();
+        let (width, height) = match tracks.video.as_ref().map(|track| &track.config) {
+            Some(media::CodecConfig::H264(config)) => (config.width, config.height),
+            Some(media::CodecConfig::Aac(_)) | None => (0, 0),
+        };
+        let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
+        Some(SourceFigures {
+            stream,
+            received_bytes: count.received_bytes,
+            position: count.position,
+            epoch: tracks.epoch,
+            width,
+            height,
+            dropped: count.dropped,
+            silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    fn viewers(&self, stream: &Stream) -> u32 {
+        let viewers =
+            stream.subscribers.iter().filter(|&&id| self.conns.get(id).is_some_and(|c| c.push.is_none()));
+        u32::try_from(viewers.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Everything, for a scrape.
+    pub(super) fn measure(&mut self, per_stream: bool) {
+        let mut traffic = self.traffic.clone();
+        for conn in self.conns.values() {
+            if let Some(row) = Traffic::row(&mut traffic, conn.session.protocol()) {
+                row.open = row.open.saturating_add(1);
+                row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
+                row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+            }
+        }
+        let mut counters = self.stats.clone();
+        let jumps = self.conns.values().filter_map(|conn| conn.subscriber.as_ref()).map(|sub| sub.jumps);
+        counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);
+        let subscribers: usize = self.streams.values().map(|stream| stream.subscribers.len()).sum();
+        let figures = WorkerFigures {
+            counters,
+            turns: self.turns.clone(),
+            traffic,
+            forwarding: self.forwarding.clone(),
+            mail_waiting: count(self.mail_waiting),
+            write_queue: count(self.writes.len()),
+            deadlines: count(self.deadlines.len()),
+            streams: count(self.streams.len()),
+            subscribers: count(subscribers),
+            ring_bytes: count(self.retained_bytes()),
+            per_stream: if per_stream { self.stream_figures() } else { Vec::new() },
+        };
+        self.tell(ToControl::Measured(self.id, Box::new(figures)));
+    }
+
+    fn stream_figures(&self) -> Vec<StreamFigures> {
+        let figures = |stream: &Stream| StreamFigures {
+            key: stream.key.clone(),
+            subscribers: count(stream.subscribers.len()),
+            received_bytes: self.sources.get(&stream.id).map(|source| source.received_bytes),
+            ring_bytes: count(stream.retained_bytes()),
+        };
+        self.streams.values().map(figures).collect()
+    }
+}
+
+fn count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,102 @@
+//! What an operator sees: `/metrics`, and a log that cannot be flooded.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use crate::support::{Bystander, Home, Player, Publisher, Server, secs, wait_for};
+
+/// The value of a metric with these labels in any order of scrape; 0 when it is not there.
+fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
+    page.lines()
+        .filter(|line| line.split(['{', ' ']).next() == Some(name))
+        .filter(|line| labels.iter().all(|label| line.contains(label)))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn the_page_counts_what_every_worker_has_done() {
+    let server = Server::start(&["server.workers=2", "metrics.per_stream=true"]);
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    let players: Vec<_> = (0..8).map(|_| Player::start(server.rtmp, "live", "s1")).collect();
+    wait_for("the pictures", secs(20), || players.iter().all(|player| player.units() > 100));
+    let reply = server.api().get("/metrics");
+    assert_eq!(reply.status, 200);
+    assert!(reply.head.contains("application/openmetrics-text"), "{}", reply.head);
+    let page = &reply.body;
+    assert!(page.ends_with("# EOF\n"));
+    // The report that viewers come with is up to a second old; the rest is of now.
+    wait_for("the viewers", secs(5), || {
+        metric(&server.api().get("/metrics").body, "millstream_viewers", &[]) == 8.0
+    });
+    assert_eq!(metric(page, "millstream_live_streams", &[]), 1.0);
+    assert_eq!(metric(page, "millstream_sessions", &["protocol=\"rtmp\""]), 9.0);
+    assert_eq!(metric(page, "millstream_worker_subscribers", &[]), 8.0);
+    assert_eq!(metric(page, "millstream_stream_subscribers", &["stream=\"s1\""]), 8.0);
+    let video = ["ingest=\"rtmp\"", "egress=\"rtmp\"", "kind=\"video\""];
+    let forwarded = metric(page, "millstream_forwarding_seconds_count", &video);
+    assert!(forwarded > 8.0 * 20.0, "{forwarded}");
+    let mean = metric(page, "millstream_forwarding_seconds_sum", &video) / forwarded;
+    assert!(mean > 0.0 && mean < 5.0, "{mean}");
+    let turns = metric(page, "millstream_worker_turn_seconds_count", &[]);
+    assert!(turns > 100.0 && metric(page, "millstream_worker_busy_seconds_total", &[]) > 0.0);
+    let sent = metric(page, "millstream_sent_bytes_total", &["protocol=\"rtmp\""]);
+    assert!(sent > metric(page, "millstream_received_bytes_total", &["protocol=\"rtmp\""]), "{sent}");
+}
+
+#[test]
+fn the_page_is_for_those_whom_the_operator_names() {
+    let server = Server::start(&["server.allowed_dashboard_CIDR=10.0.0.0/8"]);
+    assert_eq!(server.api().get("/metrics").status, 403);
+    assert_eq!(server.api().post("/metrics", "{}").status, 405);
+    let server = Server::start(&[]);
+    assert_eq!(server.api().get("/metrics").status, 200);
+    let spoofed = crate::support::raw_exchange(
+        server.http,
+        b"GET /metrics HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.1.1.1\r\nConnection: close\r\n\r\n",
+    );
+    assert!(spoofed.starts_with(b"HTTP/1.1 200"), "headers of strangers say nothing");
+}
+
+#[test]
+fn q_06_a_flood_of_one_kind_of_line_is_cut_to_a_hundred_a_second() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let began = Instant::now();
+    for _ in 0..3000 {
+        // Each of these sessions ends with a line of its own.
+        TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
+    }
+    wait_for("the lines", secs(20), || server.log().matches("session ended").count() >= 100);
+    let rows = |server: &Server| server.log().matches("session ended").count();
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    assert!(rows(&server) <= 100 * seconds, "{} lines in {seconds} s", rows(&server));
+    bystander.finish(&mut server);
+    if rows(&server) < 3000 {
+        // The next line of the kind tells of those that were left out.
+        std::thread::sleep(secs(1));
+        TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
+        wait_for("the note", secs(10), || {
+            server.log().contains("more lines like the next one were left out")
+        });
+    }
+}
+
+#[test]
+fn q_06_a_log_that_cannot_be_written_harms_nothing() {
+    let home = Home::new();
+    let log = home.path().join("home/log");
+    std::fs::create_dir_all(&log).unwrap();
+    std::os::unix::fs::symlink("/dev/full", log.join("millstream.log")).unwrap();
+    let mut server = Server::start_in(&home.path().join("home"), &[]);
+    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    let player = Player::start(server.rtmp, "live", "s1");
+    for _ in 0..500 {
+        TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
+    }
+    assert_eq!(server.api().get("/live/rest/v2/version").status, 200);
+    wait_for("the picture", secs(20), || player.units() > 100);
+    assert!(player.finish().0.is_clean());
+    assert!(server.terminate().success());
+}
