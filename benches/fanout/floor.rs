@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
-use millstream::http::websocket::{self, media_frame_head};
+use millstream::http::websocket::media_frame_head;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{CipherSuite, ServerConfig, ServerConnection};
+use tungstenite::handshake::derive_accept_key;
 use wire::SendQueue;
 
 use super::options::Class;
@@ -81,7 +82,9 @@ fn tls_config() -> io::Result<Arc<ServerConfig>> {
     let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
     let config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![own.cert.into()], key.into()));
+        .and_then(|builder| {
+            builder.with_no_client_auth().with_single_cert(vec![own.cert.into()], key.into())
+        });
     config.map(Arc::new).map_err(io::Error::other)
 }
 
@@ -284,24 +287,27 @@ fn let_in_http(viewer: &mut Viewer, class: Class) -> io::Result<usize> {
     let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
     while !request.ends_with(b"\r\n\r\n") {
         let count = viewer.receive(&mut buffer)?;
-        request.extend(buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?);
+        request
+            .extend(buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?);
     }
     let request = String::from_utf8_lossy(&request);
     let header = flv::file::Header { audio: true, video: true }.write();
     let mut answer = Vec::new();
     if class == Class::Ws {
-        let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap_or_default();
+        let key =
+            request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap_or_default();
         answer.extend(
             format!(
                 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                  Sec-WebSocket-Accept: {}\r\n\r\n",
-                websocket::accept_key(key)
+                derive_accept_key(key.as_bytes())
             )
             .into_bytes(),
         );
         answer.extend_from_slice(&media_frame_head(header.len()));
     } else {
-        answer.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n");
+        answer
+            .extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n");
     }
     answer.extend_from_slice(&header);
     viewer.send(&answer)?;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, Tally, Target,
+    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, Tally,
+    Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -92,7 +93,8 @@ impl Load {
             let target = self.class.target(self.addresses.play, stream)?;
             let options = PlayerOptions { target, timeout: CONNECT_MAX, stalled };
             let player = Player::new(Loop::now(), &options, self.seed());
-            let peer: Box<dyn Peer> = if stalled { Box::new(super::records::Uncounted(player)) } else { Box::new(player) };
+            let peer: Box<dyn Peer> =
+                if stalled { Box::new(super::records::Uncounted(player)) } else { Box::new(player) };
             self.open(self.addresses.play, self.class.is_tls(), peer, stream)?;
         }
         self.wait_for_all("the viewers")
@@ -159,7 +161,8 @@ impl Load {
         for outcome in self.inner.outcomes() {
             let Score::Got(sequences) = outcome.score else { continue };
             let units = made.get(outcome.tag).copied().unwrap_or_default();
-            lost += sequences.iter().zip(units).map(|(one, made)| one.missing(made) + one.repeated).sum::<u64>();
+            lost +=
+                sequences.iter().zip(units).map(|(one, made)| one.missing(made) + one.repeated).sum::<u64>();
             gone += usize::from(outcome.gone.is_some());
         }
         (lost, gone)
@@ -169,7 +172,13 @@ impl Load {
         Seed::from_number(u64::try_from(self.opened).unwrap_or(0))
     }
 
-    fn open(&mut self, address: SocketAddr, tls: bool, peer: Box<dyn Peer>, tag: usize) -> Result<(), String> {
+    fn open(
+        &mut self,
+        address: SocketAddr,
+        tls: bool,
+        peer: Box<dyn Peer>,
+        tag: usize,
+    ) -> Result<(), String> {
         let limit = Instant::now() + CONNECT_MAX;
         while self.inner.unsettled() >= CONNECTING_MAX && Instant::now() < limit {
             self.inner.turn(limit).map_err(|error| error.to_string())?;

@@ -47,7 +47,8 @@ impl Server {
             Kind::Millstream(workers) => {
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
-                let ports = ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"];
+                let ports =
+                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"];
                 let fixed = ports.into_iter().chain([workers.as_str()]);
                 for setting in fixed.chain(options.settings.iter().map(String::as_str)) {
                     command.args(["--set", setting]);
@@ -90,7 +91,8 @@ impl Server {
         }
         let addresses = addresses(&line);
         let mut server = Self { child, home, addresses: only(([127, 0, 0, 1], 0).into(), true) };
-        server.addresses = addresses.ok_or_else(|| io::Error::other(format!("no ready line but {line:?}")))?;
+        server.addresses =
+            addresses.ok_or_else(|| io::Error::other(format!("no ready line but {line:?}")))?;
         Ok(server)
     }
 
@@ -108,7 +110,8 @@ impl Server {
         fs::write(home.join("nginx.conf"), text)?;
         // Without -p: the module lies in the prefix that the package was built with.
         command.arg("-c").arg(home.join("nginx.conf")).arg("-e").arg(home.join("error.log"));
-        let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses: only(address, false) };
+        let server =
+            Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses: only(address, false) };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > START_MAX {
