@@ -83,8 +83,8 @@ fn origin_fields(request: &Request, origin: &str, named: bool) -> Vec<(&'static 
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
     // An opaque origin is any sandboxed page's: never with credentials.
-    let credentials = origin != "null"
-        && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
+    let credentials =
+        origin != "null" && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
         vec![
             ("Access-Control-Allow-Origin", origin.to_owned()),
@@ -101,7 +101,8 @@ fn refused() -> Verdict {
 }
 
 /// `null`, or scheme, host and perhaps a port (RFC 6454 §7). No path, no escapes, nothing that is not printed.
-fn is_origin(origin: &str) -> bool {
+#[must_use]
+pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
         return true;
     }
@@ -113,7 +114,8 @@ fn is_origin(origin: &str) -> bool {
         Some(v6) => !v6.is_empty() && v6.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
         None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)),
     };
-    let port_fits = port.is_none_or(|port| !port.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
+    let port_fits =
+        port.is_none_or(|port| !port.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
     scheme_fits && host_fits && port_fits
 }
 
@@ -205,11 +207,14 @@ mod tests {
     #[test]
     fn preflights_are_answered_here() {
         let ask = |method, fields| {
-            answer(Method::Options, &[
-                ORIGIN,
-                ("Access-Control-Request-Method", method),
-                ("Access-Control-Request-Headers", fields),
-            ])
+            answer(
+                Method::Options,
+                &[
+                    ORIGIN,
+                    ("Access-Control-Request-Method", method),
+                    ("Access-Control-Request-Headers", fields),
+                ],
+            )
         };
         let granted = ask("PUT", "Content-Type, AUTHORIZATION");
         assert_eq!((granted.status, granted.headers.get("access-control-max-age")), (200, Some("1800")));

@@ -83,7 +83,8 @@ mod tests {
         ] {
             assert_eq!(parse_range(field, 1000), Range::Whole, "{field}");
         }
-        for field in ["bytes=1000-", "bytes=9223372036854775808-", "bytes=99999999999999999999-", "bytes=-0"] {
+        for field in ["bytes=1000-", "bytes=9223372036854775808-", "bytes=99999999999999999999-", "bytes=-0"]
+        {
             assert_eq!(parse_range(field, 1000), Range::Unsatisfiable, "{field}");
         }
         assert_eq!(parse_range("bytes=0-0", 0), Range::Unsatisfiable);

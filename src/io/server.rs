@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Office, OfficeMail};
 use super::shell::{Parts, Shell};
-use super::{clock, helpers, listen, sys};
+use super::{clock, disk, helpers, listen, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::Config;
 use crate::control::{BadRecord, Control, ControlConfig};
@@ -130,6 +130,7 @@ impl Server {
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
         helpers::start_memory_watch(desk.clone())?;
+        let disk = disk::start(&config.home, &postboxes)?;
         let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
@@ -138,6 +139,7 @@ impl Server {
         let shells = Shells {
             postboxes,
             desk: desk.clone(),
+            disk,
             budget: Budget::new(
                 config.server.limits,
                 config.server.trusted_proxies.clone(),
@@ -198,6 +200,7 @@ impl Server {
 struct Shells {
     postboxes: Vec<Postbox>,
     desk: Desk,
+    disk: Sender<disk::Request>,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,
@@ -219,6 +222,7 @@ impl Shells {
             listeners,
             peers: self.postboxes.clone(),
             desk: self.desk.clone(),
+            disk: self.disk.clone(),
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
