@@ -1,0 +1,491 @@
+//! The machine: bytes in, messages out, messages in, bytes out. The flow is in the module's documentation.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+use crypto::{Random, Seed};
+use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
+use tungstenite::{Error as Judgement, Message};
+use wire::SendQueue;
+
+use super::frame::{FrameHead, Opcode, apply_mask};
+use super::{Error, Limits};
+
+/// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
+const PIECE_BYTES: usize = 16 * 1024;
+/// What a shell may have read before it saw that no bytes are wanted.
+const OVERRUN_BYTES: usize = 1024 * 1024;
+/// What tungstenite reads at once out of memory; it keeps a buffer of this size.
+const LIBRARY_BUFFER_BYTES: usize = 1024;
+/// No pong is added to so many bytes that the peer does not take.
+const PONG_QUEUE_BYTES: usize = 4096;
+/// Longest reason of a close frame: 125 bytes, two of them for the code.
+const REASON_BYTES_MAX: usize = 123;
+
+/// What the application must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A text message, whole.
+    Text(String),
+    /// A binary message, whole.
+    Binary(Bytes),
+    /// The last event.
+    Closed(CloseReason),
+}
+
+/// Why a WebSocket ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed it, with this code (1005: without one).
+    Peer(u16),
+    /// The peer's transport ended without a goodbye.
+    Lost,
+    /// [`WebSocket::close`] was called.
+    Requested,
+    /// The peer broke a rule or a limit.
+    Error(Error),
+}
+
+/// Plain counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Frames read.
+    pub frames_in: u64,
+    /// Frames queued for the peer.
+    pub frames_out: u64,
+    /// Pongs queued for the peer.
+    pub pongs_out: u64,
+    /// Bytes held: of a frame that is not complete, and of a message that is not.
+    pub held_bytes: usize,
+    /// Bytes that the peer has not taken yet.
+    pub unsent_bytes: usize,
+}
+
+/// One WebSocket, opened already.
+///
+/// `Err` from an input means that the transport is to be dropped without flushing. What the peer is told about is no
+/// `Err`: the close frame is queued and [`WebSocket::is_closing`] turns true.
+#[derive(Debug)]
+pub struct WebSocket {
+    role: Role,
+    limits: Arc<Limits>,
+    /// Where a client's masks come from.
+    masks: Option<Random>,
+    /// Made with the first message: many peers never send one.
+    library: Option<Box<WebSocketContext>>,
+    held: BytesMut,
+    /// Bytes of the message in fragments that the library holds.
+    message_bytes: usize,
+    events: VecDeque<Event>,
+    out: SendQueue,
+    /// Payload of the newest ping that was not answered.
+    pong: Option<Bytes>,
+    ping_at: Instant,
+    pings: u64,
+    /// A sign of life is due by then.
+    pong_by: Option<Instant>,
+    unsent: usize,
+    progress_at: Instant,
+    now: Instant,
+    closed: bool,
+    stats: Stats,
+}
+
+impl WebSocket {
+    /// The server's side, once the 101 is queued. `held` is what the HTTP connection had read beyond the request.
+    #[must_use]
+    pub fn server(now: Instant, limits: Arc<Limits>, held: &[u8]) -> Self {
+        Self::new(now, limits, Role::Server, None, held)
+    }
+
+    /// The client's side, once [`super::ClientHandshake`] is done and gave `held`.
+    #[must_use]
+    pub fn client(now: Instant, limits: Arc<Limits>, seed: &Seed, held: &[u8]) -> Self {
+        Self::new(now, limits, Role::Client, Some(seed.random()), held)
+    }
+
+    fn new(now: Instant, limits: Arc<Limits>, role: Role, masks: Option<Random>, held: &[u8]) -> Self {
+        let ping_at = now.checked_add(limits.ping).unwrap_or(now);
+        let mut machine = Self {
+            role,
+            limits,
+            masks,
+            library: None,
+            held: BytesMut::new(),
+            message_bytes: 0,
+            events: VecDeque::new(),
+            out: SendQueue::new(),
+            pong: None,
+            ping_at,
+            pings: 0,
+            pong_by: None,
+            unsent: 0,
+            progress_at: now,
+            now,
+            closed: false,
+            stats: Stats::default(),
+        };
+        machine.take(held);
+        machine
+    }
+
+    /// Takes bytes of the stream, any split of it. They are ignored once the machine is closing.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        self.now = now;
+        self.take(bytes);
+    }
+
+    /// The peer ended its side of the transport.
+    pub fn handle_eof(&mut self, now: Instant) {
+        self.now = now;
+        self.finish(CloseReason::Lost);
+    }
+
+    /// A deadline may have passed.
+    ///
+    /// # Errors
+    /// The peer takes nothing, or gives no sign of life: drop the transport.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        self.now = now;
+        if self.closed {
+            return Ok(());
+        }
+        if self.stall_deadline().is_some_and(|at| now >= at) {
+            return self.abort(Error::WriteStalled);
+        }
+        if self.pong_by.is_some_and(|at| now >= at) {
+            return self.abort(Error::NoPong);
+        }
+        if self.pong_by.is_none() && now >= self.ping_at {
+            self.pings = self.pings.wrapping_add(1);
+            let payload = Bytes::copy_from_slice(&self.pings.to_be_bytes());
+            self.queue(Opcode::Ping, payload);
+            self.pong_by = now.checked_add(self.limits.pong);
+        }
+        Ok(())
+    }
+
+    /// The transport took `bytes` of what [`WebSocket::poll_transmit`] gave.
+    pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
+        self.now = now;
+        if bytes > 0 {
+            self.unsent = self.unsent.saturating_sub(bytes);
+            self.progress_at = now;
+        }
+    }
+
+    /// Whether the shell should read. False while enough messages wait, and at the end.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        !self.closed && self.events.len() < self.limits.messages
+    }
+
+    /// Queues a text message.
+    ///
+    /// # Errors
+    /// The peer takes nothing, and too much waits for it: drop the transport.
+    pub fn send_text(&mut self, now: Instant, text: &str) -> Result<(), Error> {
+        self.send(now, Opcode::Text, Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    /// Queues a binary message; a server's is not copied.
+    ///
+    /// # Errors
+    /// As [`WebSocket::send_text`].
+    pub fn send_binary(&mut self, now: Instant, bytes: Bytes) -> Result<(), Error> {
+        self.send(now, Opcode::Binary, bytes)
+    }
+
+    /// Says goodbye with a code of [`super::code`] and a reason of at most 123 bytes, and closes.
+    pub fn close(&mut self, now: Instant, code: u16, reason: &str) {
+        self.now = now;
+        if !self.closed {
+            self.queue_close(code, reason);
+            self.finish(CloseReason::Requested);
+        }
+    }
+
+    /// The next thing the application must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            self.drive();
+        }
+        self.events.pop_front()
+    }
+
+    /// Moves what waits to the shell's queue. True when there was something.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if !self.closed
+            && self.unsent <= PONG_QUEUE_BYTES
+            && let Some(payload) = self.pong.take()
+        {
+            self.stats.pongs_out = self.stats.pongs_out.saturating_add(1);
+            self.queue(Opcode::Pong, payload);
+        }
+        let any = !self.out.is_empty();
+        if any {
+            out.append(&mut self.out);
+            self.out = SendQueue::new();
+        }
+        any
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let life = self.pong_by.unwrap_or(self.ping_at);
+        Some(self.stall_deadline().map_or(life, |stall| stall.min(life)))
+    }
+
+    /// Whether to flush what [`WebSocket::poll_transmit`] gives and then close the transport.
+    #[must_use]
+    pub const fn is_closing(&self) -> bool {
+        self.closed
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            held_bytes: self.held.len().saturating_add(self.message_bytes),
+            unsent_bytes: self.unsent,
+            ..self.stats
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_capacity(&self) -> usize {
+        self.held.capacity()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(PIECE_BYTES) {
+            if self.closed {
+                return;
+            }
+            if self.held.len() > self.limits.message_bytes.saturating_add(OVERRUN_BYTES) {
+                self.fail(Error::Overrun);
+                return;
+            }
+            self.held.extend_from_slice(piece);
+            self.drive();
+        }
+    }
+
+    /// Reads frames as far as they are complete and the application takes messages.
+    fn drive(&mut self) {
+        while !self.closed && self.events.len() < self.limits.messages {
+            match self.next_frame() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => self.fail(error),
+            }
+        }
+        if self.held.is_empty() {
+            // An idle connection holds no buffer.
+            self.held = BytesMut::new();
+        }
+    }
+
+    /// False while the frame at the front is not complete.
+    fn next_frame(&mut self) -> Result<bool, Error> {
+        // In this order, so that the verdict does not depend on how the stream was cut.
+        FrameHead::read(self.held.get(..1).unwrap_or_default())?;
+        if let Some(second) = self.held.get(1) {
+            self.check_mask(second & 0x80 != 0)?;
+        }
+        let Some((head, head_bytes)) = FrameHead::read(&self.held)? else { return Ok(false) };
+        let length = usize::try_from(head.length).map_err(|_| Error::TooLarge)?;
+        let message_bytes = self.message_bytes.saturating_add(length);
+        if !head.opcode.is_control() && message_bytes > self.limits.message_bytes {
+            return Err(Error::TooLarge);
+        }
+        let frame_bytes = head_bytes.saturating_add(length);
+        if self.held.len() < frame_bytes {
+            return Ok(false);
+        }
+        let mut frame = self.held.split_to(frame_bytes);
+        self.stats.frames_in = self.stats.frames_in.saturating_add(1);
+        // Whatever it sends, it is alive.
+        if self.pong_by.take().is_some() {
+            self.ping_at = self.now.checked_add(self.limits.ping).unwrap_or(self.now);
+        }
+        match head.opcode {
+            Opcode::Ping => {
+                frame.advance(head_bytes);
+                if let Some(mask) = head.mask {
+                    apply_mask(&mut frame, mask);
+                }
+                self.pong = Some(frame.freeze());
+            }
+            Opcode::Pong => {}
+            Opcode::Close => self.judge_close(&frame)?,
+            Opcode::Continuation | Opcode::Text | Opcode::Binary => {
+                self.message_bytes = if head.is_final { 0 } else { message_bytes };
+                self.judge_data(&frame)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// §5.1: a client masks, a server does not.
+    fn check_mask(&self, masked: bool) -> Result<(), Error> {
+        match (self.role, masked) {
+            (Role::Server, true) | (Role::Client, false) => Ok(()),
+            (Role::Server, false) => Err(Error::Protocol("unmasked frame of a client")),
+            (Role::Client, true) => Err(Error::Protocol("masked frame of a server")),
+        }
+    }
+
+    fn judge_data(&mut self, frame: &[u8]) -> Result<(), Error> {
+        match self.judge(frame) {
+            Ok(Message::Text(text)) => self.events.push_back(Event::Text(text.as_str().to_owned())),
+            Ok(Message::Binary(bytes)) => self.events.push_back(Event::Binary(bytes)),
+            Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => {}
+            // A fragment: the message goes on.
+            Err(Judgement::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(blame(&error)),
+        }
+        Ok(())
+    }
+
+    /// Answers with the peer's code, or with 1002 when that is none that may be sent (§7.4).
+    fn judge_close(&mut self, frame: &[u8]) -> Result<(), Error> {
+        let told = match self.judge(frame) {
+            Ok(Message::Close(told)) => told.map(|told| u16::from(told.code)),
+            Ok(
+                Message::Text(_)
+                | Message::Binary(_)
+                | Message::Ping(_)
+                | Message::Pong(_)
+                | Message::Frame(_),
+            ) => None,
+            Err(error) => return Err(blame(&error)),
+        };
+        match told {
+            Some(told) => self.queue_close(told, ""),
+            None => self.queue(Opcode::Close, Bytes::new()),
+        }
+        self.finish(CloseReason::Peer(told.unwrap_or(1005)));
+        Ok(())
+    }
+
+    /// Has tungstenite read one whole frame.
+    fn judge(&mut self, frame: &[u8]) -> Result<Message, Judgement> {
+        let limit = Some(self.limits.message_bytes);
+        let config = || {
+            let config = WebSocketConfig::default().read_buffer_size(LIBRARY_BUFFER_BYTES);
+            config.max_message_size(limit).max_frame_size(limit)
+        };
+        let role = self.role;
+        let library =
+            self.library.get_or_insert_with(|| Box::new(WebSocketContext::new(role, Some(config()))));
+        library.read(&mut Memory(frame))
+    }
+
+    fn send(&mut self, now: Instant, opcode: Opcode, payload: Bytes) -> Result<(), Error> {
+        self.now = now;
+        if self.closed {
+            return Ok(());
+        }
+        self.queue(opcode, payload);
+        if self.unsent > self.limits.queued_bytes { self.abort(Error::WriteStalled) } else { Ok(()) }
+    }
+
+    fn queue_close(&mut self, code: u16, reason: &str) {
+        let mut payload = code.to_be_bytes().to_vec();
+        payload.extend_from_slice(reason.get(..REASON_BYTES_MAX).unwrap_or(reason).as_bytes());
+        if payload.len() > REASON_BYTES_MAX.saturating_add(2) {
+            payload.truncate(2);
+        }
+        self.queue(Opcode::Close, Bytes::from(payload));
+    }
+
+    fn queue(&mut self, opcode: Opcode, payload: Bytes) {
+        let length = u64::try_from(payload.len()).unwrap_or(u64::MAX);
+        let mask = self.masks.as_mut().map(|masks| {
+            let mut mask = [0; 4];
+            masks.fill(&mut mask);
+            mask
+        });
+        let before = self.out.len();
+        self.out.push_slice(&FrameHead { is_final: true, opcode, length, mask }.write());
+        match mask {
+            None => self.out.push(payload),
+            Some(mask) => {
+                let mut masked = payload.to_vec();
+                apply_mask(&mut masked, mask);
+                self.out.push(Bytes::from(masked));
+            }
+        }
+        if self.unsent == 0 {
+            self.progress_at = self.now;
+        }
+        self.unsent = self.unsent.saturating_add(self.out.len().saturating_sub(before));
+        self.stats.frames_out = self.stats.frames_out.saturating_add(1);
+    }
+
+    /// Tells the peer what it did, and closes.
+    fn fail(&mut self, error: Error) {
+        if let Some(code) = error.code() {
+            self.queue_close(code, &error.to_string());
+        }
+        self.finish(CloseReason::Error(error));
+    }
+
+    fn abort(&mut self, error: Error) -> Result<(), Error> {
+        self.out = SendQueue::new();
+        self.unsent = 0;
+        self.finish(CloseReason::Error(error));
+        Err(error)
+    }
+
+    fn finish(&mut self, reason: CloseReason) {
+        if !self.closed {
+            self.closed = true;
+            self.events.push_back(Event::Closed(reason));
+            self.held = BytesMut::new();
+            self.message_bytes = 0;
+            self.library = None;
+            self.pong = None;
+        }
+    }
+
+    fn stall_deadline(&self) -> Option<Instant> {
+        if self.unsent == 0 { None } else { self.progress_at.checked_add(self.limits.write_stall) }
+    }
+}
+
+/// What tungstenite found, in our words.
+fn blame(error: &Judgement) -> Error {
+    match error {
+        Judgement::Utf8(_) => Error::NotUtf8,
+        Judgement::Capacity(_) => Error::TooLarge,
+        _ => Error::Protocol("frame out of order"),
+    }
+}
+
+/// One frame to read, and nowhere to write: its answers are not wanted.
+struct Memory<'a>(&'a [u8]);
+
+impl Read for Memory<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { self.0.read(out) }
+    }
+}
+
+impl Write for Memory<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

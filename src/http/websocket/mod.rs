@@ -1,0 +1,122 @@
+//! WebSocket (RFC 6455), both roles, as a sans-IO machine.
+//!
+//! Message flow of a server:
+//! 1. [`accept`] judges the request: 101 with the key's answer, or 400, 403, 426 (§4.2).
+//! 2. The HTTP connection sends the 101 and hands over the bytes that it holds
+//!    ([`crate::http::Connection::upgrade`]); from then on the transport is this machine's.
+//! 3. [`WebSocket::handle_bytes`] takes any split of the stream. The head of each frame is checked before a byte of
+//!    its payload is held; no buffer is made by the length that it announces.
+//! 4. [`Event::Text`] and [`Event::Binary`] hand out whole messages; [`WebSocket::send_text`] and
+//!    [`WebSocket::send_binary`] queue some. Pings are answered, the newest one when several wait (§5.5.3).
+//! 5. A peer that is quiet is pinged, and closed when it does not answer. What breaks the protocol is closed with
+//!    1002, 1007 or 1009; then [`WebSocket::is_closing`] turns true: flush, half-close. [`Event::Closed`] comes
+//!    once, last.
+//!
+//! A client begins with a [`ClientHandshake`]; its masks come from its seed.
+//!
+//! tungstenite unmasks, reassembles and checks the text of messages, and judges the peer's close frame. Its writing
+//! side is not used: it would answer every ping of a flood, draw a client's masks from the system, and make media
+//! frames of its own. Its reading side makes room by the announced length and takes lengths that are not minimal: so
+//! the heads are checked here, and it is fed whole frames.
+//!
+//! Media of our own (WS-FLV) does not pass through the machine: [`media_frame_head`] makes the head of a frame that all
+//! viewers share.
+
+mod frame;
+mod handshake;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use frame::{FrameHead, FrameHeadBytes, Opcode, media_frame_head};
+pub use handshake::{ClientHandshake, HandshakeError, accept, is_upgrade};
+pub use machine::{CloseReason, Event, Stats, WebSocket};
+
+/// The status codes of §7.4.1 that this machine sends.
+pub mod code {
+    /// Done.
+    pub const NORMAL: u16 = 1000;
+    /// The endpoint goes away.
+    pub const AWAY: u16 = 1001;
+    /// The peer broke the protocol.
+    pub const PROTOCOL: u16 = 1002;
+    /// A text that is no UTF-8.
+    pub const INVALID: u16 = 1007;
+    /// The peer broke a rule that is not the protocol's.
+    pub const POLICY: u16 = 1008;
+    /// A message is too large.
+    pub const TOO_LARGE: u16 = 1009;
+    /// The server failed.
+    pub const INTERNAL: u16 = 1011;
+}
+
+/// What one connection may cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Payload of a message, all its fragments together.
+    pub message_bytes: usize,
+    /// Messages that wait to be polled, before parsing and reading stop.
+    pub messages: usize,
+    /// Bytes that wait for the peer, before the connection is given up.
+    pub queued_bytes: usize,
+    /// How long the peer may take no byte of what waits for it.
+    pub write_stall: Duration,
+    /// How often the peer is asked for a sign of life.
+    pub ping: Duration,
+    /// How long it may take to give one.
+    pub pong: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 128 * 1024,
+            messages: 64,
+            queued_bytes: 1024 * 1024,
+            write_stall: Duration::from_secs(10),
+            ping: Duration::from_secs(30),
+            pong: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a peer breaks the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// §5.2: a reserved bit or opcode, a mask that is missing or must not be there, a length that is not minimal, a
+    /// control frame that is long or in fragments, a fragment out of order, a close frame that is none.
+    #[error("protocol error: {0}")]
+    Protocol(&'static str),
+    /// A text, or the reason of a close frame, is no UTF-8 (§8.1).
+    #[error("text is not UTF-8")]
+    NotUtf8,
+    /// A message over [`Limits::message_bytes`].
+    #[error("message too large")]
+    TooLarge,
+    /// The peer takes nothing: [`Limits::queued_bytes`] or [`Limits::write_stall`]. Drop the transport.
+    #[error("no write progress")]
+    WriteStalled,
+    /// No sign of life within [`Limits::pong`].
+    #[error("no pong")]
+    NoPong,
+    /// Bytes were fed although [`WebSocket::wants_bytes`] said no.
+    #[error("more bytes than wanted")]
+    Overrun,
+}
+
+impl Error {
+    /// The close code that the peer is told; none when it would not be read.
+    #[must_use]
+    pub const fn code(self) -> Option<u16> {
+        match self {
+            Self::Protocol(_) => Some(code::PROTOCOL),
+            Self::NotUtf8 => Some(code::INVALID),
+            Self::TooLarge => Some(code::TOO_LARGE),
+            Self::Overrun => Some(code::POLICY),
+            Self::WriteStalled | Self::NoPong => None,
+        }
+    }
+}
