@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use media::Position;
 
 use crate::config::AppSettings;
@@ -258,6 +259,72 @@ pub enum PushTarget {
     },
 }
 
+/// What sessions need to know of the web side.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WebSettings {
+    /// `server.cors_origins`: whose pages may use the management API.
+    pub cors_origins: Vec<String>,
+}
+
+/// A file that [`crate::io`] has opened. Nobody else looks inside; it is closed with its last owner.
+pub trait BlockSource: fmt::Debug + Send + Sync {
+    /// Reads at most `length` bytes at `offset`; empty at the end and when it cannot be read. It may block: only helper
+    /// threads call it.
+    fn read_block(&self, offset: u64, length: usize) -> Bytes;
+}
+
+/// What a session wants of a file. One wish is outstanding per session.
+#[derive(Debug, Clone)]
+pub enum FileAsk {
+    /// Open it.
+    Open {
+        /// Names below `webapps`. Each is the name of one folder or file, and no link is followed.
+        segments: Vec<String>,
+    },
+    /// Read a block of it.
+    Read {
+        /// Which.
+        file: Arc<dyn BlockSource>,
+        /// From where.
+        offset: u64,
+        /// How much at most.
+        length: usize,
+    },
+}
+
+/// The answer to a [`FileAsk`].
+#[derive(Debug, Clone)]
+pub enum FileReply {
+    /// To [`FileAsk::Open`].
+    Opened(Result<OpenedFile, FileError>),
+    /// To [`FileAsk::Read`].
+    Block(Bytes),
+}
+
+/// An open file and what is known of it.
+#[derive(Debug, Clone)]
+pub struct OpenedFile {
+    /// For [`FileAsk::Read`].
+    pub file: Arc<dyn BlockSource>,
+    /// Bytes.
+    pub length: u64,
+    /// When it was changed, in milliseconds since the Unix epoch.
+    pub modified_ms: u64,
+    /// Changes with its content: for the entity tag.
+    pub tag: String,
+}
+
+/// Why a file was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileError {
+    /// There is none, or not one to be served.
+    NotFound,
+    /// It is a folder.
+    Directory,
+    /// The system says no.
+    Failed,
+}
+
 /// From a worker to control.
 #[derive(Debug)]
 pub enum ToControl {
@@ -307,6 +374,15 @@ pub enum ToControl {
 /// To a worker, from control or (the mirror words) from another worker.
 #[derive(Debug, Clone)]
 pub enum ToWorker {
+    /// The settings of the web side.
+    Web(Arc<WebSettings>),
+    /// Answer of a helper thread to [`FileAsk`].
+    File {
+        /// Who asked.
+        conn: ConnId,
+        /// The answer.
+        reply: FileReply,
+    },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),
     /// An application is gone.

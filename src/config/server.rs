@@ -60,6 +60,8 @@ pub struct ServerSettings {
     pub memory_limit: u8,
     /// `server.trusted_proxies`; empty: none.
     pub trusted_proxies: CidrList,
+    /// `server.cors_origins`; empty: none.
+    pub cors_origins: Vec<String>,
     /// `outbound.deny`.
     pub outbound_deny: CidrList,
     /// `server.allowed_dashboard_CIDR`.
@@ -110,6 +112,7 @@ impl ServerSettings {
             cpu_limit: values.number("server.cpu_limit", 1, 100)?,
             memory_limit: values.number("server.memory_limit_percentage", 1, 100)?,
             trusted_proxies: values.rules("server.trusted_proxies")?,
+            cors_origins: origins(&values)?,
             outbound_deny: values.rules("outbound.deny")?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
@@ -153,6 +156,16 @@ fn limits(values: &Values) -> Result<Limits, Error> {
     })
 }
 
+fn origins(values: &Values) -> Result<Vec<String>, Error> {
+    let named = values.text("server.cors_origins").split(',').map(str::trim).filter(|name| !name.is_empty());
+    let named: Vec<String> = named.map(str::to_owned).collect();
+    if named.iter().all(|name| name != "null" && crate::http::cors::is_origin(name)) {
+        Ok(named)
+    } else {
+        Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
+    }
+}
+
 fn log_level(values: &Values) -> Result<&'static str, Error> {
     let text = values.text("logLevel").to_ascii_lowercase();
     let known = ["off", "error", "warn", "info", "debug", "trace"].into_iter().find(|l| *l == text);
@@ -193,6 +206,8 @@ mod tests {
             ("server.trusted_proxies", "10.0.0.0/33"),
             ("outbound.deny", "1.2.3"),
             ("server.name", "a b"),
+            ("server.cors_origins", "*"),
+            ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),
             ("limits.broadcasts", "x"),
         ] {

@@ -30,7 +30,9 @@ use crypto::{Random, Seed};
 
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
-use crate::mail::{Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId};
+use crate::mail::{
+    Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WebSettings, WorkerId,
+};
 use crate::{http, store};
 
 use broadcast::{Broadcast, status};
@@ -167,6 +169,8 @@ impl Control {
                 Broadcast::decode(&bytes).map_err(|reason| BadRecord { key: key.clone(), reason })?;
             control.take_over(now, key, record);
         }
+        let cors_origins = control.config.server.cors_origins.clone();
+        control.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
         }

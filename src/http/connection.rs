@@ -9,7 +9,7 @@ use wire::SendQueue;
 use super::body::BodyDecoder;
 use super::head::{Head, Scanner};
 use super::request::{Method, Request, Version};
-use super::response::{self, Exchange, Response};
+use super::response::{self, Delimiter, Exchange, Response};
 use super::{Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
@@ -37,6 +37,8 @@ pub enum CloseReason {
     Idle,
     /// [`Connection::close`] was called.
     Shutdown,
+    /// A body ended before the length that was told.
+    Truncated,
     /// The peer broke a rule or a limit.
     Error(Error),
 }
@@ -58,6 +60,18 @@ pub struct Stats {
     pub unsent_bytes: usize,
 }
 
+/// How long a body is that comes in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes.
+    Known(u64),
+    /// Nobody knows: chunks, or for an HTTP/1.0 peer everything up to the end of the connection.
+    Unknown,
+    /// Everything up to the end of the connection. The bytes may go past the machine, behind what
+    /// [`Connection::poll_transmit`] gave.
+    UntilClose,
+}
+
 #[derive(Debug)]
 enum Stage {
     /// Between requests, or inside a head.
@@ -68,6 +82,10 @@ enum Stage {
     Ready(Box<Request>, Exchange),
     /// A request waits to be answered.
     Outstanding(Exchange),
+    /// An answer was begun; its body comes in blocks.
+    Streaming(Exchange, Streaming),
+    /// The transport belongs to another protocol.
+    Upgraded,
     /// Nothing is read any more; the reason waits to be polled.
     Closed(Option<CloseReason>),
 }
@@ -78,6 +96,17 @@ struct Pending {
     head: Head,
     decoder: BodyDecoder,
     since: Instant,
+}
+
+/// What is left of a body that comes in blocks.
+#[derive(Debug, Clone, Copy)]
+enum Streaming {
+    Length(u64),
+    Chunks,
+    /// Nothing more is read of the peer than its end; so many bytes were thrown away.
+    Close {
+        ignored: usize,
+    },
 }
 
 /// One HTTP/1.1 server connection.
@@ -129,6 +158,13 @@ impl Connection {
                 break;
             }
             self.stats.bytes_in = self.stats.bytes_in.saturating_add(length_u64(piece));
+            if let Stage::Streaming(_, Streaming::Close { ignored }) = &mut self.stage {
+                *ignored = ignored.saturating_add(piece.len());
+                if *ignored > self.limits.held_bytes {
+                    self.finish(CloseReason::Error(Error::Overrun));
+                }
+                continue;
+            }
             if self.held.len().saturating_add(piece.len())
                 > self.limits.held_bytes.saturating_add(OVERRUN_BYTES)
             {
@@ -172,6 +208,10 @@ impl Connection {
     /// The peer ended its side. What is held is still parsed and answered.
     pub fn handle_eof(&mut self, now: Instant) {
         self.peer_done = true;
+        if matches!(self.stage, Stage::Streaming(_, Streaming::Close { .. })) {
+            // It may be a half-closed peer that still reads, but nothing else would tell that a viewer left.
+            self.finish(CloseReason::PeerClosed);
+        }
         self.drive(now);
     }
 
@@ -184,35 +224,124 @@ impl Connection {
         }
         match self.stage {
             Stage::Head(_) | Stage::Body(_) => true,
-            Stage::Ready(..) | Stage::Outstanding(_) => self.held.len() <= self.limits.held_bytes,
-            Stage::Closed(_) => false,
+            Stage::Streaming(_, Streaming::Close { .. }) => true,
+            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Streaming(..) => {
+                self.held.len() <= self.limits.held_bytes
+            }
+            Stage::Upgraded | Stage::Closed(_) => false,
         }
     }
 
     /// Answers the outstanding request; without one it does nothing. `wall_ms` is Unix time, for `Date`.
     pub fn respond(&mut self, now: Instant, wall_ms: u64, response: Response) {
-        let Stage::Outstanding(mut exchange) = self.stage else {
+        let Stage::Outstanding(exchange) = self.stage else {
             return;
         };
-        let asked_to_close = response.headers.has_token("connection", "close");
-        let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
-        exchange.keep_alive = exchange.keep_alive && !asked_to_close && !last && !self.shutdown;
+        let exchange = self.settle(exchange, &response);
         self.queue(now, |out| response::write(out, exchange, Some(wall_ms), response));
-        if !exchange.keep_alive {
-            self.finish(if self.shutdown { CloseReason::Shutdown } else { CloseReason::Complete });
-            return;
-        }
-        self.stage = Stage::Head(Scanner::default());
-        self.waiting_since = now;
-        self.collecting = false;
-        self.drive(now);
+        self.complete(now, exchange);
     }
 
-    /// Closes between requests: at once when none is being answered, else after its answer.
+    /// Begins the answer to the outstanding request: `head` without its body, which follows in blocks
+    /// ([`Connection::body`], [`Connection::end_body`]). False when no body may follow (HEAD, 204, 304, nothing to
+    /// answer): the answer is complete then.
+    pub fn begin(&mut self, now: Instant, wall_ms: u64, head: &Response, length: BodyLength) -> bool {
+        let Stage::Outstanding(exchange) = self.stage else {
+            return false;
+        };
+        let mut exchange = self.settle(exchange, head);
+        let (delimiter, streaming) = match (length, exchange.version) {
+            (BodyLength::Known(length), _) => (Delimiter::Length(length), Streaming::Length(length)),
+            (BodyLength::Unknown, Version::Http11) => (Delimiter::Chunks, Streaming::Chunks),
+            // RFC 9112 §6.1: no coding for HTTP/1.0.
+            (BodyLength::Unknown, Version::Http10) | (BodyLength::UntilClose, _) => {
+                exchange.keep_alive = false;
+                (Delimiter::Close, Streaming::Close { ignored: 0 })
+            }
+        };
+        self.queue(now, |out| response::write_head(out, exchange, Some(wall_ms), head, delimiter));
+        if exchange.method == Method::Head || !response::has_content(head.status) {
+            self.complete(now, exchange);
+            return false;
+        }
+        if matches!(streaming, Streaming::Close { .. }) {
+            self.held = BytesMut::new();
+        }
+        self.stage = Stage::Streaming(exchange, streaming);
+        true
+    }
+
+    /// A block of the body begun. What is beyond the length that was told is cut off.
+    pub fn body(&mut self, now: Instant, mut block: Bytes) {
+        let Stage::Streaming(_, streaming) = &mut self.stage else {
+            return;
+        };
+        let mut chunked = false;
+        match streaming {
+            Streaming::Length(left) => {
+                block.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left = left.saturating_sub(length_u64(&block));
+            }
+            Streaming::Chunks => chunked = true,
+            Streaming::Close { .. } => {}
+        }
+        if block.is_empty() {
+            return;
+        }
+        self.queue(now, |out| {
+            if chunked {
+                // RFC 9112 §7.1.
+                out.push_slice(format!("{:x}\r\n", block.len()).as_bytes());
+                out.push(block);
+                out.push_slice(b"\r\n");
+            } else {
+                out.push(block);
+            }
+        });
+    }
+
+    /// The body begun is complete. When it is shorter than was told, the connection closes.
+    pub fn end_body(&mut self, now: Instant) {
+        let Stage::Streaming(exchange, streaming) = self.stage else {
+            return;
+        };
+        match streaming {
+            Streaming::Length(0) | Streaming::Close { .. } => {}
+            Streaming::Length(_) => {
+                self.finish(CloseReason::Truncated);
+                return;
+            }
+            Streaming::Chunks => self.queue(now, |out| out.push_slice(b"0\r\n\r\n")),
+        }
+        self.complete(now, exchange);
+    }
+
+    /// Whether the next block of the body begun is to be fetched: one is with the peer, one is on its way.
+    #[must_use]
+    pub fn wants_body(&self) -> bool {
+        matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
+    }
+
+    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Gives what was read beyond it: the
+    /// transport belongs to another machine once [`Connection::poll_transmit`] was asked. `None` without a request.
+    pub fn upgrade(&mut self, now: Instant, wall_ms: u64, head: &Response) -> Option<Bytes> {
+        let Stage::Outstanding(_) = self.stage else {
+            return None;
+        };
+        self.queue(now, |out| response::write_upgrade(out, wall_ms, &head.headers));
+        self.stage = Stage::Upgraded;
+        self.unsent = 0;
+        Some(std::mem::take(&mut self.held).freeze())
+    }
+
+    /// Closes between requests: at once when none is being answered, else after its answer. A body that comes in
+    /// blocks is not waited for.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
-            Stage::Head(_) | Stage::Body(_) => self.finish(CloseReason::Shutdown),
+            Stage::Head(_) | Stage::Body(_) | Stage::Streaming(..) | Stage::Upgraded => {
+                self.finish(CloseReason::Shutdown);
+            }
             Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => {}
         }
     }
@@ -220,13 +349,22 @@ impl Connection {
     /// The next thing the application must know.
     pub fn poll_event(&mut self) -> Option<Event> {
         match &mut self.stage {
-            Stage::Head(_) | Stage::Body(_) | Stage::Outstanding(_) => None,
+            Stage::Head(_)
+            | Stage::Body(_)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded => None,
             Stage::Closed(reason) => reason.take().map(Event::Closed),
             Stage::Ready(_, exchange) => {
                 let outstanding = Stage::Outstanding(*exchange);
                 match std::mem::replace(&mut self.stage, outstanding) {
                     Stage::Ready(request, _) => Some(Event::Request(*request)),
-                    Stage::Head(_) | Stage::Body(_) | Stage::Outstanding(_) | Stage::Closed(_) => None,
+                    Stage::Head(_)
+                    | Stage::Body(_)
+                    | Stage::Outstanding(_)
+                    | Stage::Streaming(..)
+                    | Stage::Upgraded
+                    | Stage::Closed(_) => None,
                 }
             }
         }
@@ -263,7 +401,11 @@ impl Connection {
         let (in_head, in_body, decoded) = match &self.stage {
             Stage::Head(scanner) => (scanner.scanned(), 0, 0),
             Stage::Body(pending) => (0, pending.decoder.scanned(), pending.decoder.len()),
-            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => (0, 0, 0),
+            Stage::Ready(..)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded
+            | Stage::Closed(_) => (0, 0, 0),
         };
         let in_head = u64::try_from(in_head).unwrap_or(u64::MAX);
         Stats {
@@ -274,12 +416,36 @@ impl Connection {
         }
     }
 
+    /// Whether the connection goes on after this answer.
+    fn settle(&self, mut exchange: Exchange, head: &Response) -> Exchange {
+        let asked_to_close = head.headers.has_token("connection", "close");
+        let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
+        exchange.keep_alive = exchange.keep_alive && !asked_to_close && !last && !self.shutdown;
+        exchange
+    }
+
+    /// An answer is queued: the next request, or the end.
+    fn complete(&mut self, now: Instant, exchange: Exchange) {
+        if !exchange.keep_alive {
+            self.finish(if self.shutdown { CloseReason::Shutdown } else { CloseReason::Complete });
+            return;
+        }
+        self.stage = Stage::Head(Scanner::default());
+        self.waiting_since = now;
+        self.collecting = false;
+        self.drive(now);
+    }
+
     /// Parses as far as the held bytes and the peer's reading allow.
     fn drive(&mut self, now: Instant) {
         let parsed = match self.stage {
             Stage::Head(_) => self.drive_head(now),
             Stage::Body(_) => self.drive_body(),
-            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => return,
+            Stage::Ready(..)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded
+            | Stage::Closed(_) => return,
         };
         match parsed {
             Ok(true) => {}
@@ -344,9 +510,12 @@ impl Connection {
         }
         match std::mem::replace(&mut self.stage, Stage::Closed(None)) {
             Stage::Body(pending) => self.ready(pending.head, pending.decoder),
-            other @ (Stage::Head(_) | Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_)) => {
-                self.stage = other
-            }
+            other @ (Stage::Head(_)
+            | Stage::Ready(..)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded
+            | Stage::Closed(_)) => self.stage = other,
         }
         Ok(true)
     }
@@ -427,7 +596,11 @@ impl Connection {
             Stage::Head(_) if self.unsent > 0 => None,
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
-            Stage::Ready(..) | Stage::Outstanding(_) | Stage::Closed(_) => None,
+            Stage::Ready(..)
+            | Stage::Outstanding(_)
+            | Stage::Streaming(..)
+            | Stage::Upgraded
+            | Stage::Closed(_) => None,
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Limits {
     pub held_bytes: usize,
     /// Bytes of answers that wait for the peer, before reading and parsing stop.
     pub queued_bytes: usize,
+    /// Bytes of a body that comes in blocks: with fewer waiting for the peer the next block is fetched.
+    pub body_queued_bytes: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             requests: 1000,
             held_bytes: 64 * 1024,
             queued_bytes: 256 * 1024,
+            body_queued_bytes: 64 * 1024,
         }
     }
 }

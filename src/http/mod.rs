@@ -17,30 +17,35 @@
 //!
 //! Strictness is a security property: two parsers that see different requests in the same bytes are how requests
 //! are smuggled. Whatever has two readings is refused and the connection closed (RFC 9112 §11.2).
+//! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
+//!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
-//! Not built yet, and where it plugs in:
-//! - A streaming response (HTTP-FLV, large files): a `Response` without a body length, queued as a head by
-//!   `Connection::respond` with `Connection: close`; `Stage::Outstanding` stays until the stream's end, and the
-//!   bytes go through the connection's queue so that `handle_sent` keeps counting.
-//! - An upgrade (WebSocket, RFC 9110 §7.8): a response with status 101 moves `Stage::Outstanding` into a last
-//!   stage that returns the bytes held, after which the transport belongs to the other machine.
+//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type`], and
+//! [`websocket`].
 
 mod body;
 pub mod client;
 mod connection;
+pub mod cors;
 mod grammar;
 mod head;
 mod limits;
+mod media_type;
+mod range;
 mod request;
+mod resource;
 mod response;
 #[cfg(test)]
 mod tests;
 pub mod websocket;
 
 pub use body::{BodyDecoder, Framing};
-pub use connection::{CloseReason, Connection, Event, Stats};
+pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
 pub use limits::Limits;
+pub use media_type::media_type;
+pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
+pub use resource::{Resource, Selection};
 pub use response::{Response, reason_phrase};
 
 /// What ends a connection. All but the last two are answered with [`Error::status`] first.

@@ -89,27 +89,49 @@ pub(super) struct Exchange {
     pub(super) keep_alive: bool,
 }
 
+/// How the peer learns where a body ends (RFC 9112 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delimiter {
+    /// `Content-Length`.
+    Length(u64),
+    /// The last chunk.
+    Chunks,
+    /// The end of the connection.
+    Close,
+}
+
+/// Whether a status has content at all (RFC 9110 §15.3.5, §15.4.5), whatever the application put there.
+pub(super) const fn has_content(status: u16) -> bool {
+    status != 204 && status != 304
+}
+
 /// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent where the machine answers on its
 /// own: it has no clock to date the answer with (RFC 9110 §6.6.1).
 pub(super) fn write(out: &mut SendQueue, exchange: Exchange, wall_ms: Option<u64>, response: Response) {
+    let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
+    let told = if exchange.method == Method::Head { response.head_length.unwrap_or(length) } else { length };
+    write_head(out, exchange, wall_ms, &response, Delimiter::Length(told));
+    if has_content(response.status) && exchange.method != Method::Head {
+        out.push(response.body);
+    }
+}
+
+/// Queues status line and fields.
+pub(super) fn write_head(
+    out: &mut SendQueue,
+    exchange: Exchange,
+    wall_ms: Option<u64>,
+    response: &Response,
+    delimiter: Delimiter,
+) {
     let status = if (200..=599).contains(&response.status) { response.status } else { 500 };
-    // RFC 9110 §15.3.5, §15.4.5: never content, whatever the application put there.
-    let bodiless = status == 204 || status == 304;
-    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status));
-    if let Some(ms) = wall_ms {
-        let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms.min(WALL_MS_MAX)));
-        field(&mut head, "Date", &httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH)));
-    }
-    for (name, value) in response.headers.iter() {
-        if !OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            field(&mut head, name, value);
+    let mut head = begin_head(status, wall_ms, &response.headers);
+    match delimiter {
+        Delimiter::Length(length) if has_content(status) => {
+            field(&mut head, "Content-Length", &length.to_string())
         }
-    }
-    if !bodiless {
-        let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
-        let told =
-            if exchange.method == Method::Head { response.head_length.unwrap_or(length) } else { length };
-        field(&mut head, "Content-Length", &told.to_string());
+        Delimiter::Chunks if has_content(status) => field(&mut head, "Transfer-Encoding", "chunked"),
+        Delimiter::Length(_) | Delimiter::Chunks | Delimiter::Close => {}
     }
     field(&mut head, "X-Content-Type-Options", "nosniff");
     match (exchange.keep_alive, exchange.version) {
@@ -119,9 +141,33 @@ pub(super) fn write(out: &mut SendQueue, exchange: Exchange, wall_ms: Option<u64
     }
     head.push_str("\r\n");
     out.push(Bytes::from(head));
-    if !bodiless && exchange.method != Method::Head {
-        out.push(response.body);
+}
+
+/// Queues a 101: what follows on the connection is another protocol (RFC 9110 §15.2.2).
+pub(super) fn write_upgrade(out: &mut SendQueue, wall_ms: u64, headers: &Headers) {
+    let mut head = begin_head(101, Some(wall_ms), headers);
+    field(&mut head, "Connection", "Upgrade");
+    head.push_str("\r\n");
+    out.push(Bytes::from(head));
+}
+
+fn begin_head(status: u16, wall_ms: Option<u64>, headers: &Headers) -> String {
+    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status));
+    if let Some(ms) = wall_ms {
+        field(&mut head, "Date", &http_date(ms));
     }
+    for (name, value) in headers.iter() {
+        if !OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            field(&mut head, name, value);
+        }
+    }
+    head
+}
+
+/// The format of `Date` and `Last-Modified` (RFC 9110 §5.6.7).
+pub(super) fn http_date(wall_ms: u64) -> String {
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(wall_ms.min(WALL_MS_MAX)));
+    httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 /// A line end inside a field would split the answer in two; controls become spaces.
@@ -151,6 +197,7 @@ fn escape(text: &str) -> String {
 #[must_use]
 pub const fn reason_phrase(status: u16) -> &'static str {
     match status {
+        101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
         202 => "Accepted",

@@ -3,6 +3,7 @@
 
 mod budget;
 mod clock;
+mod disk;
 mod doorbell;
 mod helpers;
 mod linger;

@@ -17,7 +17,7 @@ use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
-use super::{clock, helpers, listen, sys};
+use super::{clock, disk, helpers, listen, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
@@ -136,6 +136,7 @@ impl Server {
         let resolvers = helpers::start_resolvers(&desk)?;
         helpers::start_memory_watch(desk.clone())?;
         let reload = tls::start_watch(files, postboxes.clone())?;
+        let disk = disk::start(&config.home, &postboxes)?;
         let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
@@ -145,6 +146,7 @@ impl Server {
             loads: (0..listeners.len()).map(|_| AtomicU32::new(0)).collect(),
             postboxes,
             desk: desk.clone(),
+            disk,
             budget: Budget::new(
                 config.server.limits,
                 config.server.trusted_proxies.clone(),
@@ -202,6 +204,7 @@ impl Server {
 struct Shells {
     postboxes: Vec<Postbox>,
     desk: Desk,
+    disk: Sender<disk::Request>,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,
@@ -224,6 +227,7 @@ impl Shells {
             listeners,
             peers: self.postboxes.clone(),
             desk: self.desk.clone(),
+            disk: self.disk.clone(),
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),

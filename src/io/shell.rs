@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -19,6 +20,7 @@ use wire::{Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
+use super::disk;
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
@@ -102,6 +104,7 @@ pub(super) struct Parts {
     pub(super) listeners: Vec<(Listener, TcpListener)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
+    pub(super) disk: Sender<disk::Request>,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
@@ -555,6 +558,9 @@ impl Shell {
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
+            Output::File { conn, ask } => {
+                let _ = self.parts.disk.send(disk::Request { worker: self.parts.id, conn, ask });
+            }
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => {
                 if let Some(socket) = self.socket(conn)

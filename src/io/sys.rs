@@ -1,8 +1,9 @@
 //! The system calls that no crate of ours wraps. The only room with `unsafe`.
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Limits the bytes that the kernel holds of a TCP connection without having sent them (`TCP_NOTSENT_LOWAT`): a
 /// write is refused above it, so that a slow peer's backlog stays in the shared ring.
@@ -21,6 +22,18 @@ pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Resu
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Opens what stands in a folder under this name, for reading; a link is an error (`openat` with `O_NOFOLLOW`).
+pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL; no flag asks for a mode.
+    let opened = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags) };
+    if opened < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
 /// Raises the soft limit of open files to the hard one; what it is afterwards.

@@ -3,7 +3,8 @@
 //! Adding a protocol is its machine crate, one folder here and one line in `protocols!`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
-mod http_api;
+mod http;
+mod http_live;
 mod rtmp;
 mod tags;
 
@@ -18,10 +19,10 @@ use media::{AccessUnit, Tracks};
 use wire::SendQueue;
 
 use crate::config::AppSettings;
-use crate::http;
 use crate::hub::{FormatKey, Package};
 use crate::mail::{
-    Departure, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd, StreamKey,
+    Departure, FileAsk, FileReply, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd,
+    StreamKey, WebSettings,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -37,6 +38,8 @@ pub struct Context<'a> {
     pub now: Now,
     /// The applications.
     pub apps: &'a Apps,
+    /// What the web side needs.
+    pub web: &'a WebSettings,
     /// No new publishers and viewers.
     pub draining: bool,
 }
@@ -64,6 +67,10 @@ pub enum Format {
         /// The message stream they belong to.
         message_stream: u32,
     },
+    /// FLV tags.
+    Flv,
+    /// FLV tags, each a message of a WebSocket.
+    WsFlv,
 }
 
 impl Format {
@@ -72,6 +79,8 @@ impl Format {
     pub const fn key(self) -> FormatKey {
         match self {
             Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream as u64 },
+            Self::Flv => FormatKey { name: "flv", variant: 0 },
+            Self::WsFlv => FormatKey { name: "ws-flv", variant: 0 },
         }
     }
 
@@ -80,6 +89,7 @@ impl Format {
     pub const fn is_enabled(self, app: &AppSettings) -> bool {
         match self {
             Self::Rtmp { .. } => app.rtmp_playback_enabled,
+            Self::Flv | Self::WsFlv => app.http_flv_enabled,
         }
     }
 
@@ -88,6 +98,8 @@ impl Format {
     pub fn package(self) -> Box<dyn Package> {
         match self {
             Self::Rtmp { message_stream } => Box::new(rtmp::RtmpPackage::new(message_stream)),
+            Self::Flv => Box::new(http_live::FlvPackage::new(false)),
+            Self::WsFlv => Box::new(http_live::FlvPackage::new(true)),
         }
     }
 }
@@ -125,7 +137,9 @@ pub enum Event {
     /// Pauses or goes on.
     Pause(bool),
     /// A request of the API; answered by [`Session::rest_reply`].
-    Rest(Box<http::Request>),
+    Rest(Box<crate::http::Request>),
+    /// A wish about a file; answered by [`Session::file_reply`].
+    File(FileAsk),
     /// News of the push that this session is.
     Push(PushState),
     /// The last one. What is queued is sent, then the connection closes.
@@ -173,12 +187,16 @@ pub trait Session: Debug + Send {
     fn publish_verdict(&mut self, _ctx: &Context<'_>, _verdict: Result<Grant, Refusal>) {}
     /// Answer to [`Event::Subscribe`].
     fn subscribe_verdict(&mut self, _ctx: &Context<'_>, _verdict: Result<&Tracks, NoSubscription>) {}
+    /// The stream it plays had no tracks when it was subscribed; now it has.
+    fn tracks_known(&mut self, _ctx: &Context<'_>, _tracks: &Tracks) {}
     /// The stream it plays has ended.
     fn end_subscription(&mut self, _ctx: &Context<'_>, _end: StreamEnd) {}
     /// The stream it publishes was ended by the server.
     fn end_publish(&mut self, _ctx: &Context<'_>, _end: StreamEnd) {}
     /// Answer to [`Event::Rest`].
-    fn rest_reply(&mut self, _ctx: &Context<'_>, _response: http::Response) {}
+    fn rest_reply(&mut self, _ctx: &Context<'_>, _response: crate::http::Response) {}
+    /// Answer to [`Event::File`].
+    fn file_reply(&mut self, _ctx: &Context<'_>, _reply: FileReply) {}
     /// Say goodbye and close: `reason` is for the log.
     fn close(&mut self, ctx: &Context<'_>, reason: &str);
 
@@ -235,10 +253,10 @@ protocols! {
     Rtmp (Plain) => rtmp::RtmpSession::new,
     /// RTMPS, port 8443.
     Rtmps (Tls) => rtmp::RtmpSession::new,
-    /// HTTP and the API, port 5080.
-    Http (Plain) => http_api::ApiSession::new,
-    /// HTTPS, port 5443.
-    Https (TlsHttp) => http_api::ApiSession::new,
+    /// HTTP: the API, live streams, files; port 5080.
+    Http (Plain) => http::HttpSession::new,
+    /// The same over TLS, port 5443.
+    Https (TlsHttp) => http::HttpSession::new,
 }
 
 /// Begins the session of a push on an outgoing connection.

@@ -10,7 +10,9 @@ use super::conn::{Conn, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
 use crate::hub::Flush;
-use crate::mail::{ConnId, Departure, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker};
+use crate::mail::{
+    ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker,
+};
 use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk};
 use crate::stats::Traffic;
 
@@ -37,7 +39,7 @@ impl Worker {
     /// Events until there are none, then bytes, then the deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
-            let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
             let Some(conn) = self.conns.get_mut(id) else { return };
             let session = &mut conn.session;
             match catch_unwind(AssertUnwindSafe(|| session.poll_event(&ctx))) {
@@ -93,6 +95,13 @@ impl Worker {
                 let Some(conn) = self.conns.get(id) else { return };
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, request });
+            }
+            Event::File(ask) => {
+                // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
+                if matches!(ask, FileAsk::Open { .. }) {
+                    self.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
+                }
+                self.outputs.push_back(Output::File { conn: id, ask });
             }
             Event::Push(state) => self.push_news(id, state),
             Event::Closed(reason) => {
@@ -156,6 +165,7 @@ impl Worker {
     pub(super) fn append(&mut self, id: StreamId, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         self.stats.units = self.stats.units.saturating_add(1);
+        let first = stream.tracks().is_empty();
         let pushed = stream.push(self.now.mono, received, unit, tracks);
         match pushed.flush {
             Flush::Now => {
@@ -167,6 +177,24 @@ impl Worker {
         }
         if pushed.trim {
             self.trim(id);
+        }
+        if first {
+            self.tell_tracks(id);
+        }
+    }
+
+    /// Tells those who subscribed to a stream without tracks that it has some now.
+    fn tell_tracks(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
+        for &subscriber in &subscribers {
+            if let Some(conn) = self.conns.get_mut(subscriber) {
+                conn.session.tracks_known(&ctx, &tracks);
+            }
+        }
+        for subscriber in subscribers {
+            self.touch(subscriber);
         }
     }
 
@@ -198,7 +226,7 @@ impl Worker {
 
     fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
         let verdict = self.subscription(id, key, format);
-        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         match verdict {
             Ok(stream) => {

@@ -26,7 +26,8 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
+    ConnId, FileAsk, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
+    WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener};
 use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
@@ -52,6 +53,13 @@ pub enum Output {
         address: SocketAddr,
         /// Over TLS, to a server that proves to have this name.
         tls_name: Option<Box<str>>,
+    },
+    /// Have a helper thread look after a file; it answers [`ToWorker::File`].
+    File {
+        /// For whom.
+        conn: ConnId,
+        /// What.
+        ask: FileAsk,
     },
     /// Reading was paused because no bytes were wanted; now they are.
     Resume(ConnId),
@@ -91,6 +99,7 @@ pub struct Worker {
     seed: Seed,
     conns: Slab<Conn>,
     apps: Apps,
+    web: std::sync::Arc<WebSettings>,
     streams: BTreeMap<StreamId, Stream>,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
@@ -125,6 +134,7 @@ impl Worker {
             seed,
             conns: Slab::default(),
             apps: Apps::new(),
+            web: std::sync::Arc::default(),
             streams: BTreeMap::new(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -165,7 +175,7 @@ impl Worker {
     /// An outgoing connection is there, or cannot be.
     pub fn handle_connected(&mut self, now: Now, id: ConnId, result: Result<(), String>) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.connecting = false;
         match result {
@@ -178,7 +188,7 @@ impl Worker {
     /// Bytes of a peer. Ask [`Worker::wants_bytes`] before each.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = bytes.len() as u64;
         conn.bytes_in = conn.bytes_in.saturating_add(count);
@@ -197,7 +207,7 @@ impl Worker {
     /// The peer closed its side (`None`), or the connection broke.
     pub fn handle_hangup(&mut self, now: Now, id: ConnId, error: Option<&str>) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.session.handle_hangup(&ctx, error);
         if let Some(reason) = error {
@@ -301,7 +311,7 @@ impl Worker {
 
     fn conn_timeout(&mut self, id: ConnId, at: Instant) {
         let now = self.now;
-        let ctx = Context { now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.armed == Some(at) {
             conn.armed = None;

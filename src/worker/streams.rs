@@ -13,6 +13,15 @@ impl Worker {
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
         self.now = now;
         match mail {
+            ToWorker::Web(settings) => self.web = settings,
+            ToWorker::File { conn, reply } => {
+                let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
+                if let Some(conn) = self.conns.get_mut(conn) {
+                    conn.session.file_reply(&ctx, reply);
+                }
+                self.note_authenticated(conn);
+                self.touch(conn);
+            }
             ToWorker::App(settings) => {
                 self.apps.insert(Arc::clone(&settings.name), settings);
             }
@@ -27,7 +36,7 @@ impl Worker {
             ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::RestReply { conn, response } => {
-                let ctx = Context { now, apps: &self.apps, draining: self.draining };
+                let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
                 if let Some(conn) = self.conns.get_mut(conn) {
                     conn.session.rest_reply(&ctx, *response);
                 }
@@ -89,7 +98,7 @@ impl Worker {
             self.directory.remove(&stream.key);
         }
         self.sources.remove(&id);
-        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         for &conn_id in &stream.subscribers {
             let Some(conn) = self.conns.get_mut(conn_id) else { continue };
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
@@ -102,7 +111,7 @@ impl Worker {
             Vec::new()
         };
         for conn_id in publishers {
-            let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
             if let Some(conn) = self.conns.get_mut(conn_id) {
                 conn.publishing = Publishing::No;
                 conn.session.end_publish(&ctx, end);
@@ -115,7 +124,7 @@ impl Worker {
     }
 
     fn verdict(&mut self, id: ConnId, verdict: Result<Box<Grant>, Refusal>) {
-        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         let session = self.session_ref(id);
         let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
         let asked = self.conns.get_mut(id).filter(|conn| conn.publishing == Publishing::Asked);
@@ -183,7 +192,7 @@ impl Worker {
 
     fn stop_push(&mut self, push: PushId) {
         let Some(id) = self.pushes.remove(&push) else { return };
-        let ctx = Context { now: self.now, apps: &self.apps, draining: self.draining };
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         // No news of it is wanted any more.
         conn.push = None;
@@ -212,7 +221,7 @@ impl Worker {
     fn drain(&mut self) {
         self.draining = true;
         for id in self.conns.ids() {
-            let ctx = Context { now: self.now, apps: &self.apps, draining: true };
+            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: true };
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publishing = Publishing::No;
                 conn.push = None;

@@ -54,7 +54,7 @@ impl Worker {
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.now;
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let ctx = crate::protocol::Context { now, apps: &self.apps, draining: self.draining };
+        let ctx = crate::protocol::Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         conn.bytes_out = conn.bytes_out.saturating_add(taken as u64);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(taken as u64);
         conn.blocked = taken < offered;

@@ -13,7 +13,7 @@ use flv::{AudioTag, VideoTag};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{self, Control, ControlConfig, Resolved};
-use millstream::mail::{ConnId, Now, ToControl, ToWorker, WorkerId};
+use millstream::mail::{ConnId, FileError, FileReply, Now, ToControl, ToWorker, WorkerId};
 use millstream::protocol::Listener;
 use millstream::store::{self, Memory};
 use millstream::worker::mailbox::MirroredUnit;
@@ -543,6 +543,10 @@ impl World {
                 } else {
                     self.wires[wire].links[side].finish(now.mono);
                 }
+            }
+            Output::File { conn, .. } => {
+                let reply = FileReply::Opened(Err(FileError::NotFound));
+                self.mail.push_back(Mail::Worker(worker, ToWorker::File { conn, reply }));
             }
             Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated(_) => {}
         }

@@ -1,0 +1,267 @@
+//! Cross-origin requests (the Fetch standard; the answers are those of rest.md §9.3).
+
+use super::{Headers, Method, Request, Response};
+
+/// Methods that a page of another origin may use.
+const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
+/// Fields that it may send.
+const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
+                      access-control-request-method,authorization,proxyauthorization";
+/// How long a preflight holds, in seconds.
+const MAX_AGE: &str = "1800";
+/// The panel under development: it gets credentials.
+const DEVELOPMENT: &str = "http://localhost:4200";
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy)]
+pub enum Policy<'a> {
+    /// The paths of applications: everybody, with credentials only where the request has some of its own.
+    Anyone,
+    /// The management paths: these origins, with credentials; others are not touched, and their browsers refuse them.
+    Named(&'a [String]),
+}
+
+/// What a request gets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The answer is this one; the request goes no further.
+    Answer(Box<Response>),
+    /// It goes on; the answer gets these fields.
+    Fields(Vec<(&'static str, String)>),
+}
+
+/// Judges a request, before every other filter.
+#[must_use]
+pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
+    let Some(origin) = request.header("origin") else { return Verdict::Fields(Vec::new()) };
+    if !is_origin(origin) || request.headers.count("origin") > 1 {
+        return refused();
+    }
+    if is_own(origin, request.header("host").unwrap_or_default()) {
+        return Verdict::Fields(Vec::new());
+    }
+    if let Policy::Named(named) = policy
+        && !named.iter().any(|known| known.eq_ignore_ascii_case(origin))
+    {
+        return Verdict::Fields(Vec::new());
+    }
+    let fields = origin_fields(request, origin, matches!(policy, Policy::Named(_)));
+    match request.header("access-control-request-method") {
+        Some(method) if request.method == Method::Options => preflight(request, method.trim(), fields),
+        Some(_) | None if !METHODS.split(',').any(|known| known == request.method.as_str()) => refused(),
+        Some(_) | None => Verdict::Fields(fields),
+    }
+}
+
+/// Adds the fields of a verdict to an answer.
+pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
+    for (name, value) in fields {
+        headers.push(*name, value.as_str());
+    }
+}
+
+/// 200 and no further processing: a preflight carries no credentials, so no filter could let it pass.
+fn preflight(request: &Request, method: &str, fields: Vec<(&'static str, String)>) -> Verdict {
+    let asked = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
+    let known = |field: &str| FIELDS.split(',').any(|known| known.eq_ignore_ascii_case(field));
+    let all_known = asked.map(str::trim).filter(|field| !field.is_empty()).all(known);
+    if !METHODS.split(',').any(|known| known == method) || !all_known {
+        return refused();
+    }
+    let mut answer = Response::empty(200);
+    add(&fields, &mut answer.headers);
+    answer.headers.push("Access-Control-Max-Age", MAX_AGE);
+    answer.headers.push("Access-Control-Allow-Methods", METHODS);
+    answer.headers.push("Access-Control-Allow-Headers", FIELDS);
+    Verdict::Answer(Box::new(answer))
+}
+
+fn origin_fields(request: &Request, origin: &str, named: bool) -> Vec<(&'static str, String)> {
+    let is_secret = |field: &str| {
+        field.eq_ignore_ascii_case("authorization") || field.eq_ignore_ascii_case("proxyauthorization")
+    };
+    let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
+    let carries = request.headers.iter().any(|(name, _)| is_secret(name));
+    // An opaque origin is any sandboxed page's: never with credentials.
+    let credentials =
+        origin != "null" && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
+    if credentials {
+        vec![
+            ("Access-Control-Allow-Origin", origin.to_owned()),
+            ("Access-Control-Allow-Credentials", "true".to_owned()),
+            ("Vary", "Origin".to_owned()),
+        ]
+    } else {
+        vec![("Access-Control-Allow-Origin", "*".to_owned())]
+    }
+}
+
+fn refused() -> Verdict {
+    Verdict::Answer(Box::new(Response::text(403, "")))
+}
+
+/// `null`, or scheme, host and perhaps a port (RFC 6454 §7). No path, no escapes, nothing that is not printed.
+#[must_use]
+pub fn is_origin(origin: &str) -> bool {
+    if origin == "null" {
+        return true;
+    }
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let (host, port) = split_port(authority);
+    let host_fits = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(v6) => !v6.is_empty() && v6.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
+        None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)),
+    };
+    let port_fits =
+        port.is_none_or(|port| !port.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
+    scheme_fits && host_fits && port_fits
+}
+
+/// Whether a page of this server asks. The scheme cannot be told here (a proxy may have ended TLS): http and https
+/// are taken for the same.
+fn is_own(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let default = match scheme {
+        "http" => "80",
+        "https" => "443",
+        _ => return false,
+    };
+    let (origin_host, origin_port) = split_port(authority);
+    let (own_host, own_port) = split_port(host);
+    origin_host.eq_ignore_ascii_case(own_host)
+        && origin_port.unwrap_or(default) == own_port.unwrap_or(default)
+}
+
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        Some(_) | None => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::Version;
+    use super::*;
+
+    fn request(method: Method, fields: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::new();
+        headers.push("Host", "media.example:5080");
+        fields.iter().for_each(|(name, value)| headers.push(*name, *value));
+        let (target, path) = (String::new(), "/".to_owned());
+        Request {
+            method,
+            version: Version::Http11,
+            target,
+            path,
+            query: Vec::new(),
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    fn answer(method: Method, fields: &[(&str, &str)]) -> Response {
+        match check(&request(method, fields), Policy::Anyone) {
+            Verdict::Answer(response) => *response,
+            Verdict::Fields(fields) => {
+                let mut response = Response::empty(0);
+                add(&fields, &mut response.headers);
+                response
+            }
+        }
+    }
+
+    const ORIGIN: (&str, &str) = ("Origin", "https://page.example");
+
+    #[test]
+    fn any_origin_may_ask_without_credentials() {
+        let plain = answer(Method::Get, &[ORIGIN]);
+        assert_eq!(plain.headers.get("access-control-allow-origin"), Some("*"));
+        assert_eq!(plain.headers.get("access-control-allow-credentials"), None);
+        assert!(answer(Method::Get, &[]).headers.is_empty());
+        for own in ["http://media.example:5080", "https://MEDIA.example:5080"] {
+            assert!(answer(Method::Get, &[("Origin", own)]).headers.is_empty(), "{own}");
+        }
+    }
+
+    #[test]
+    fn credentials_come_with_an_echo_and_never_with_a_star() {
+        for fields in [
+            &[ORIGIN, ("Authorization", "x")][..],
+            &[ORIGIN, ("proxyauthorization", "x")],
+            &[("Origin", DEVELOPMENT)],
+        ] {
+            let response = answer(Method::Get, fields);
+            assert_eq!(response.headers.get("access-control-allow-origin"), Some(fields[0].1));
+            assert_eq!(response.headers.get("access-control-allow-credentials"), Some("true"));
+            assert_eq!(response.headers.get("vary"), Some("Origin"));
+        }
+        let opaque = answer(Method::Get, &[("Origin", "null"), ("Authorization", "x")]);
+        assert_eq!(opaque.headers.get("access-control-allow-origin"), Some("*"));
+    }
+
+    #[test]
+    fn preflights_are_answered_here() {
+        let ask = |method, fields| {
+            answer(
+                Method::Options,
+                &[
+                    ORIGIN,
+                    ("Access-Control-Request-Method", method),
+                    ("Access-Control-Request-Headers", fields),
+                ],
+            )
+        };
+        let granted = ask("PUT", "Content-Type, AUTHORIZATION");
+        assert_eq!((granted.status, granted.headers.get("access-control-max-age")), (200, Some("1800")));
+        assert_eq!(granted.headers.get("access-control-allow-origin"), Some(ORIGIN.1));
+        assert!(granted.headers.get("access-control-allow-headers").unwrap().contains("authorization"));
+        assert_eq!(ask("DELETE", "").headers.get("access-control-allow-origin"), Some("*"));
+        for (method, fields) in [("PATCH", ""), ("put", ""), ("", ""), ("GET", "X-Other")] {
+            assert_eq!(ask(method, fields).status, 403, "{method} {fields}");
+        }
+    }
+
+    #[test]
+    fn malformed_origins_are_refused() {
+        for origin in [
+            "",
+            "page.example",
+            "http://",
+            "http://a/b",
+            "http://a%20b",
+            "http://a:0",
+            "http://a:x",
+            "http://a b",
+            "1://a",
+            "http://a, http://b",
+            "NULL",
+        ] {
+            assert_eq!(answer(Method::Get, &[("Origin", origin)]).status, 403, "{origin}");
+        }
+        assert_eq!(answer(Method::Get, &[ORIGIN, ORIGIN]).status, 403);
+        assert_eq!(answer(Method::Patch, &[ORIGIN]).status, 403);
+        for origin in ["null", "http://[::1]:80", "capacitor://localhost", "file://x"] {
+            assert_eq!(answer(Method::Get, &[("Origin", origin)]).status, 0, "{origin}");
+        }
+    }
+
+    #[test]
+    fn r_35_management_is_for_named_origins_only() {
+        let named = [ORIGIN.1.to_owned()];
+        let ask = |origin, named: &[String]| match check(
+            &request(Method::Get, &[("Origin", origin)]),
+            Policy::Named(named),
+        ) {
+            Verdict::Fields(fields) => fields,
+            Verdict::Answer(_) => panic!(),
+        };
+        assert_eq!(ask(ORIGIN.1, &[]), []);
+        assert_eq!(ask("https://other.example", &named), []);
+        assert_eq!(ask(ORIGIN.1, &named)[0], ("Access-Control-Allow-Origin", ORIGIN.1.to_owned()));
+    }
+}

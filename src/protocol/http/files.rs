@@ -1,0 +1,262 @@
+//! Files below `webapps`, and the pages that are built in: what a path names, and the transfer of it.
+//!
+//! A transfer: 1. [`FileAsk::Open`] goes to a helper thread; 2. what it found, or the built-in page of the same name, is
+//! selected by the request's conditions and range; 3. blocks are asked for one at a time, the next one when little
+//! waits for the peer. The file is closed when this value goes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::pages;
+use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
+use crate::mail::{BlockSource, FileAsk, FileError, FileReply, Now, OpenedFile};
+use crate::protocol::Apps;
+
+/// Bytes of one block.
+const BLOCK_BYTES: u64 = 64 * 1024;
+/// The folder of the application at `/`.
+const ROOT: &str = "root";
+/// The folder of recordings: its files are served, a list of them is not.
+const STREAMS: &str = "streams";
+/// What a folder stands for.
+const INDEX: &str = "index.html";
+
+/// What a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Names below `webapps`, the application's first.
+    pub(super) segments: Vec<String>,
+    /// It is below the application's `streams`.
+    pub(super) is_stream: bool,
+}
+
+/// Why a path names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nowhere {
+    /// It is not to be seen.
+    Hidden,
+    /// The folder of the recordings itself.
+    Forbidden,
+}
+
+impl Place {
+    /// Of a path that the HTTP machine has decoded and found to have one reading.
+    pub(super) fn of(path: &str, apps: &Apps) -> Result<Self, Nowhere> {
+        let rest = path.strip_prefix('/').ok_or(Nowhere::Hidden)?;
+        let app = rest.split('/').next().unwrap_or_default();
+        let is_app = apps.contains_key(app);
+        let mut segments: Vec<String> = Vec::new();
+        if !is_app {
+            segments.push(ROOT.to_owned());
+        }
+        segments.extend(rest.split('/').map(str::to_owned));
+        if segments.iter().any(|segment| is_hidden(segment)) {
+            return Err(Nowhere::Hidden);
+        }
+        let is_stream = is_app && segments.get(1).is_some_and(|second| second == STREAMS);
+        if let Some(last) = segments.last_mut()
+            && last.is_empty()
+        {
+            if is_stream && segments.len() <= 3 {
+                return Err(Nowhere::Forbidden);
+            }
+            INDEX.clone_into(segments.last_mut().ok_or(Nowhere::Hidden)?);
+        }
+        if is_stream && segments.len() == 2 {
+            return Err(Nowhere::Forbidden);
+        }
+        Ok(Self { segments, is_stream })
+    }
+
+    fn name(&self) -> &str {
+        self.segments.last().map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// Settings, what starts with a dot, and what an archive keeps to itself. File systems without case exist.
+fn is_hidden(segment: &str) -> bool {
+    segment.starts_with('.')
+        || segment.eq_ignore_ascii_case("WEB-INF")
+        || segment.eq_ignore_ascii_case("META-INF")
+}
+
+/// Where a transfer stands.
+#[derive(Debug)]
+enum Stage {
+    Opening,
+    Sending { file: Arc<dyn BlockSource>, left: Range<u64>, asked: bool },
+    Over,
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    request: Box<Request>,
+    place: Place,
+    fields: Vec<(&'static str, String)>,
+    stage: Stage,
+}
+
+impl Transfer {
+    /// Gives what to ask for, too.
+    pub(super) fn begin(
+        request: Request,
+        place: Place,
+        fields: Vec<(&'static str, String)>,
+    ) -> (Self, FileAsk) {
+        let ask = FileAsk::Open { segments: place.segments.clone() };
+        (Self { request: Box::new(request), place, fields, stage: Stage::Opening }, ask)
+    }
+
+    /// What the helper says.
+    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) {
+        match (reply, &mut self.stage) {
+            (FileReply::Opened(Ok(opened)), Stage::Opening) => self.opened(now, connection, opened),
+            (FileReply::Opened(Err(error)), Stage::Opening) => self.not_opened(now, connection, error),
+            (FileReply::Block(block), Stage::Sending { left, asked, .. }) => {
+                *asked = false;
+                left.start = left.start.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
+                // An empty block: the file has become shorter, or cannot be read.
+                if left.start >= left.end || block.is_empty() {
+                    connection.body(now.mono, block);
+                    connection.end_body(now.mono);
+                    self.stage = Stage::Over;
+                } else {
+                    connection.body(now.mono, block);
+                }
+            }
+            (FileReply::Opened(_) | FileReply::Block(_), _) => {}
+        }
+    }
+
+    /// What to ask for next.
+    pub(super) fn poll_ask(&mut self, connection: &Connection) -> Option<FileAsk> {
+        if connection.is_closing() {
+            self.stage = Stage::Over;
+        }
+        let Stage::Sending { file, left, asked } = &mut self.stage else { return None };
+        if *asked || !connection.wants_body() {
+            return None;
+        }
+        *asked = true;
+        let length = left.end.saturating_sub(left.start).min(BLOCK_BYTES);
+        let length = usize::try_from(length).unwrap_or(0);
+        Some(FileAsk::Read { file: Arc::clone(file), offset: left.start, length })
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) {
+        let resource = Resource {
+            length: opened.length,
+            etag: format!("\"{}\"", opened.tag),
+            modified_ms: Some(opened.modified_ms),
+            content_type: media_type(self.place.name()),
+        };
+        let Selection { head, part } = resource.select(&self.request);
+        let head = head.header("Cache-Control", caching(self.place.name()));
+        let Some(left) = part else {
+            self.respond(now, connection, head);
+            return;
+        };
+        let mut head = head;
+        crate::http::cors::add(&self.fields, &mut head.headers);
+        let length = left.end.saturating_sub(left.start);
+        if !connection.begin(now.mono, now.wall_ms, &head, BodyLength::Known(length)) {
+            self.stage = Stage::Over;
+        } else if left.is_empty() {
+            connection.end_body(now.mono);
+            self.stage = Stage::Over;
+        } else {
+            self.stage = Stage::Sending { file: opened.file, left, asked: false };
+        }
+    }
+
+    fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) {
+        let page = pages::find(&self.place.segments);
+        let response = match (error, page) {
+            (FileError::NotFound, Some(page)) => page.answer(&self.request),
+            (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request.path),
+            (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
+            (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
+        };
+        self.respond(now, connection, response);
+    }
+
+    fn respond(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+        crate::http::cors::add(&self.fields, &mut response.headers);
+        connection.respond(now.mono, now.wall_ms, response);
+        self.stage = Stage::Over;
+    }
+}
+
+/// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2). The path begins with one slash:
+/// it cannot be read as another host.
+fn redirect(path: &str) -> Response {
+    const PLAIN: &percent_encoding::AsciiSet =
+        &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    let path = percent_encoding::utf8_percent_encode(path, PLAIN);
+    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/"))
+}
+
+/// streaming.md §1.3: playlists are asked for again, segments live for 10 s. Everything else is asked about.
+fn caching(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("ts" | "m4s") => "max-age=10",
+        Some(_) | None => "no-cache",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AppSettings;
+
+    fn place(path: &str) -> Result<String, Nowhere> {
+        let apps = Apps::from([("live".into(), Arc::new(AppSettings::defaults("live").unwrap()))]);
+        Place::of(path, &apps).map(|place| place.segments.join("/"))
+    }
+
+    #[test]
+    fn paths_name_files_of_their_application_or_of_the_root() {
+        for (path, want) in [
+            ("/", "root/index.html"),
+            ("/favicon.ico", "root/favicon.ico"),
+            ("/other/x", "root/other/x"),
+            ("/live", "live"),
+            ("/live/", "live/index.html"),
+            ("/live/play.html", "live/play.html"),
+            ("/live/streams/x.mp4", "live/streams/x.mp4"),
+            ("/live/streams/sub/", "live/streams/sub/index.html"),
+        ] {
+            assert_eq!(place(path).as_deref(), Ok(want), "{path}");
+        }
+    }
+
+    #[test]
+    fn h_15_settings_and_dot_names_are_not_there() {
+        for path in [
+            "/live/WEB-INF/red5-web.properties",
+            "/live/web-inf/x",
+            "/live/META-INF/",
+            "/live/.git/config",
+            "/.well-known",
+            "/live/streams/.x.mp4",
+            "*",
+        ] {
+            assert_eq!(place(path), Err(Nowhere::Hidden), "{path}");
+        }
+        assert_eq!(place("/live/streams"), Err(Nowhere::Forbidden));
+        assert_eq!(place("/live/streams/"), Err(Nowhere::Forbidden));
+    }
+
+    #[test]
+    fn a_redirect_stays_on_this_host() {
+        let response = redirect("/li ve\u{e9}");
+        assert_eq!(response.headers.get("location"), Some("/li%20ve%C3%A9/"));
+    }
+}

@@ -1,0 +1,236 @@
+//! A viewer of HTTP-FLV or WS-FLV: from the verdict on its subscription to the last byte. The units themselves go from
+//! the hub to the socket; what passes here is the head before them and the goodbye behind.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use flv::file::Header;
+use media::Tracks;
+use wire::SendQueue;
+
+use crate::http::websocket::{self, WebSocket, code};
+use crate::http::{BodyLength, Connection, Response};
+use crate::mail::Now;
+use crate::protocol::{Context, Event, Format, NoSubscription, http_live};
+
+/// How long the tracks of a stream are waited for, before the header promises both.
+const TRACKS_WAIT: Duration = Duration::from_millis(500);
+
+/// The limits of robustness.md §5, the same for all connections.
+static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
+
+/// Where the viewer stands.
+#[derive(Debug)]
+enum Stage {
+    /// The worker was asked.
+    Asked,
+    /// It is subscribed, and paused until the tracks are known.
+    Waiting { until: Instant },
+    /// Tags flow as a body.
+    Body,
+    /// Tags flow as messages.
+    Messages(Box<WebSocket>),
+    /// Nothing flows any more.
+    Over,
+}
+
+/// A viewer.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    stage: Stage,
+    /// The 101 to send, for WS-FLV.
+    upgrade: Option<Response>,
+    /// Fields that every answer gets.
+    fields: Vec<(&'static str, String)>,
+    head_only: bool,
+}
+
+impl Viewer {
+    pub(super) const fn new(
+        upgrade: Option<Response>,
+        fields: Vec<(&'static str, String)>,
+        head_only: bool,
+    ) -> Self {
+        Self { stage: Stage::Asked, upgrade, fields, head_only }
+    }
+
+    pub(super) const fn format(&self) -> Format {
+        if self.upgrade.is_some() { Format::WsFlv } else { Format::Flv }
+    }
+
+    /// The worker's verdict. Gives what the worker must do.
+    pub(super) fn verdict(
+        &mut self,
+        ctx: &Context<'_>,
+        connection: &mut Connection,
+        verdict: Result<&Tracks, NoSubscription>,
+    ) -> Option<Event> {
+        let tracks = match verdict {
+            Ok(tracks) => tracks,
+            Err(why) => {
+                self.refuse(ctx.now, connection, refusal(why));
+                return None;
+            }
+        };
+        if self.head_only {
+            let head = self.head();
+            connection.begin(ctx.now.mono, ctx.now.wall_ms, &head, BodyLength::UntilClose);
+            self.stage = Stage::Over;
+            return Some(Event::Unsubscribe);
+        }
+        match http_live::header(tracks) {
+            Some(header) => {
+                self.start(ctx.now, connection, header);
+                None
+            }
+            None => {
+                let until = ctx.now.mono.checked_add(TRACKS_WAIT).unwrap_or(ctx.now.mono);
+                self.stage = Stage::Waiting { until };
+                Some(Event::Pause(true))
+            }
+        }
+    }
+
+    /// The tracks are known now. Gives what the worker must do.
+    pub(super) fn tracks(&mut self, now: Now, connection: &mut Connection, tracks: &Tracks) -> Option<Event> {
+        let header = http_live::header(tracks)?;
+        self.end_wait(now, connection, header)
+    }
+
+    /// A deadline may have passed.
+    pub(super) fn timeout(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
+        match &mut self.stage {
+            Stage::Waiting { until } if *until <= now.mono => self.end_wait(now, connection, http_live::BOTH),
+            Stage::Messages(socket) => {
+                if let Err(error) = socket.handle_timeout(now.mono) {
+                    tracing::debug!(%error, "WebSocket dropped");
+                }
+                None
+            }
+            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => None,
+        }
+    }
+
+    /// The stream has ended, or the server goes down.
+    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, close_code: u16) {
+        match &mut self.stage {
+            Stage::Asked | Stage::Waiting { .. } => {
+                self.refuse(now, connection, refusal(NoSubscription::NotFound));
+            }
+            Stage::Body => connection.end_body(now.mono),
+            Stage::Messages(socket) => socket.close(now.mono, close_code, ""),
+            Stage::Over => {}
+        }
+    }
+
+    /// The WebSocket, once it is one.
+    pub(super) fn socket(&mut self) -> Option<&mut WebSocket> {
+        match &mut self.stage {
+            Stage::Messages(socket) => Some(socket),
+            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => None,
+        }
+    }
+
+    pub(super) fn wants_bytes(&self, connection: &Connection) -> bool {
+        match &self.stage {
+            Stage::Messages(socket) => socket.wants_bytes(),
+            Stage::Asked | Stage::Waiting { .. } | Stage::Body | Stage::Over => connection.wants_bytes(),
+        }
+    }
+
+    /// Why the WebSocket has ended, said once. What the peer sends meanwhile is thrown away.
+    pub(super) fn poll_end(&mut self) -> Option<String> {
+        let socket = self.socket()?;
+        while let Some(event) = socket.poll_event() {
+            match event {
+                websocket::Event::Text(_) | websocket::Event::Binary(_) => {}
+                websocket::Event::Closed(reason) => return Some(format!("{reason:?}")),
+            }
+        }
+        None
+    }
+
+    pub(super) fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(socket) = self.socket() {
+            socket.poll_transmit(out);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Waiting { until } => Some(*until),
+            Stage::Messages(socket) => socket.poll_timeout(),
+            Stage::Asked | Stage::Body | Stage::Over => None,
+        }
+    }
+
+    fn end_wait(&mut self, now: Now, connection: &mut Connection, header: Header) -> Option<Event> {
+        if !matches!(self.stage, Stage::Waiting { .. }) {
+            return None;
+        }
+        self.start(now, connection, header);
+        Some(Event::Pause(false))
+    }
+
+    /// Sends what stands before the first tag.
+    fn start(&mut self, now: Now, connection: &mut Connection, header: Header) {
+        let first = http_live::file_header(header);
+        let Some(upgrade) = self.upgrade.take() else {
+            let head = self.head();
+            if connection.begin(now.mono, now.wall_ms, &head, BodyLength::UntilClose) {
+                connection.body(now.mono, first);
+                self.stage = Stage::Body;
+            }
+            return;
+        };
+        let Some(held) = connection.upgrade(now.mono, now.wall_ms, &upgrade) else {
+            self.stage = Stage::Over;
+            return;
+        };
+        let mut socket = WebSocket::server(now.mono, Arc::clone(&LIMITS), &held);
+        // A new queue has room for a header.
+        let _ = socket.send_binary(now.mono, first);
+        self.stage = Stage::Messages(Box::new(socket));
+    }
+
+    fn head(&self) -> Response {
+        let mut head = Response::empty(200)
+            .header("Content-Type", "video/x-flv")
+            .header("Cache-Control", "no-store")
+            .close();
+        crate::http::cors::add(&self.fields, &mut head.headers);
+        head
+    }
+
+    fn refuse(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+        crate::http::cors::add(&self.fields, &mut response.headers);
+        connection.respond(now.mono, now.wall_ms, response);
+        self.stage = Stage::Over;
+    }
+
+    /// Whether it is a WebSocket by now.
+    pub(super) const fn is_socket(&self) -> bool {
+        matches!(self.stage, Stage::Messages(_))
+    }
+
+    /// Whether nothing more comes of it.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// The goodbye when the stream has ended.
+    pub(super) const ENDED: u16 = code::NORMAL;
+    /// The goodbye when the server goes down.
+    pub(super) const GOING: u16 = code::AWAY;
+}
+
+/// The words of design.md §6.
+fn refusal(why: NoSubscription) -> Response {
+    match why {
+        NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "No such stream"),
+        NoSubscription::NotAllowed => Response::error(403, "Not allowed to play the stream due to security"),
+        NoSubscription::Unavailable => {
+            Response::error(503, "The server is going down or short of resources").header("Retry-After", "5")
+        }
+    }
+}

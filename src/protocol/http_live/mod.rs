@@ -1,0 +1,223 @@
+//! Live streams as FLV tags: the body of HTTP-FLV, and one binary message per tag for WS-FLV (FLV 10.1 §E).
+//!
+//! ```text
+//! one unit:  [frame head (WS)] [tag head, body head] [payload] [previous tag size]
+//! ```
+//!
+//! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
+//! first unit that the viewer was sent.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use flv::file::{Header, TagHead, TagKind};
+use media::Tracks;
+use smallvec::SmallVec;
+
+use crate::http::websocket::media_frame_head;
+use crate::hub::{Entry, Package, Parts, Stamp};
+use crate::protocol::tags::{self, Body};
+
+/// Heads are cut out of blocks of this size: one allocation for some hundred tags.
+const SCRATCH_BYTES: usize = 4096;
+/// Room that the head of a tag may need: frame head, tag head, body head, trailer.
+const HEAD_BYTES: usize = 64;
+/// A slice that is made anew for each viewer has at most this length.
+const STAMPED_BYTES_MAX: usize = 32;
+/// Where the timestamp stands in a tag's head.
+const TIMESTAMP_AT: usize = 4;
+/// What a tag's size field can say.
+const TAG_BYTES_MAX: usize = 0xff_ffff;
+/// Longest onMetaData that is looked at for what it announces.
+const METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// FLV tags of one stream.
+#[derive(Debug)]
+pub(crate) struct FlvPackage {
+    /// Each tag is a binary message of a WebSocket.
+    framed: bool,
+    scratch: BytesMut,
+}
+
+impl FlvPackage {
+    pub(crate) fn new(framed: bool) -> Self {
+        Self { framed, scratch: BytesMut::new() }
+    }
+
+    /// Appends a tag. `stamped_ms`: its time, when it counts from the viewer's zero.
+    fn tag(&mut self, tag: &mut Tag, body: &Body<'_>, stamped_ms: Option<i64>) {
+        let body_bytes = body.head.len().saturating_add(body.payload.len());
+        let Some(size) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= TAG_BYTES_MAX) else {
+            return;
+        };
+        if self.scratch.capacity() < HEAD_BYTES {
+            self.scratch = BytesMut::with_capacity(SCRATCH_BYTES);
+        }
+        let head = TagHead { kind: body.kind, size, timestamp: 0 };
+        let (head, trailer) = (head.write(), head.trailer());
+        let mut at = TIMESTAMP_AT;
+        if self.framed {
+            let frame = media_frame_head(body_bytes.saturating_add(head.len()).saturating_add(trailer.len()));
+            self.scratch.put_slice(&frame);
+            at = at.saturating_add(frame.len());
+        }
+        self.scratch.put_slice(&head);
+        if let Some(ms) = stamped_ms {
+            tag.stamps.push(Stamp { slice: tag.slices.len(), at, ms, write: tag_time });
+        }
+        if self.scratch.len().saturating_add(body.head.len()) > STAMPED_BYTES_MAX {
+            tag.slices.push(self.scratch.split().freeze());
+        }
+        self.scratch.put_slice(&body.head);
+        if !self.scratch.is_empty() {
+            tag.slices.push(self.scratch.split().freeze());
+        }
+        tag.slices.push(body.payload.clone());
+        self.scratch.put_slice(&trailer);
+        tag.slices.push(self.scratch.split().freeze());
+    }
+}
+
+/// Tags in the making.
+#[derive(Debug, Default)]
+struct Tag {
+    slices: SmallVec<[Bytes; 9]>,
+    stamps: SmallVec<[Stamp; 2]>,
+}
+
+impl Tag {
+    fn parts(self) -> Parts {
+        Parts::stamped(self.slices, self.stamps)
+    }
+}
+
+impl Package for FlvPackage {
+    fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
+        let mut tag = Tag::default();
+        if let Some(metadata) = &tracks.metadata {
+            // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
+            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: metadata };
+            self.tag(&mut tag, &body, None);
+        }
+        for body in [&tracks.video, &tracks.audio].into_iter().flatten().filter_map(tags::config) {
+            self.tag(&mut tag, &body, Some(dts_ms));
+        }
+        tag.parts()
+    }
+
+    fn unit(&mut self, entry: &Entry) -> Parts {
+        let mut tag = Tag::default();
+        self.tag(&mut tag, &tags::unit(entry), Some(entry.dts_ms));
+        tag.parts()
+    }
+}
+
+/// A tag's timestamp: the low 24 bits, then the high 8; it wraps after 32 (§E.4.1).
+fn tag_time(ms: i64) -> [u8; 4] {
+    let [high, a, b, c] = u32::try_from(ms & 0xffff_ffff).unwrap_or(0).to_be_bytes();
+    [a, b, c, high]
+}
+
+/// The file header for what is known of the tracks: those that are there, and those that onMetaData announces.
+/// `None` while nothing is known.
+pub(crate) fn header(tracks: &Tracks) -> Option<Header> {
+    let announced = |name: &str| tracks.metadata.as_ref().is_some_and(|body| announces(body, name));
+    let video = tracks.video.is_some() || announced("videocodecid");
+    let audio = tracks.audio.is_some() || announced("audiocodecid");
+    (video || audio).then_some(Header { audio, video })
+}
+
+/// Whether a member of that name stands in the metadata.
+fn announces(metadata: &[u8], name: &str) -> bool {
+    let metadata = metadata.get(..METADATA_BYTES_MAX).unwrap_or(metadata);
+    metadata.windows(name.len()).any(|window| window == name.as_bytes())
+}
+
+/// What is sent in front of the first tag.
+pub(crate) fn file_header(header: Header) -> Bytes {
+    Bytes::copy_from_slice(&header.write())
+}
+
+/// The header when nothing is known.
+pub(crate) const BOTH: Header = Header { audio: true, video: true };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::websocket::{FrameHead, Opcode};
+    use media::codec::h264;
+    use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
+    use std::sync::Arc;
+
+    fn tracks() -> Arc<Tracks> {
+        let record = Bytes::from_static(b"\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");
+        let config = CodecConfig::H264(h264::Config::read(record).unwrap());
+        let video = Track { id: TrackId::VIDEO, config, timescale: Timescale::MILLISECONDS };
+        Arc::new(Tracks {
+            video: Some(video),
+            metadata: Some(Bytes::from_static(
+                b"\x02\0\x0aonMetaData\x03\0\x0caudiocodecid\0\0\0\0\0\0\0\0\0\0\0\x09",
+            )),
+            ..Tracks::default()
+        })
+    }
+
+    fn entry(dts: i64, payload: usize) -> Entry {
+        let payload = Bytes::from(vec![7; payload]);
+        let unit = AccessUnit {
+            track: TrackId::VIDEO,
+            dts,
+            pts: dts + 40,
+            key_frame: true,
+            config_epoch: 0,
+            payload,
+        };
+        Entry::new(std::time::Instant::now(), unit, tracks())
+    }
+
+    fn read(bytes: &[u8]) -> Vec<flv::file::Tag> {
+        let mut reader = flv::file::Reader::new(1 << 24);
+        reader.push(&file_header(BOTH));
+        reader.push(bytes);
+        std::iter::from_fn(|| reader.poll_tag().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_unit_is_a_tag_of_three_slices_and_the_payload_is_not_copied() {
+        let mut package = FlvPackage::new(false);
+        let entry = entry(5000, 1000);
+        let parts = package.unit(&entry);
+        assert_eq!((parts.slices().len(), parts.len()), (3, 11 + 5 + 1000 + 4));
+        assert_eq!(parts.slices()[1].as_ptr(), entry.unit.payload.as_ptr());
+        let tags = read(&parts.slices().concat());
+        assert_eq!((tags.len(), tags[0].kind, tags[0].body.len()), (1, TagKind::Video, 1005));
+    }
+
+    #[test]
+    fn a_message_of_a_websocket_holds_one_tag() {
+        let mut package = FlvPackage::new(true);
+        for payload in [1, 100, 200, 70_000] {
+            let parts = package.unit(&entry(5000, payload));
+            let bytes = parts.slices().concat();
+            let (head, head_bytes) = FrameHead::read(&bytes).unwrap().unwrap();
+            assert_eq!((head.opcode, head.is_final, head.mask), (Opcode::Binary, true, None));
+            assert_eq!(usize::try_from(head.length).unwrap(), bytes.len() - head_bytes);
+            assert_eq!(read(&bytes[head_bytes..])[0].body.len(), payload + 5);
+            assert!(parts.slices()[0].len() <= STAMPED_BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn the_prelude_has_metadata_and_parameter_sets() {
+        let mut package = FlvPackage::new(false);
+        let tags = read(&package.prelude(&tracks(), 9000).slices().concat());
+        assert_eq!(tags.iter().map(|tag| tag.kind).collect::<Vec<_>>(), [TagKind::Data, TagKind::Video]);
+        assert_eq!(tag_time(0x0102_0304), [2, 3, 4, 1]);
+    }
+
+    #[test]
+    fn the_header_tells_of_tracks_that_are_there_or_announced() {
+        assert_eq!(header(&Tracks::default()), None);
+        assert_eq!(header(&tracks()), Some(BOTH));
+        let alone = Tracks { metadata: None, ..(*tracks()).clone() };
+        assert_eq!(header(&alone), Some(Header { audio: false, video: true }));
+    }
+}
