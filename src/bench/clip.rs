@@ -144,7 +144,7 @@ impl Clip {
                 Shape::Unit { key_frame, carrier } => {
                     let carrier = match carrier {
                         Carrier::Sei(_) if !four_byte_lengths => Carrier::Message,
-                        other => other,
+                        Carrier::Sei(_) | Carrier::AacElement | Carrier::Message | Carrier::None => carrier,
                     };
                     let dts_ms = u64::from(tag.timestamp);
                     pieces.push(Piece { is_video, key_frame, dts_ms, carrier, body: tag.body });

@@ -107,7 +107,8 @@ mod tests {
         low.merge(&high);
         assert_eq!(low.total(), 1000);
         for permille in [1, 500, 990, 1000] {
-            let (read, true_value) = (low.quantile(permille).as_nanos() as u64, permille * 1000);
+            let read = u64::try_from(low.quantile(permille).as_nanos()).unwrap();
+            let true_value = permille * 1000;
             assert!(read.abs_diff(true_value) <= true_value / 32, "{permille}: {read}");
         }
         assert_eq!(Histogram::new().quantile(500), Duration::ZERO);

@@ -20,6 +20,8 @@ mod report;
 mod stamp;
 mod tally;
 mod target;
+#[cfg(test)]
+mod tests;
 
 use std::time::Instant;
 

@@ -75,6 +75,43 @@ fn publishers_and_players_of_rtmp_lose_nothing() {
 }
 
 #[test]
+fn players_of_flv_over_http_tls_and_websocket_lose_nothing() {
+    let server = Server::start(&[]);
+    let publisher = Publisher::start(&server, &server.rtmp_url("live/s0"), &[]);
+    let https = server.https.unwrap();
+    for (url, protocol) in [
+        (format!("http://{}/live/s{{n}}.flv", server.http), "flv"),
+        (format!("https://{https}/live/s{{n}}.flv"), "flv"),
+        (format!("ws://{}/live/s{{n}}.flv", server.http), "ws-flv"),
+        (format!("wss://{https}/live/s{{n}}.flv"), "ws-flv"),
+    ] {
+        let (report, ok) = play(&url, &["--count", "4", "--insecure"]);
+        assert!(ok, "{url}: {report}");
+        assert_eq!(report["protocol"], protocol);
+        check_players(&report, 4);
+    }
+    let (report, ok) = play(&format!("http://{}/live/nobody.flv", server.http), &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("404"), "{report}");
+    // Nobody we know has signed the certificate.
+    let (report, ok) = play(&format!("https://{https}/live/s0.flv"), &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("certificate"), "{report}");
+    publisher.stop();
+}
+
+#[test]
+fn publishers_of_rtmps_and_of_a_file() {
+    let server = Server::start(&[]);
+    let file = server.home().join("clip.flv");
+    std::fs::write(&file, millstream::bench::SAMPLE).unwrap();
+    let url = format!("rtmps://{}/live/safe", server.rtmps.unwrap());
+    let publisher = Publisher::start(&server, &url, &["--insecure", "--file", file.to_str().unwrap()]);
+    let (report, ok) = play(&url, &["--insecure"]);
+    assert!(ok, "{report}");
+    check_players(&report, 1);
+    publisher.stop();
+}
+
+#[test]
 fn what_cannot_be_played_is_a_failure_with_its_reason() {
     let server = Server::start(&[]);
     let (report, ok) = play(&server.rtmp_url("live/nobody"), &["--count", "3", "--duration", "1"]);
