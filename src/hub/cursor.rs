@@ -118,6 +118,9 @@ impl Cursor {
             };
             let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
             epoch = entry.unit.config_epoch;
+            if unit.is_empty() && prelude.is_none_or(Parts::is_empty) {
+                continue;
+            }
             let zero_ms = *zero_ms.get_or_insert(entry.dts_ms);
             if !prelude.into_iter().chain([unit]).all(|parts| parts.gather(zero_ms, gather)) {
                 return false;
@@ -165,7 +168,8 @@ impl Cursor {
             if sent == 0 && total > 0 {
                 return;
             }
-            let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
+            // A unit that the format leaves out is nobody's zero.
+            let zero_ms = if total == 0 { 0 } else { *self.zero_ms.get_or_insert(entry.dts_ms) };
             if sent < total {
                 self.keep_rest(prelude.into_iter().chain([unit]), zero_ms, sent);
             }
@@ -173,6 +177,11 @@ impl Cursor {
             self.epoch = entry.unit.config_epoch;
             self.next = self.next.saturating_add(1);
         }
+    }
+
+    /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
+    pub fn skip_empty(&mut self, ring: &Ring, packager: &Packager, until: u64) {
+        self.units_sent(ring, packager, until, 0);
     }
 
     /// Number of the next unit.

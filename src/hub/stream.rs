@@ -15,8 +15,11 @@ use crate::worker::mailbox::Lane;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatIndex(usize);
 
-/// Formats a stream may have on one worker: one per message stream id that a viewer can choose, and then some.
-const FORMATS_MAX: usize = 16;
+/// Formats a stream may have on one worker.
+const FORMATS_MAX: usize = 64;
+/// Of them, so many are kept for plain formats: one per message stream id that a viewer can choose, and then some.
+/// Viewers that invent sets of codecs cannot keep the others out.
+const PLAIN_FORMATS: usize = 16;
 /// Without key frames the ring is trimmed after this many units.
 const TRIM_UNITS: u32 = 64;
 /// Video counts as flowing for this long after a video unit; meanwhile sound may wait for the next one.
@@ -200,6 +203,11 @@ impl Stream {
             subscriber.cursor.start();
         }
         subscriber.cursor.skip_undecodable(&self.ring, self.flush_to);
+        if let Some(packager) = self.packager(subscriber.format)
+            && !subscriber.paused
+        {
+            subscriber.cursor.skip_empty(&self.ring, packager, self.flush_to);
+        }
         skipped
     }
 
@@ -289,7 +297,8 @@ impl Stream {
             None => {
                 let free = self.formats.iter().position(Option::is_none);
                 let index = free.unwrap_or(self.formats.len());
-                if index >= FORMATS_MAX {
+                let limit = if key.is_plain() { FORMATS_MAX } else { FORMATS_MAX - PLAIN_FORMATS };
+                if index >= limit {
                     return None;
                 }
                 let mut packager = Packager::new(key, package(), self.ring.base());

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::rtmp::FourCcs;
 use crypto::Seed;
 use media::{AccessUnit, Tracks};
 use wire::SendQueue;
@@ -63,6 +64,8 @@ pub enum Format {
     Rtmp {
         /// The message stream they belong to.
         message_stream: u32,
+        /// What the player announced beyond the legacy codecs.
+        four_ccs: FourCcs,
     },
 }
 
@@ -71,7 +74,10 @@ impl Format {
     #[must_use]
     pub const fn key(self) -> FormatKey {
         match self {
-            Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream as u64 },
+            Self::Rtmp { message_stream, four_ccs } => {
+                let variant = message_stream as u64 | (four_ccs.bits() as u64) << 32;
+                FormatKey { name: "rtmp", variant }
+            }
         }
     }
 
@@ -87,7 +93,9 @@ impl Format {
     #[must_use]
     pub fn package(self) -> Box<dyn Package> {
         match self {
-            Self::Rtmp { message_stream } => Box::new(rtmp::RtmpPackage::new(message_stream)),
+            Self::Rtmp { message_stream, four_ccs } => {
+                Box::new(rtmp::RtmpPackage::new(message_stream, four_ccs))
+            }
         }
     }
 }

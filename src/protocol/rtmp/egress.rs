@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use flv::file::TagKind;
-use media::Tracks;
+use media::{Track, Tracks};
 use rtmp::chunk::{MessageHead, write_message};
-use rtmp::{CHUNK_SIZE_OUT, MediaKind};
+use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
 use crate::hub::{Entry, Package, Parts};
 use crate::protocol::tags::{self, Body};
@@ -14,18 +14,25 @@ const SCRATCH_BYTES: usize = 4096;
 /// Room that a head may need: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
 
-/// RTMP messages of one message stream.
+/// Whether a player that announced `four_ccs` is sent the track.
+pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
+    tags::needed_four_cc(track).is_none_or(|four_cc| four_ccs.contains(four_cc))
+}
+
+/// RTMP messages of one message stream, for players that can decode the same.
 #[derive(Debug)]
 pub(crate) struct RtmpPackage {
     message_stream: u32,
+    /// A track of another codec is left out, unless it has a legacy form.
+    four_ccs: FourCcs,
     scratch: BytesMut,
     /// Slices of the message in the making.
     out: Vec<Bytes>,
 }
 
 impl RtmpPackage {
-    pub(crate) fn new(message_stream: u32) -> Self {
-        Self { message_stream, scratch: BytesMut::new(), out: Vec::new() }
+    pub(crate) fn new(message_stream: u32, four_ccs: FourCcs) -> Self {
+        Self { message_stream, four_ccs, scratch: BytesMut::new(), out: Vec::new() }
     }
 
     fn body(&mut self, dts_ms: i64, body: &Body<'_>) {
@@ -58,14 +65,23 @@ impl Package for RtmpPackage {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
             self.message(MediaKind::Data, 0, &[], metadata);
         }
-        for body in [&tracks.video, &tracks.audio].into_iter().flatten().filter_map(tags::config) {
-            self.body(dts_ms, &body);
+        for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
+            if !is_sent(track, self.four_ccs) {
+                continue;
+            }
+            let knows = track.config.codec().four_cc().is_some_and(|four_cc| self.four_ccs.contains(four_cc));
+            let extra = tags::extra(track).filter(|_| knows);
+            for body in tags::config(track).into_iter().chain(extra) {
+                self.body(dts_ms, &body);
+            }
         }
         Parts::new(self.out.drain(..))
     }
 
     fn unit(&mut self, entry: &Entry) -> Parts {
-        self.body(entry.dts_ms, &tags::unit(entry));
+        if entry.tracks.get(entry.unit.track).is_none_or(|track| is_sent(track, self.four_ccs)) {
+            self.body(entry.dts_ms, &tags::unit(entry));
+        }
         Parts::new(self.out.drain(..))
     }
 }

@@ -127,14 +127,13 @@ impl RtmpPeer {
         let timestamp = u32::try_from(unit.dts_ms).unwrap();
         if unit.is_video {
             let frame = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
-            let head =
-                VideoTag::write_header(frame, VideoPacket::NalUnits, i32::try_from(unit.cts_ms).unwrap());
+            let head = VideoTag::write_header(frame, VideoPacket::Frame, i32::try_from(unit.cts_ms).unwrap());
             self.send(MediaKind::Video, timestamp, body(&head, &unit.payload))
         } else {
             self.send(
                 MediaKind::Audio,
                 timestamp,
-                body(&AudioTag::write_header(AudioPacket::Raw), &unit.payload),
+                body(&AudioTag::write_header(AudioPacket::Frame), &unit.payload),
             )
         }
     }
@@ -169,11 +168,11 @@ pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
     match message.kind {
         MediaKind::Video => {
             let tag = VideoTag::read(&message.payload).ok()?;
-            (tag.packet == VideoPacket::NalUnits).then_some(tag.payload)
+            (tag.packet == VideoPacket::Frame).then_some(tag.payload)
         }
         MediaKind::Audio => {
             let tag = AudioTag::read(&message.payload).ok()?;
-            (tag.packet == AudioPacket::Raw).then_some(tag.payload)
+            (tag.packet == AudioPacket::Frame).then_some(tag.payload)
         }
         MediaKind::Data => None,
     }
