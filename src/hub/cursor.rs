@@ -210,8 +210,9 @@ impl Cursor {
 mod tests {
     use super::super::packager::tests::{PLAIN, Plain};
     use super::super::ring::tests::entry;
-    use super::super::{Packager, Ring, RingLimits};
+    use super::super::{Entry, Package, Packager, Ring, RingLimits};
     use super::*;
+    use media::Tracks;
     use proptest::prelude::*;
 
     struct Line {
@@ -256,6 +257,40 @@ mod tests {
         let mut cursor = Cursor::new(&line.ring, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@99>[99][132]");
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
+    }
+
+    /// Leaves out what is no key frame, as a format does that a track has no place in.
+    #[derive(Debug)]
+    struct Keys;
+
+    impl Package for Keys {
+        fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+            Parts::default()
+        }
+
+        fn unit(&mut self, entry: &Entry) -> Parts {
+            if entry.unit.key_frame { Plain.unit(entry) } else { Parts::default() }
+        }
+    }
+
+    #[test]
+    fn units_that_the_format_leaves_out_are_passed_over() {
+        let mut line = Line::new();
+        line.packager = Packager::new(PLAIN, Box::new(Keys), 0);
+        let mut cursor = Cursor::new(&line.ring, false);
+        line.push(0, false);
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        assert_eq!((cursor.next(), cursor.zero_ms), (1, None));
+        line.push(33, true);
+        line.push(66, false);
+        line.push(99, true);
+        // A unit that was not begun stays.
+        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        assert_eq!(cursor.next(), 1);
+        assert_eq!(line.write(&mut cursor, 6), b"[33][9");
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"9]");
+        assert_eq!((cursor.next(), cursor.zero_ms), (4, Some(33)));
     }
 
     #[test]

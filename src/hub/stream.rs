@@ -335,3 +335,25 @@ impl Stream {
         Flush::By(at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::packager::tests::Plain;
+    use super::*;
+
+    #[test]
+    fn inventive_viewers_leave_room_for_plain_ones() {
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let mut stream = Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), settings);
+        let mut subscribe = |slot: u32, variant: u64| {
+            let key = FormatKey { name: "rtmp", variant };
+            stream.subscribe(ConnId { slot, generation: 0 }, key, || Box::new(Plain)).is_some()
+        };
+        let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
+        assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
+        let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
+        assert_eq!(plain, PLAIN_FORMATS);
+        // What is there is shared for ever.
+        assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
+    }
+}

@@ -17,6 +17,7 @@
 
 mod support;
 
+mod codecs;
 mod crash;
 mod http_rows;
 mod process;

@@ -85,3 +85,76 @@ impl Package for RtmpPackage {
         Parts::new(self.out.drain(..))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::codec::{opus, vp8};
+    use media::{AccessUnit, CodecConfig, Timescale, TrackId};
+    use std::sync::Arc;
+
+    fn track(id: TrackId, config: CodecConfig) -> Track {
+        let extra = Some(Bytes::from_static(b"extra"));
+        Track { id, config, timescale: Timescale::MILLISECONDS, extra }
+    }
+
+    /// VP8 and a sound, both with something beside their parameter sets.
+    fn tracks(audio: CodecConfig) -> Tracks {
+        Tracks {
+            epoch: 1,
+            video: Some(track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()))),
+            audio: Some(track(TrackId::AUDIO, audio)),
+            metadata: None,
+        }
+    }
+
+    /// What a player that announced this is sent: bodies of the prelude, of a picture, of a sound.
+    fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
+        let mut package = RtmpPackage::new(1, four_ccs);
+        let mut unit = |track| {
+            let unit = AccessUnit {
+                track,
+                dts: 0,
+                pts: 0,
+                key_frame: false,
+                config_epoch: 1,
+                payload: Bytes::from_static(b"unit"),
+            };
+            package.unit(&Entry::new(unit, Arc::new(tracks.clone()))).slices().concat()
+        };
+        let units = [unit(TrackId::VIDEO), unit(TrackId::AUDIO)];
+        let prelude = package.prelude(tracks, 0).slices().concat();
+        let [video, audio] = units;
+        [prelude, video, audio]
+    }
+
+    fn has(bytes: &[u8], body: &[u8]) -> bool {
+        bytes.windows(body.len()).any(|window| window == body)
+    }
+
+    #[test]
+    fn a_track_that_was_not_announced_is_left_out() {
+        let opus = tracks(CodecConfig::Opus(opus::Config::read(Bytes::new()).unwrap()));
+        let [prelude, video, audio] = sent(&opus, FourCcs::NONE);
+        assert!(prelude.is_empty() && video.is_empty() && audio.is_empty());
+        let [prelude, video, audio] = sent(&opus, FourCcs::NONE.with(*b"Opus"));
+        assert!(has(&prelude, b"\x90Opus") && has(&prelude, b"\x94Opusextra") && !has(&prelude, b"vp08"));
+        assert!(video.is_empty() && has(&audio, b"\x91Opusunit"));
+        let [prelude, video, audio] = sent(&opus, FourCcs::ALL);
+        assert!(
+            has(&prelude, b"\x90vp08") && has(&prelude, b"\xd4vp08extra") && has(&prelude, b"\x94Opusextra")
+        );
+        assert!(has(&video, b"\xa1vp08unit") && has(&audio, b"\x91Opusunit"));
+    }
+
+    #[test]
+    fn a_legacy_track_is_always_sent_and_what_is_new_of_it_only_to_who_knows() {
+        let config = media::codec::aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        let aac = tracks(CodecConfig::Aac(config));
+        let [prelude, _, audio] = sent(&aac, FourCcs::NONE);
+        assert!(has(&prelude, b"\xaf\0\x11\x90") && !has(&prelude, b"extra") && has(&audio, b"\xaf\x01unit"));
+        let [prelude, _, audio] = sent(&aac, FourCcs::NONE.with(*b"mp4a"));
+        assert!(has(&prelude, b"\xaf\0\x11\x90") && has(&prelude, b"\x94mp4aextra"));
+        assert!(has(&audio, b"\xaf\x01unit"));
+    }
+}

@@ -12,7 +12,7 @@ use crypto::Seed;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use netsim::{MediaSource, SyntheticUnit, Verifier};
-use rtmp::{Client, ClientConfig, ClientEvent, MediaKind, MediaMessage};
+use rtmp::{Client, ClientConfig, ClientEvent, FourCcs, MediaKind, MediaMessage};
 use wire::SendQueue;
 
 /// One connection.
@@ -27,24 +27,36 @@ pub struct RtmpPeer {
 impl RtmpPeer {
     /// Asks to publish `app/name`; the refusal's code and description otherwise.
     pub fn publish(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
-        Self::open(address, app, name, Client::publish)
+        Self::open(address, app, name, FourCcs::NONE, Client::publish)
     }
 
     /// Asks to play `app/name`.
     pub fn play(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
-        Self::open(address, app, name, Client::play)
+        Self::play_announcing(address, app, name, FourCcs::NONE)
+    }
+
+    /// The same as a player that can decode these.
+    pub fn play_announcing(
+        address: SocketAddr,
+        app: &str,
+        name: &str,
+        four_ccs: FourCcs,
+    ) -> Result<Self, String> {
+        Self::open(address, app, name, four_ccs, Client::play)
     }
 
     fn open(
         address: SocketAddr,
         app: &str,
         name: &str,
+        four_ccs: FourCcs,
         begin: impl FnOnce(Instant, Arc<ClientConfig>, Seed) -> Client,
     ) -> Result<Self, String> {
         let config = ClientConfig {
             app: app.to_owned(),
             tc_url: format!("rtmp://{address}/{app}"),
             stream: name.to_owned(),
+            four_ccs,
             ..ClientConfig::default()
         };
         let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
