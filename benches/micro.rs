@@ -35,11 +35,13 @@ fn tracks() -> Arc<Tracks> {
     let video = h264::Config::read(MediaSource::video_config()).ok().map(|config| Track {
         id: TrackId::VIDEO,
         config: CodecConfig::H264(config),
+        extra: None,
         timescale: Timescale::MILLISECONDS,
     });
     let audio = aac::Config::read(MediaSource::audio_config()).ok().map(|config| Track {
         id: TrackId::AUDIO,
         config: CodecConfig::Aac(config),
+        extra: None,
         timescale: Timescale::MILLISECONDS,
     });
     Arc::new(Tracks { epoch: 1, video, audio, metadata: None })
@@ -69,7 +71,7 @@ fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
             kind: kind.message_type(),
             message_stream: 1,
         };
-        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::NalUnits, 0);
+        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::Frame, 0);
         write_message(&mut scratch, &head, &prefix, &unit.payload, chunk_size, &mut parts);
     }
     parts.iter().flat_map(|part: &Bytes| part.to_vec()).collect()
@@ -105,14 +107,14 @@ fn package(c: &mut Criterion) {
     let (media, tracks) = (second_of_media(), tracks());
     let Some(frame) = media.iter().find(|unit| unit.is_video && !unit.key_frame) else { return };
     let frame = entry(frame, &tracks);
-    let mut package = Format::Rtmp { message_stream: 1 }.package();
+    let mut package = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }.package();
     c.bench_function("package a unit as RTMP", |b| b.iter(|| black_box(package.unit(&frame))));
 }
 
 /// One video unit with the audio before it goes to all viewers: appended, packaged, named for each, accounted.
 fn fan_out(c: &mut Criterion) {
     let (media, tracks) = (second_of_media(), tracks());
-    let format = Format::Rtmp { message_stream: 1 };
+    let format = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE };
     let mut group = c.benchmark_group("one unit to all subscribers");
     for viewers in [1usize, 100, 10_000] {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));

@@ -113,7 +113,7 @@ impl Source {
         let size = mean / 2 + mean * (number * 37 % 101) / 100;
         let size = usize::try_from(size).unwrap_or(0).max(STAMP_BYTES + 2);
         let frame_type = if due.key_frame { FrameType::Key } else { FrameType::Inter };
-        let mut head = VideoTag::write_header(frame_type, VideoPacket::NalUnits, 0).to_vec();
+        let mut head = VideoTag::write_header(frame_type, VideoPacket::Frame, 0).to_vec();
         head.extend_from_slice(&u32::try_from(size).unwrap_or(0).to_be_bytes());
         // nal_ref_idc 3, type 5 or 1; first_mb_in_slice 0, slice_type I or P (H.264 §7.3.3).
         head.extend_from_slice(if due.key_frame { &[0x65, 0x88] } else { &[0x61, 0x9a] });
@@ -125,7 +125,7 @@ impl Source {
     fn sound(&mut self, due: Due, nanos: u64, message_stream: u32, out: &mut Vec<u8>) {
         let number = self.sounds;
         self.sounds += 1;
-        let mut head = AudioTag::write_header(AudioPacket::Raw).to_vec();
+        let mut head = AudioTag::write_header(AudioPacket::Frame).to_vec();
         // id_syn_ele 1: a channel pair.
         head.push(0x21);
         push_stamp(&mut head, number, nanos);

@@ -18,6 +18,7 @@
 mod support;
 mod tls;
 
+mod codecs;
 mod crash;
 mod http_rows;
 mod observe;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ impl Program {
     }
 
     /// Publishes a file in real time, again and again.
-    pub fn ffmpeg_publish(file: &std::path::Path, url: &str) -> Self {
+    pub fn ffmpeg_publish(file: &Path, url: &str) -> Self {
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
         Self::start(command.arg(file).args(["-c", "copy", "-f", "flv", url]))
@@ -58,10 +59,27 @@ pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
 /// One packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
 pub type Packet = (u32, i64, i64, u64, String);
 
+/// ffmpeg 9, where tests/install.sh has put it.
+pub fn ffmpeg9() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let folder = target.join("programs/ffmpeg9/imageio_ffmpeg/binaries");
+    let files = fs::read_dir(&folder).unwrap_or_else(|_| panic!("no ffmpeg 9: run tests/install.sh"));
+    let mut files = files.map(|file| file.unwrap().path());
+    files.find(|file| file.file_name().unwrap().to_string_lossy().starts_with("ffmpeg-")).unwrap()
+}
+
 /// Demuxes a URL or file with ffmpeg and hashes every packet. FLV counts milliseconds, so does what comes out.
 pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts", "-i", url]);
+    frame_md5_by(Path::new("ffmpeg"), &[], url, seconds)
+}
+
+/// The same by another ffmpeg, with options before its input.
+pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    let mut command = Command::new(ffmpeg);
+    command
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts"])
+        .args(options)
+        .args(["-i", url]);
     if let Some(seconds) = seconds {
         command.args(["-t", &seconds.to_string()]);
     }
