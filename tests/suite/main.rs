@@ -18,6 +18,9 @@
 mod support;
 
 mod crash;
+mod differential;
+mod files;
+mod http_flv;
 mod http_rows;
 mod process;
 mod publish_play;
@@ -25,3 +28,4 @@ mod rest_tour;
 mod restream;
 mod rtmp_rows;
 mod simulation;
+mod web_socket;

@@ -19,12 +19,12 @@ fn ffmpeg_round_trip(bframes: bool) {
     assert_equal_from_first_key_frame(&source_packets(&file), &frame_md5(&url, Some(6)));
 }
 
-fn is_broadcasting(server: &Server, id: &str) -> bool {
+pub(super) fn is_broadcasting(server: &Server, id: &str) -> bool {
     server.api().broadcast("live", id).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
 }
 
 /// Every packet that was played equals one of the source, in unbroken order per track, with the same distances.
-fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
+pub(super) fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
     for track in 0..2 {
         let of_track =
             |packets: &[Packet]| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();

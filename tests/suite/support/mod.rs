@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub use api::{Api, raw_exchange};
 pub use bystander::Bystander;
 pub use media::{media_file, source_packets};
-pub use programs::{Nginx, Packet, Program, frame_md5, run};
+pub use programs::{Nginx, Packet, Program, frame_md5, python, run};
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 pub use world::{Id as SimId, World};

@@ -119,3 +119,10 @@ impl Nginx {
         format!("rtmp://{}/live/{name}", self.address)
     }
 }
+
+/// The Python that has the packages of `tests/install.sh`.
+pub fn python() -> std::path::PathBuf {
+    let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
+    assert!(python.exists(), "run tests/install.sh: there is no {}", python.display());
+    python
+}
