@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what the tests run besides Rust: Debian packages, only those that are missing.
+# Installs what the tests run besides Rust, only what is missing: Debian packages, and Python packages into tests/.venv.
 set -eu
+cd "$(dirname "$0")"
 
 missing=
 need() { # PROGRAM PACKAGE...
@@ -19,16 +20,28 @@ need prlimit util-linux
 need unshare util-linux
 need setpriv util-linux
 need timeout coreutils
+need node nodejs
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need gst-launch-1.0 gstreamer1.0-tools
 [ -e /usr/lib/nginx/modules/ngx_rtmp_module.so ] || missing="$missing libnginx-mod-rtmp"
 for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad clocksync:plugins-base avdec_h264:libav; do
     gst-inspect-1.0 "${element%%:*}" >/dev/null 2>&1 || missing="$missing gstreamer1.0-${element#*:}"
 done
-[ -n "$missing" ] || exit 0
+if [ -n "$missing" ]; then
+    as_root=
+    [ "$(id -u)" = 0 ] || as_root=sudo
+    echo "installing:$missing"
+    $as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
+fi
 
-as_root=
-[ "$(id -u)" = 0 ] || as_root=sudo
-echo "installing:$missing"
-$as_root apt-get update -qq
-# shellcheck disable=SC2086
-DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
+# Second opinions on HTTP and WebSocket; the Autobahn suite tests every frame that RFC 6455 has a word about.
+python_packages="h11==0.16.0 websockets==15.0.1 autobahntestsuite==25.10.1"
+if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
+    echo "installing into tests/.venv: $python_packages"
+    python3 -m venv .venv
+    # shellcheck disable=SC2086
+    .venv/bin/pip install -q --disable-pip-version-check $python_packages
+    echo "$python_packages" > .venv/installed
+fi

@@ -164,7 +164,6 @@ fn h_22_a_reader_that_stops_is_given_up_and_holds_little() {
     let mut server = Server::start(&[]);
     let bystander = Bystander::start(&server);
     fs::write(server.home().join("home/webapps/live/streams/big.ts"), noise(10_000_000)).unwrap();
-    ask(server.http, "/live/streams/big.ts", "Range: bytes=0-9\r\n");
     let files = server.open_files();
     let rss = server.rss_kb();
     let mut readers: Vec<TcpStream> = (0..50)

@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use millstream::http::websocket::{FrameHead, Opcode};
+use millstream::http;
+use millstream::http::websocket::{self, FrameHead, Limits, Opcode, WebSocket};
 
 use crate::support::{Bystander, Server, ms, raw_exchange, run, secs, wait_for};
 
@@ -225,4 +226,95 @@ fn python_websockets_takes_what_comes_and_is_answered() {
     let (status, out, err) = run(Command::new(python).args(["-c", script, &url]));
     assert!(status.success() && out.trim() == "fine", "{out}{err}");
     bystander.finish(&mut server);
+}
+
+/// An echo server on the machines, as Autobahn wants one. It ends with the process.
+fn echo_server() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || echo(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn echo(mut stream: TcpStream) {
+    let now = std::time::Instant::now();
+    let mut buffer = vec![0; 65536];
+    let mut connection = millstream::http::Connection::new(now, Default::default());
+    let request = loop {
+        let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
+        connection.handle_bytes(now, &buffer[..count]).unwrap();
+        if let Some(http::Event::Request(request)) = connection.poll_event() {
+            break request;
+        }
+    };
+    let Ok(accepted) = websocket::accept(&request, |_| true) else { return };
+    let held = connection.upgrade(now, 0, &accepted).unwrap();
+    // The suite sends up to 16 MiB at once.
+    let limits = Limits { message_bytes: 16 << 20, queued_bytes: 64 << 20, ..Limits::default() };
+    let mut socket = WebSocket::server(now, limits.into(), &held);
+    let mut out = wire::SendQueue::new();
+    connection.poll_transmit(&mut out);
+    loop {
+        while let Some(event) = socket.poll_event() {
+            let sent = match event {
+                websocket::Event::Text(text) => socket.send_text(now, &text),
+                websocket::Event::Binary(bytes) => socket.send_binary(now, bytes),
+                websocket::Event::Closed(_) => Ok(()),
+            };
+            sent.unwrap();
+        }
+        socket.poll_transmit(&mut out);
+        let bytes = out.take_all();
+        if stream.write_all(&bytes).is_err() {
+            return;
+        }
+        socket.handle_sent(now, bytes.len());
+        if socket.is_closing() {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+            return;
+        }
+        let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
+        socket.handle_bytes(now, &buffer[..count]);
+    }
+}
+
+/// `MILLSTREAM_AUTOBAHN=all` adds section 9, which moves gigabytes.
+#[test]
+fn w_10_autobahn_finds_no_fault() {
+    let wstest = crate::support::python().with_file_name("wstest");
+    let home = crate::support::Home::new();
+    let all = std::env::var("MILLSTREAM_AUTOBAHN").is_ok_and(|cases| cases == "all");
+    let cases: &[&str] = if all {
+        &["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*"]
+    } else {
+        &["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*"]
+    };
+    let spec = serde_json::json!({
+        "outdir": home.path().join("report"),
+        "servers": [{ "agent": "millstream", "url": format!("ws://{}", echo_server()) }],
+        "cases": cases,
+        "exclude-cases": [],
+        "exclude-agent-cases": {},
+    });
+    let file = home.path().join("spec.json");
+    std::fs::write(&file, spec.to_string()).unwrap();
+    let mut command = Command::new(wstest);
+    command.current_dir(home.path()).args(["-m", "fuzzingclient", "-s"]).arg(&file);
+    let (status, out, err) = run(&mut command);
+    assert!(status.success(), "{out}{err}");
+    let report = std::fs::read_to_string(home.path().join("report/index.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let results = report["millstream"].as_object().unwrap();
+    let is_fine = |value: &serde_json::Value| {
+        ["OK", "NON-STRICT", "INFORMATIONAL"].contains(&value.as_str().unwrap_or_default())
+    };
+    let faults: Vec<_> =
+        results.iter().filter(|(_, r)| !is_fine(&r["behavior"]) || !is_fine(&r["behaviorClose"])).collect();
+    println!("{} cases, {} not fine", results.len(), faults.len());
+    assert!(faults.is_empty() && results.len() > 200, "{} cases: {faults:#?}", results.len());
 }
