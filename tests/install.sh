@@ -36,8 +36,8 @@ if [ -n "$missing" ]; then
     DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
 fi
 
-# Second opinions on HTTP and WebSocket; the Autobahn suite tests every frame that RFC 6455 has a word about.
-python_packages="h11==0.16.0 websockets==15.0.1 autobahntestsuite==25.10.1"
+# Second opinions on HTTP and WebSocket.
+python_packages="h11==0.16.0 websockets==15.0.1"
 if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     echo "installing into tests/.venv: $python_packages"
     python3 -m venv .venv

@@ -159,9 +159,17 @@ impl Drop for Peer {
     }
 }
 
-/// Why ours is allowed to differ; none: it is not.
-fn excuse(_name: &str, _input: &[u8], _ours: &Sight, _theirs: &Sight) -> Option<&'static str> {
-    None
+/// What h11 refuses although RFC 9112 lets it pass; it counts only where Node reads the same as ours.
+fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'static str> {
+    let agreed = h11.error && ours.seen.starts_with(&h11.seen) && node.seen.starts_with(&ours.seen);
+    let has = |part: &[u8]| input.windows(part.len()).any(|window| window == part);
+    match agreed {
+        true if input.starts_with(b"\r\n") || has(b"\r\n\r\n\r\n") => {
+            Some("an empty line before a request (§2.2)")
+        }
+        true if has(b"HTTP/1.0") && has(b"keep-alive") => Some("HTTP/1.0 that stays open (§C.2.2)"),
+        true | false => None,
+    }
 }
 
 #[test]
@@ -174,31 +182,28 @@ fn h_27_no_parser_sees_less_than_ours_or_another_body() {
     ];
     let mut bad = Vec::new();
     let (mut requests, mut refused) = (0, 0);
-    let mut excused = std::collections::BTreeMap::<String, u32>::new();
+    let mut excuses = std::collections::BTreeMap::<&str, u32>::new();
     for number in 0..count {
         let input = spoilt(number);
         let ours = ours(&input);
         requests += ours.seen.len();
         refused += u32::from(ours.error);
-        for peer in &mut peers {
-            let theirs = peer.see(&input);
-            if theirs.seen.starts_with(&ours.seen) {
-                continue;
-            }
-            match excuse(peer.0, &input, &ours, &theirs) {
-                Some(why) => *excused.entry(format!("{}: {why}", peer.0)).or_default() += 1,
-                None => bad.push((
-                    number,
-                    peer.0,
-                    String::from_utf8_lossy(&input).into_owned(),
-                    ours.clone(),
-                    theirs,
-                )),
+        let [h11, node] = peers.each_mut().map(|peer| (peer.0, peer.see(&input)));
+        let excused = excuse(&input, &ours, &h11.1, &node.1).filter(|_| !h11.1.seen.starts_with(&ours.seen));
+        if let Some(why) = excused {
+            *excuses.entry(why).or_default() += 1;
+        }
+        for (name, theirs) in [h11, node] {
+            if !theirs.seen.starts_with(&ours.seen) && (name != "h11" || excused.is_none()) {
+                bad.push((number, name, String::from_utf8_lossy(&input).into_owned(), ours.clone(), theirs));
             }
         }
     }
-    println!("{count} inputs: ours saw {requests} requests and refused {refused}; excused: {excused:?}");
-    assert!(bad.is_empty(), "{} of {count}, the first: {:#?}", bad.len(), &bad[..bad.len().min(8)]);
+    println!("{count} inputs: ours saw {requests} requests and refused {refused}; h11 excused: {excuses:?}");
+    for (number, peer, input, ours, theirs) in bad.iter().take(40) {
+        println!("{number} {peer}: {input:?}\n  ours {ours:?}\n  theirs {theirs:?}");
+    }
+    assert!(bad.is_empty(), "{} of {count}", bad.len());
 }
 
 fn base64(bytes: &[u8]) -> String {
