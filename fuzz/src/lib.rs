@@ -13,6 +13,7 @@ mod rest;
 mod rtmp_targets;
 mod settings;
 mod splits;
+mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
@@ -29,6 +30,7 @@ pub use http_targets::{http_chunked, http_request};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
+pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
 pub type Target = fn(&[u8]);
@@ -47,8 +49,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_request", http_request),
     ("json_rest", json_rest),
     ("properties", properties),
+    ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
+    ("ws_frame", ws_frame),
+    ("ws_stream", ws_stream),
 ];

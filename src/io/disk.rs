@@ -46,7 +46,7 @@ pub(super) fn start(home: &Path, workers: &[Postbox]) -> io::Result<Sender<Reque
     Ok(requests)
 }
 
-fn serve_all(queue: &Mutex<Receiver<Request>>, workers: &[Postbox], webapps: &PathBuf) {
+fn serve_all(queue: &Mutex<Receiver<Request>>, workers: &[Postbox], webapps: &Path) {
     loop {
         let request = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Request { worker, conn, ask }) = request else { return };

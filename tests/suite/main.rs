@@ -16,10 +16,12 @@
 )]
 
 mod support;
-mod tls;
 
 mod codecs;
 mod crash;
+mod differential;
+mod files;
+mod http_flv;
 mod http_rows;
 mod observe;
 mod process;
@@ -28,3 +30,5 @@ mod rest_tour;
 mod restream;
 mod rtmp_rows;
 mod simulation;
+mod tls;
+mod web_socket;

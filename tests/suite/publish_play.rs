@@ -19,11 +19,12 @@ fn ffmpeg_round_trip(bframes: bool) {
     assert_equal_from_first_key_frame(&source_packets(&file), &frame_md5(&url, Some(6)));
 }
 
-fn is_broadcasting(server: &Server, id: &str) -> bool {
+pub(super) fn is_broadcasting(server: &Server, id: &str) -> bool {
     server.api().broadcast("live", id).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
 }
 
-fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
+/// Every packet that was played equals one of the source, in unbroken order per track, with the same distances.
+pub fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
     for track in 0..2 {
         assert_track_equal((track, source), (track, played));
     }

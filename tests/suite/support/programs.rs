@@ -61,11 +61,13 @@ pub type Packet = (u32, i64, i64, u64, String);
 
 /// ffmpeg 9, where tests/install.sh has put it.
 pub fn ffmpeg9() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let folder = target.join("programs/ffmpeg9/imageio_ffmpeg/binaries");
-    let files = fs::read_dir(&folder).unwrap_or_else(|_| panic!("no ffmpeg 9: run tests/install.sh"));
-    let mut files = files.map(|file| file.unwrap().path());
-    files.find(|file| file.file_name().unwrap().to_string_lossy().starts_with("ffmpeg-")).unwrap()
+    let missing = "no ffmpeg 9: run tests/install.sh";
+    let entries = |folder: PathBuf| fs::read_dir(folder).expect(missing).map(|entry| entry.unwrap().path());
+    let is = |path: &PathBuf, start: &str| path.file_name().unwrap().to_string_lossy().starts_with(start);
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/lib");
+    let python = entries(library).find(|path| is(path, "python3")).expect(missing);
+    let binaries = python.join("site-packages/imageio_ffmpeg/binaries");
+    entries(binaries).find(|path| is(path, "ffmpeg-")).expect(missing)
 }
 
 /// Demuxes a URL or file with ffmpeg and hashes every packet. FLV counts milliseconds, so does what comes out.
@@ -136,4 +138,11 @@ impl Nginx {
     pub fn url(&self, name: &str) -> String {
         format!("rtmp://{}/live/{name}", self.address)
     }
+}
+
+/// The Python that has the packages of `tests/install.sh`.
+pub fn python() -> std::path::PathBuf {
+    let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
+    assert!(python.exists(), "run tests/install.sh: there is no {}", python.display());
+    python
 }
