@@ -1,81 +1,22 @@
-//! The hot steps alone, in wall time for people: chunks to messages, a unit to bytes, the ring to many viewers, a
-//! request to its parts.
+//! The hot steps alone, in wall time for people: chunks to messages, tags, a unit to bytes, the ring to many viewers,
+//! a request to its parts.
 
-#![allow(missing_docs, reason = "criterion's macros make public functions")]
+#![allow(missing_docs, unreachable_pub, reason = "criterion's macros make public functions")]
+
+mod steps;
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use crypto::Seed;
-use flv::VideoTag;
-use flv::tag::{FrameType, VideoPacket};
-use media::codec::{aac, h264};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
 use millstream::http;
-use millstream::hub::{Cursor, Entry, Packager, Ring, RingLimits};
 use millstream::protocol::Format;
-use netsim::{MediaSource, SyntheticUnit};
-use rtmp::chunk::{Limits, MessageHead, Reader, write_message};
-use rtmp::{CHUNK_SIZE_OUT, Config, MediaKind};
-use wire::Gather;
+use rtmp::CHUNK_SIZE_OUT;
 
-/// Media of one second.
-const FRAMES: usize = 77;
-/// What a read from a socket brings at most.
-const READ_BYTES: usize = 64 * 1024;
-
-fn second_of_media() -> Vec<SyntheticUnit> {
-    MediaSource::new(&Seed::from_number(1)).sizes(8850, 340).take(FRAMES).collect()
-}
-
-fn tracks() -> Arc<Tracks> {
-    let video = h264::Config::read(MediaSource::video_config()).ok().map(|config| Track {
-        id: TrackId::VIDEO,
-        config: CodecConfig::H264(config),
-        extra: None,
-        timescale: Timescale::MILLISECONDS,
-    });
-    let audio = aac::Config::read(MediaSource::audio_config()).ok().map(|config| Track {
-        id: TrackId::AUDIO,
-        config: CodecConfig::Aac(config),
-        extra: None,
-        timescale: Timescale::MILLISECONDS,
-    });
-    Arc::new(Tracks { epoch: 1, video, audio, metadata: None })
-}
-
-fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
-    let dts = i64::try_from(unit.dts_ms).unwrap_or(0);
-    let unit = AccessUnit {
-        track: if unit.is_video { TrackId::VIDEO } else { TrackId::AUDIO },
-        dts,
-        pts: dts,
-        key_frame: unit.is_video && unit.key_frame,
-        config_epoch: 1,
-        payload: unit.payload.clone(),
-    };
-    Entry::new(Instant::now(), unit, Arc::clone(tracks))
-}
-
-/// A second of a publisher's bytes, with its chunk size.
-fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
-    let (mut scratch, mut parts) = (BytesMut::new(), Vec::new());
-    for unit in media {
-        let kind = if unit.is_video { MediaKind::Video } else { MediaKind::Audio };
-        let head = MessageHead {
-            chunk_stream: kind.chunk_stream(),
-            timestamp: u32::try_from(unit.dts_ms).unwrap_or(0),
-            kind: kind.message_type(),
-            message_stream: 1,
-        };
-        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::Frame, 0);
-        write_message(&mut scratch, &head, &prefix, &unit.payload, chunk_size, &mut parts);
-    }
-    parts.iter().flat_map(|part: &Bytes| part.to_vec()).collect()
-}
+use steps::{
+    FRAMES, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, second_of_media, tracks,
+};
 
 fn parse_chunks(c: &mut Criterion) {
     let media = second_of_media();
@@ -84,20 +25,8 @@ fn parse_chunks(c: &mut Criterion) {
         let bytes = chunked(&media, chunk_size);
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(format!("chunks of {chunk_size}"), |b| {
-            let mut reader = Reader::new(Limits::from(&Config::default()));
-            let _ = reader.set_chunk_size(u32::try_from(chunk_size).unwrap_or(128));
-            reader.grant(true);
-            b.iter(|| {
-                let mut messages = 0;
-                for read in bytes.chunks(READ_BYTES) {
-                    let mut input = read;
-                    while let Ok(Some(message)) = reader.read(&mut input) {
-                        messages += 1;
-                        black_box(message);
-                    }
-                }
-                assert_eq!(messages, FRAMES, "the reader lost messages");
-            });
+            let mut reader = chunk_reader(chunk_size);
+            b.iter(|| assert_eq!(read_messages(&mut reader, &bytes), FRAMES, "the reader lost messages"));
         });
     }
     group.finish();
@@ -111,33 +40,29 @@ fn package(c: &mut Criterion) {
     c.bench_function("package a unit as RTMP", |b| b.iter(|| black_box(package.unit(&frame))));
 }
 
-/// One video unit with the audio before it goes to all viewers: appended, packaged, named for each, accounted.
+fn parse_tags(c: &mut Criterion) {
+    let file = flv_file(&second_of_media());
+    let mut group = c.benchmark_group("read FLV tags, 1 s of 2.5 Mb/s");
+    group.throughput(Throughput::Bytes(file.len() as u64));
+    group.bench_function("file", |b| {
+        b.iter(|| assert_eq!(read_tags(&file), FRAMES, "the reader lost tags"));
+    });
+    group.finish();
+}
+
+/// One video unit with the audio before it goes to all viewers.
 fn fan_out(c: &mut Criterion) {
-    let (media, tracks) = (second_of_media(), tracks());
-    let format = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE };
+    let media = second_of_media();
     let mut group = c.benchmark_group("one unit to all subscribers");
     for viewers in [1usize, 100, 10_000] {
-        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let mut packager = Packager::new(format.key(), format.package(), 0);
-        let mut cursors: Vec<Cursor> = (0..viewers).map(|_| Cursor::new(&ring, true)).collect();
+        let mut stream =
+            FanOut::new(Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }, viewers);
         let mut next = media.iter().cycle();
         group.throughput(Throughput::Elements(viewers as u64));
         group.bench_function(viewers.to_string(), |b| {
             b.iter(|| {
                 let Some(unit) = next.next() else { return };
-                let entry = entry(unit, &tracks);
-                packager.push(&entry);
-                ring.push(entry);
-                let head = ring.head();
-                for cursor in &mut cursors {
-                    cursor.skip_undecodable(&ring, head);
-                    let mut gather = Gather::new(usize::MAX);
-                    cursor.gather_units(&ring, &packager, head, &mut gather);
-                    let taken = black_box(gather.slices()).iter().map(|slice| slice.len()).sum();
-                    cursor.units_sent(&ring, &packager, head, taken, |_| ());
-                }
-                ring.trim(true, Some(head));
-                packager.trim(ring.base());
+                stream.pass(unit);
             });
         });
     }
@@ -166,6 +91,6 @@ fn parse_request(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
-    targets = parse_chunks, package, fan_out, parse_request
+    targets = parse_chunks, parse_tags, package, fan_out, parse_request
 }
 criterion_main!(benches);

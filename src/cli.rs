@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
+use crate::bench;
 use crate::config::Options;
 
 /// Where everything lives when nobody says otherwise.
@@ -16,16 +17,22 @@ millstream: a live-streaming media server
 
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
   millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
+  millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
 
   serve          the default
   check-config   validates the settings and prints those in effect, secrets masked;
                  --deep opens and reads the store too
+  bench          the load generator, against any server: rtmp, rtmps, and FLV over http, https, ws, wss.
+                 [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
+                 [--threads T] [--protocol rtmp|flv|ws-flv] [--file F.flv] [--bitrate KBPS]
+                 [--server-pid PID] [--late MS] [--max-lost N] [--insecure]; docs/bench.md
 
   --home DIR     settings, applications, data and logs; created when missing (./millstream-home)
   --set KEY=V    a setting of the server, or app.KEY=V of all applications; @FILE reads the value
   --version, --help
 
 Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain timed out.
+Of bench: 0 all connected and nothing was lost, 1 not so.
 ";
 
 /// What to do.
@@ -40,6 +47,8 @@ pub enum Command {
         /// And at the store.
         deep: bool,
     },
+    /// Generate load.
+    Bench(Box<bench::Options>),
     /// Print the usage.
     Help,
     /// Print the version.
@@ -69,6 +78,9 @@ pub fn parse(
             Long("deep") => deep = true,
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
+            Value(name) if command.is_none() && name == "bench" => {
+                return bench::Options::parse(&mut parser).map(|options| Command::Bench(options.into()));
+            }
             Value(name) if command.is_none() => {
                 command = Some(name.string().map_err(|error| error.to_string())?)
             }
@@ -105,7 +117,18 @@ mod tests {
 
     #[test]
     fn mistakes_are_one_line() {
-        for line in ["--hom x", "serve serve", "dance", "--set", "--deep", "serve --home"] {
+        assert!(matches!(parsed("bench play --url rtmp://h/a/b"), Ok(Command::Bench(_))));
+        for line in [
+            "bench",
+            "bench --help-me",
+            "serve bench play --url rtmp://h/a/b",
+            "--hom x",
+            "serve serve",
+            "dance",
+            "--set",
+            "--deep",
+            "serve --home",
+        ] {
             let error = parsed(line).unwrap_err();
             assert!(!error.is_empty() && !error.contains('\n'), "{error}");
         }

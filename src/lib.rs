@@ -4,6 +4,7 @@
 //! control looking in from the side.
 
 pub mod auth;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod control;

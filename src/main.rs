@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{Addresses, Notice, Server, StopReason, log};
+use millstream::io::{Addresses, Notice, Server, StopReason, load, log};
 use millstream::store::{RedbStore, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
+        Ok(Command::Bench(options)) => generate_load(&options),
         Ok(Command::Help) => print(cli::USAGE),
         Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => fail(USAGE, &error),
@@ -126,6 +130,23 @@ fn check_config(options: &Options, deep: bool) -> ExitCode {
         }
     }
     print(&config.describe())
+}
+
+/// The report goes to standard output; a signal ends the measured time early.
+fn generate_load(options: &bench::Options) -> ExitCode {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
+            return fail(RUN_TIME, &format!("signals: {error}"));
+        }
+    }
+    let report = match load::run(options, &stop) {
+        Ok(report) => report,
+        Err(error) => return fail(RUN_TIME, &error),
+    };
+    let text = if options.json { format!("{:#}\n", report.json()) } else { report.text() };
+    let printed = print(&text);
+    if report.is_ok() { printed } else { ExitCode::from(RUN_TIME) }
 }
 
 /// The one line of standard output (design: command line). Listeners that this build does not have are off.

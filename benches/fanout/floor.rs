@@ -1,9 +1,10 @@
 //! The bare loop: what sending costs when nothing else is done. It passes a publisher's bytes on as they are, with
 //! one write per viewer and video frame (audio rides along), or one per viewer and message.
 //!
-//! A viewer is let in with the whole RTMP dialogue and the GOP so far, then only written to: a socket that has
+//! A viewer is let in with the whole dialogue of its protocol and the GOP so far, then only written to: a socket that has
 //! carried a dialogue acknowledges otherwise than a fresh one, and on loopback the sender pays for that.
-//! A publisher begins with [`hello`] and sends records: a kind byte, a length, the chunks of one message.
+//! A publisher begins with [`hello`] and sends records: a kind byte, a length, and a unit in the form of the viewers'
+//! protocol: chunks of RTMP, a tag of FLV, that in a frame of WebSocket. Under TLS each viewer's copy is encrypted.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -11,18 +12,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
+use millstream::http::websocket::media_frame_head;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{CipherSuite, ServerConfig, ServerConnection};
+use tungstenite::handshake::derive_accept_key;
 use wire::SendQueue;
 
-use super::media::Due;
+use super::options::Class;
 
 const LISTENER: Token = Token(usize::MAX);
-/// RTMP begins with its version, 3.
+/// RTMP begins with its version, 3; HTTP with a G; TLS with a record of type 22.
 const PUBLISHER: u8 = b'P';
-const AUDIO: u8 = b'a';
-const VIDEO: u8 = b'v';
-const KEY_FRAME: u8 = b'k';
+/// Kinds of records.
+pub const AUDIO: u8 = b'a';
+pub const VIDEO: u8 = b'v';
+pub const KEY_FRAME: u8 = b'k';
 /// Kind and length.
 const RECORD_HEAD: usize = 5;
 
@@ -32,25 +39,28 @@ pub fn hello(stream: usize) -> [u8; 5] {
     [PUBLISHER, a, b, c, d]
 }
 
-/// Puts the head of a record before the message that begins at `at` in `out`.
-pub fn seal_record(out: &mut Vec<u8>, at: usize, due: Due) {
-    let length = u32::try_from(out.len() - at).unwrap_or(0).to_be_bytes();
-    let kind = match (due.is_video, due.key_frame) {
-        (false, _) => AUDIO,
-        (true, false) => VIDEO,
-        (true, true) => KEY_FRAME,
-    };
-    out.splice(at..at, [kind].into_iter().chain(length));
+/// The head of a record whose length is not known yet.
+pub const fn record_head(kind: u8) -> [u8; RECORD_HEAD] {
+    [kind, 0, 0, 0, 0]
+}
+
+/// Writes the length of the record that begins at `at` in `out`.
+pub fn seal_record(out: &mut [u8], at: usize) {
+    let length = u32::try_from(out.len() - at - RECORD_HEAD).unwrap_or(0).to_be_bytes();
+    if let Some(field) = out.get_mut(at + 1..at + RECORD_HEAD) {
+        field.copy_from_slice(&length);
+    }
 }
 
 /// Runs until its process is ended; the address goes to standard output.
-pub fn run(per_message: bool) -> io::Result<()> {
+pub fn run(per_message: bool, class: Class) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     writeln!(io::stdout(), "{}", listener.local_addr()?)?;
-    let mut floor =
-        Floor { per_message, publishers: Vec::new(), streams: Vec::new(), buffer: vec![0; 256 * 1024] };
+    let tls = if class.is_tls() { Some(tls_config()?) } else { None };
+    let (publishers, streams, buffer) = (Vec::new(), Vec::new(), vec![0; 256 * 1024]);
+    let mut floor = Floor { per_message, class, tls, publishers, streams, buffer };
     let mut events = Events::with_capacity(1024);
     loop {
         poll.poll(&mut events, None)?;
@@ -59,6 +69,59 @@ pub fn run(per_message: bool) -> io::Result<()> {
                 floor.accept(&listener, &poll)?;
             } else {
                 floor.read(event.token().0)?;
+            }
+        }
+    }
+}
+
+/// TLS 1.3 with AES-128-GCM and nothing else.
+fn tls_config() -> io::Result<Arc<ServerConfig>> {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(io::Error::other)?;
+    let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|builder| {
+            builder.with_no_client_auth().with_single_cert(vec![own.cert.into()], key.into())
+        });
+    config.map(Arc::new).map_err(io::Error::other)
+}
+
+/// A viewer: its socket, and what encrypts for it.
+struct Viewer {
+    socket: net::TcpStream,
+    tls: Option<Box<ServerConnection>>,
+}
+
+impl Viewer {
+    /// One write for all of it (TLS: for its records), unless the kernel takes less.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            None => {
+                // A vectored write as the server's, so that the same counter of the kernel counts both.
+                let count = self.socket.write_vectored(&[io::IoSlice::new(bytes)])?;
+                self.socket.write_all(bytes.get(count..).unwrap_or_default())
+            }
+            Some(tls) => {
+                tls.writer().write_all(bytes)?;
+                while tls.wants_write() {
+                    tls.write_tls(&mut self.socket)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Some plain bytes.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.socket.read(buffer) };
+        loop {
+            match tls.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    tls.complete_io(&mut self.socket)?;
+                }
+                outcome => return outcome,
             }
         }
     }
@@ -75,12 +138,14 @@ struct Publisher {
 /// A stream's viewers. Blocking: a loop that does nothing but send waits for whoever is slow.
 #[derive(Default)]
 struct Stream {
-    viewers: Vec<net::TcpStream>,
+    viewers: Vec<Viewer>,
     gop: Vec<u8>,
 }
 
 struct Floor {
     per_message: bool,
+    class: Class,
+    tls: Option<Arc<ServerConfig>>,
     publishers: Vec<Publisher>,
     streams: Vec<Stream>,
     buffer: Vec<u8>,
@@ -97,15 +162,25 @@ impl Floor {
             socket.set_nonblocking(false)?;
             socket.set_nodelay(true)?;
             let mut first = [0; 1];
-            socket.read_exact(&mut first)?;
-            if first == [PUBLISHER] {
+            // A TLS record must stay whole; only a publisher's first byte is taken off.
+            if socket.peek(&mut first)? == 1 && first == [PUBLISHER] {
+                socket.read_exact(&mut first)?;
                 self.begin_publisher(socket, poll)?;
                 continue;
             }
-            let index = let_in(&mut socket, first)?;
+            let tls = self.tls.as_ref().map(|config| ServerConnection::new(Arc::clone(config))).transpose();
+            let mut tls = tls.map_err(io::Error::other)?.map(Box::new);
+            if let Some(tls) = &mut tls {
+                tls.set_buffer_limit(None);
+            }
+            let mut viewer = Viewer { socket, tls };
+            let index = match self.class {
+                Class::Rtmp => let_in(&mut viewer)?,
+                Class::Flv | Class::Flvs | Class::Ws => let_in_http(&mut viewer, self.class)?,
+            };
             if let Some(stream) = self.streams.get_mut(index) {
-                socket.write_all(&stream.gop)?;
-                stream.viewers.push(socket);
+                viewer.send(&stream.gop)?;
+                stream.viewers.push(viewer);
             }
         }
     }
@@ -165,22 +240,17 @@ impl Publisher {
 impl Stream {
     fn send(&mut self, bytes: &[u8]) {
         self.gop.extend_from_slice(bytes);
-        // A vectored write as the server's, so that the same counter of the kernel counts both.
-        let slices = [io::IoSlice::new(bytes)];
-        self.viewers.retain_mut(|viewer| match viewer.write_vectored(&slices) {
-            Ok(count) => viewer.write_all(bytes.get(count..).unwrap_or_default()).is_ok(),
-            Err(_) => false,
-        });
+        self.viewers.retain_mut(|viewer| viewer.send(bytes).is_ok());
     }
 }
 
 /// The dialogue up to an accepted play; the number of the stream that is wanted.
-fn let_in(socket: &mut net::TcpStream, first: [u8; 1]) -> io::Result<usize> {
+fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
     let now = Instant::now();
     let mut machine = rtmp::Server::new(now, Arc::default(), Seed::from_number(0));
     let mut buffer = [0; 4096];
     let tracks = rtmp::PlayTracks { audio: true, video: true };
-    let mut bytes: &[u8] = &first;
+    let mut bytes: &[u8] = &[];
     loop {
         machine.handle_bytes(now, bytes).map_err(io::Error::other)?;
         let mut wanted = None;
@@ -202,14 +272,46 @@ fn let_in(socket: &mut net::TcpStream, first: [u8; 1]) -> io::Result<usize> {
         }
         let mut queue = SendQueue::new();
         if machine.poll_transmit(&mut queue) {
-            socket.write_all(&queue.take_all())?;
+            viewer.send(&queue.take_all())?;
         }
         if let Some(stream) = wanted {
             return Ok(stream);
         }
-        let count = socket.read(&mut buffer)?;
+        let count = viewer.receive(&mut buffer)?;
         bytes = buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?;
     }
+}
+
+/// The request, the answer, and the head of an FLV file; the number of the stream that is wanted.
+fn let_in_http(viewer: &mut Viewer, class: Class) -> io::Result<usize> {
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while !request.ends_with(b"\r\n\r\n") {
+        let count = viewer.receive(&mut buffer)?;
+        request
+            .extend(buffer.get(..count).filter(|bytes| !bytes.is_empty()).ok_or(ErrorKind::UnexpectedEof)?);
+    }
+    let request = String::from_utf8_lossy(&request);
+    let header = flv::file::Header { audio: true, video: true }.write();
+    let mut answer = Vec::new();
+    if class == Class::Ws {
+        let key =
+            request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap_or_default();
+        answer.extend(
+            format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Accept: {}\r\n\r\n",
+                derive_accept_key(key.as_bytes())
+            )
+            .into_bytes(),
+        );
+        answer.extend_from_slice(&media_frame_head(header.len()));
+    } else {
+        answer
+            .extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n");
+    }
+    answer.extend_from_slice(&header);
+    viewer.send(&answer)?;
+    Ok(stream_number(request.split_whitespace().nth(1).unwrap_or_default().trim_end_matches(".flv")))
 }
 
 fn stream_number(name: &str) -> usize {

@@ -1,4 +1,4 @@
-//! Fan-out of RTMP: this server beside nginx-rtmp and a bare sending loop, interleaved in one run.
+//! Fan-out to viewers: this server beside nginx-rtmp and a bare sending loop, interleaved in one run.
 //!
 //! 1. The process pins itself to core 1 (it is started anew through `taskset`) and raises its limit of open files.
 //! 2. Per round and server: the server starts as a process on core 0, publishers connect and send, then viewers
@@ -19,22 +19,21 @@
 )]
 
 mod floor;
-mod histogram;
 mod load;
-mod media;
 mod options;
-mod parser;
-mod process;
+mod records;
 mod report;
+mod rest;
 mod servers;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command as Process, ExitCode};
 use std::time::{Duration, Instant};
 
-use load::{Load, Target, Viewer};
+use load::Load;
+use millstream::io::load::process;
 use options::{Command, Kind, Options};
-use report::{Measured, Resident};
+use report::{Measured, Resident, Rest};
 use servers::Server;
 
 /// Set in the process that is pinned.
@@ -50,8 +49,8 @@ fn main() -> ExitCode {
             print!("{}", options::USAGE);
             Ok(())
         }
-        Ok(Command::BareLoop(kind)) => {
-            floor::run(kind == Kind::FloorMessage).map_err(|error| error.to_string())
+        Ok(Command::BareLoop(kind, class)) => {
+            floor::run(kind == Kind::FloorMessage, class).map_err(|error| error.to_string())
         }
         // `cargo test` runs benches too, without this argument.
         Ok(Command::Run(_)) if !std::env::args().any(|argument| argument == "--bench") => {
@@ -112,14 +111,15 @@ fn run(options: &Options) -> Result<(), String> {
 fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, String> {
     let server = Server::start(kind, options).map_err(|error| error.to_string())?;
     let pid = server.pid();
-    let target = Target { address: server.address, bare: kind.is_bare_loop() };
-    let mut load = Load::new(target, options.spins()).map_err(|error| error.to_string())?;
-    load.publish(options.streams, options.bits_per_second)?;
+    let clip = load::clip(options.bits_per_second)?;
+    let gop = Duration::from_millis(clip.gop_ms());
+    let mut load = Load::new(server.addresses, options.class, options.spins())?;
+    load.publish(options.streams, &clip)?;
     // What is cached grows from key frame to key frame.
-    load.run_for(media::GOP_TIME)?;
-    let before = run_and_watch(&mut load, pid, media::GOP_TIME)?;
-    load.play(options.players, options.streams, Viewer::Good)?;
-    load.play(options.stalled, options.streams, Viewer::Stalled)?;
+    load.run_for(gop)?;
+    let before = run_and_watch(&mut load, pid, gop)?;
+    load.play(options.players, options.streams, false)?;
+    load.play(options.stalled, options.streams, true)?;
     load.run_for(WARM_UP)?;
 
     let playing = process::resident(pid);
@@ -127,20 +127,37 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let start = process::usage(pid);
     let largest = run_and_watch(&mut load, pid, options.window)?.max(playing);
     let end = process::usage(pid);
-    let seen = load.seen();
+    let (played, published) = (load.played(), load.published());
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
+    let rest = match kind {
+        Kind::Millstream(_) if options.rest_rate => {
+            Some(ask(&mut load, pid, options.window, end.cpu.saturating_sub(start.cpu))?)
+        }
+        Kind::Millstream(_) | Kind::Nginx | Kind::Floor | Kind::FloorMessage => None,
+    };
     load.stop()?;
     let (lost, gone) = load.lost();
     Ok(Measured {
         kind,
         round,
-        seen,
+        played,
+        behind: published.behind,
+        rest,
         cpu: end.cpu.saturating_sub(start.cpu),
         writes: end.writes.saturating_sub(start.writes),
         resident,
         lost,
         gone,
     })
+}
+
+/// A window with questions; `streaming` is what workers and control used in one without.
+fn ask(load: &mut Load, pid: u32, window: Duration, streaming: Duration) -> Result<Rest, String> {
+    let own = |name: &str| name.starts_with("worker-") || name == "control";
+    let before = process::cpu_of(pid, own);
+    let answers = load.ask(window)?;
+    let cpu = process::cpu_of(pid, own).saturating_sub(before);
+    Ok(Rest { answers, cpu, beyond: cpu.saturating_sub(streaming) })
 }
 
 /// Runs for so long; the largest resident memory that was seen.

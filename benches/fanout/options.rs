@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::prelude::*;
+use millstream::bench::Target;
 
 /// What `--help` prints.
 pub const USAGE: &str = "\
@@ -11,16 +13,18 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 
   cargo bench --bench fanout -- [options]
 
+  --protocol P       how viewers come: rtmp, flv (HTTP), flvs (HTTPS), ws (rtmp)
   --players N        viewers that read everything (500)
   --streams M        streams that the viewers are spread over (1)
   --seconds S        measured time of one round (10)
   --rounds R         rounds, each with every server in turn (3)
   --bitrate KBPS     of one stream, video and audio together (2500)
-  --servers LIST     millstream, millstream@W (with W workers), nginx, floor, floor-message
-                     (millstream,nginx,floor,floor-message)
+  --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), floor, floor-message
+                     (millstream,nginx,floor,floor-message; without nginx for the others)
   --workers W        workers of `millstream` (1); above 1 nothing is pinned to a core
   --stalled K        viewers besides that play and never read; the bare loops are left out
   --added-latency    100 viewers of one stream: what the server adds to the bare loop
+  --rest-rate        after the window another one, in which the API is asked for a broadcast all the time
   --nginx-chunk B    chunk_size of nginx (4096, its default)
   --sleep            readers sleep between reads, and the server pays for waking them
   --set KEY=VALUE    a setting of millstream, more than once
@@ -58,9 +62,55 @@ impl Kind {
     }
 }
 
+/// How viewers come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Rtmp,
+    /// FLV over HTTP.
+    Flv,
+    /// FLV over HTTPS.
+    Flvs,
+    /// FLV over WebSocket.
+    Ws,
+}
+
+impl Class {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
+            Self::Flv => "flv",
+            Self::Flvs => "flvs",
+            Self::Ws => "ws",
+        }
+    }
+
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Self::Flvs)
+    }
+
+    /// What a viewer of a stream asks for.
+    pub fn target(self, address: SocketAddr, stream: usize) -> Result<Target, String> {
+        let url = match self {
+            Self::Rtmp => format!("rtmp://{address}/live/bench{stream}"),
+            Self::Flv => format!("http://{address}/live/bench{stream}.flv"),
+            Self::Flvs => format!("https://{address}/live/bench{stream}.flv"),
+            Self::Ws => format!("ws://{address}/live/bench{stream}.flv"),
+        };
+        Target::parse(&url, stream).map_err(|error| error.to_string())
+    }
+
+    fn parse(name: &str) -> Result<Self, String> {
+        let all = [Self::Rtmp, Self::Flv, Self::Flvs, Self::Ws];
+        let found = all.into_iter().find(|class| class.name() == name);
+        found.ok_or_else(|| format!("no protocol is called '{name}'"))
+    }
+}
+
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
+    pub class: Class,
     pub players: usize,
     pub streams: usize,
     pub window: Duration,
@@ -71,6 +121,7 @@ pub struct Options {
     pub nginx_chunk: usize,
     pub sleep: bool,
     pub settings: Vec<String>,
+    pub rest_rate: bool,
     pub json: bool,
 }
 
@@ -91,13 +142,14 @@ pub enum Command {
     Run(Box<Options>),
     Help,
     /// This process is the bare loop of another one.
-    BareLoop(Kind),
+    BareLoop(Kind, Class),
 }
 
 /// Reads the arguments; the error is one line for people.
 pub fn parse() -> Result<Command, String> {
     let mut parser = lexopt::Parser::from_env();
     let mut options = Options {
+        class: Class::Rtmp,
         players: 500,
         streams: 1,
         window: Duration::from_secs(10),
@@ -108,11 +160,14 @@ pub fn parse() -> Result<Command, String> {
         nginx_chunk: 4096,
         sleep: false,
         settings: Vec::new(),
+        rest_rate: false,
         json: false,
     };
     let (mut servers, mut workers, mut added_latency) = (String::new(), 1, false);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
+            Long("protocol") => options.class = Class::parse(&text(&mut parser)?)?,
+            Long("rest-rate") => options.rest_rate = true,
             Long("players") => options.players = number(&mut parser)?,
             Long("streams") => options.streams = number(&mut parser)?,
             Long("seconds") => options.window = Duration::from_secs(number(&mut parser)?),
@@ -128,7 +183,8 @@ pub fn parse() -> Result<Command, String> {
             Long("json") => options.json = true,
             Long("bare-loop") => {
                 let name = text(&mut parser)?;
-                return Ok(Command::BareLoop(kind(&name, 1)?));
+                let class = Class::parse(&text(&mut parser)?)?;
+                return Ok(Command::BareLoop(kind(&name, 1)?, class));
             }
             // What cargo passes to a bench.
             Long("bench") => {}
@@ -139,12 +195,16 @@ pub fn parse() -> Result<Command, String> {
     if added_latency {
         (options.players, options.streams) = (100, 1);
     }
-    let list = match (servers.as_str(), added_latency) {
-        ("", true) => "millstream,floor",
-        ("", false) => "millstream,nginx,floor,floor-message",
-        (list, _) => list,
+    let list = match (servers.as_str(), added_latency, options.class) {
+        ("", true, _) => "millstream,floor",
+        ("", false, Class::Rtmp) => "millstream,nginx,floor,floor-message",
+        ("", false, Class::Flv | Class::Flvs | Class::Ws) => "millstream,floor,floor-message",
+        (list, _, _) => list,
     };
     options.servers = list.split(',').map(|name| kind(name, workers)).collect::<Result<_, _>>()?;
+    if options.class != Class::Rtmp && options.servers.contains(&Kind::Nginx) {
+        return Err("nginx has no viewers but of RTMP".to_owned());
+    }
     if options.stalled > 0 {
         options.servers.retain(|kind| !kind.is_bare_loop());
     }

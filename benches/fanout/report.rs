@@ -3,18 +3,23 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use millstream::bench::{Histogram, Tally};
+use millstream::io::load::process;
 use serde_json::{Value, json};
 
-use super::load::Seen;
 use super::options::{Kind, Options};
-use super::process;
 
 /// One server in one round.
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub kind: Kind,
     pub round: usize,
-    pub seen: Seen,
+    /// What the viewers saw in the window.
+    pub played: Tally,
+    /// How much later than due the publishers sent: the load's own delay.
+    pub behind: Histogram,
+    /// What the API answered, when it was asked.
+    pub rest: Option<Rest>,
     pub cpu: Duration,
     /// Writes of the server as far as the kernel counts them.
     pub writes: u64,
@@ -22,6 +27,22 @@ pub struct Measured {
     pub resident: Resident,
     pub lost: u64,
     pub gone: usize,
+}
+
+/// Answers of the API beside the viewers.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest {
+    pub answers: u64,
+    /// CPU time of workers and control in that window.
+    pub cpu: Duration,
+    /// What of it the window without questions did not need.
+    pub beyond: Duration,
+}
+
+impl Rest {
+    fn per_cpu_second(self) -> f64 {
+        self.answers as f64 / self.beyond.as_secs_f64()
+    }
 }
 
 /// Resident bytes of a server.
@@ -36,16 +57,16 @@ pub struct Resident {
 impl Measured {
     /// CPU seconds per delivered gigabyte.
     pub fn cost(&self) -> f64 {
-        self.cpu.as_secs_f64() / (self.seen.bytes as f64 / 1e9)
+        self.cpu.as_secs_f64() / (self.played.bytes as f64 / 1e9)
     }
 
     fn writes_per_unit(&self) -> f64 {
-        self.writes as f64 / self.seen.units.max(1) as f64
+        self.writes as f64 / self.played.units().max(1) as f64
     }
 
     fn json(&self) -> Value {
         let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
-        let quantiles = |histogram: &super::histogram::Histogram| {
+        let quantiles = |histogram: &Histogram| {
             json!({
                 "p50_us": micros(histogram.quantile(500)),
                 "p99_us": micros(histogram.quantile(990)),
@@ -55,8 +76,8 @@ impl Measured {
         json!({
             "server": self.kind.name(),
             "round": self.round,
-            "delivered_bytes": self.seen.bytes,
-            "units": self.seen.units,
+            "delivered_bytes": self.played.bytes,
+            "units": self.played.units(),
             "cpu_seconds": self.cpu.as_secs_f64(),
             "cpu_seconds_per_gb": self.cost(),
             "writes": self.writes,
@@ -65,11 +86,17 @@ impl Measured {
             "rss_largest_bytes": self.resident.largest,
             "rss_end_bytes": self.resident.end,
             "lost_units": self.lost,
-            "late_units": self.seen.late,
+            "late_units": self.played.late,
             "viewers_gone": self.gone,
-            "load_behind": quantiles(&self.seen.behind),
-            "latency_video": quantiles(&self.seen.video),
-            "latency_audio": quantiles(&self.seen.audio),
+            "load_behind": quantiles(&self.behind),
+            "latency_video": quantiles(&self.played.latency_video),
+            "latency_audio": quantiles(&self.played.latency_audio),
+            "rest": self.rest.map(|rest| json!({
+                "answers": rest.answers,
+                "cpu_seconds": rest.cpu.as_secs_f64(),
+                "cpu_seconds_beyond": rest.beyond.as_secs_f64(),
+                "answers_per_cpu_second": rest.per_cpu_second(),
+            })),
         })
     }
 }
@@ -78,6 +105,7 @@ impl Measured {
 pub fn json(options: &Options, all: &[Measured]) -> Value {
     json!({
         "machine": process::machine(),
+        "protocol": options.class.name(),
         "players": options.players,
         "streams": options.streams,
         "stalled": options.stalled,
@@ -96,9 +124,10 @@ pub fn json(options: &Options, all: &[Measured]) -> Value {
 /// All rounds as text: one row per server, then the ratios.
 pub fn table(options: &Options, all: &[Measured]) -> String {
     let mut text = format!(
-        "{}; {} viewers and {} that never read, {} stream(s) of {} kb/s, {} rounds of {} s, {}\n\n",
+        "{}; {} viewers by {} and {} that never read, {} stream(s) of {} kb/s, {} rounds of {} s, {}\n\n",
         process::machine(),
         options.players,
+        options.class.name(),
         options.stalled,
         options.streams,
         options.bits_per_second / 1000,
@@ -131,6 +160,16 @@ pub fn table(options: &Options, all: &[Measured]) -> String {
             let _ = write!(text, "\nvideo {quantile} beyond the floor: {added:.0} us");
         }
     }
+    let rates = all.iter().filter_map(|measured| Some(measured.rest?.per_cpu_second()));
+    let rates = Spread::of(rates);
+    if rates.median.is_finite() {
+        let _ = write!(
+            text,
+            "\nGETs of a broadcast per CPU second of workers and control, beside the viewers: {:.0} / {:.0} / {:.0} \
+             (goal: at least 20000)",
+            rates.min, rates.median, rates.max
+        );
+    }
     text.push('\n');
     text
 }
@@ -138,8 +177,8 @@ pub fn table(options: &Options, all: &[Measured]) -> String {
 fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
     let of = |value: &dyn Fn(&Measured) -> f64| Spread::of(rounds.iter().map(|measured| value(measured)));
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let video = |permille| of(&|m: &Measured| millis(m.seen.video.quantile(permille))).median;
-    let audio = |permille| of(&|m: &Measured| millis(m.seen.audio.quantile(permille))).median;
+    let video = |permille| of(&|m: &Measured| millis(m.played.latency_video.quantile(permille))).median;
+    let audio = |permille| of(&|m: &Measured| millis(m.played.latency_audio.quantile(permille))).median;
     let viewers = (options.players + options.stalled) as f64;
     let grown =
         of(&|m: &Measured| m.resident.largest.saturating_sub(m.resident.before) as f64 / 1024.0 / viewers);
@@ -153,19 +192,19 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
     format!(
         "| {} | {:.2} | {:.2} | {} | {writes} | {:.1} | {:.1} | {} | {} | {:.2} / {:.2} / {:.2} | {:.1} / {:.1} | {:.1} |\n",
         kind.name(),
-        of(&|m: &Measured| m.seen.bytes as f64 / 1e9).median,
+        of(&|m: &Measured| m.played.bytes as f64 / 1e9).median,
         of(&|m: &Measured| m.cpu.as_secs_f64()).median,
         of(&Measured::cost).show(),
         of(&|m: &Measured| m.resident.largest as f64 / 1e6).median,
         grown.median,
         rounds.iter().map(|m| m.lost).sum::<u64>(),
-        rounds.iter().map(|m| m.seen.late).sum::<u64>(),
+        rounds.iter().map(|m| m.played.late).sum::<u64>(),
         video(500),
         video(990),
         video(999),
         audio(500),
         audio(990),
-        of(&|m: &Measured| millis(m.seen.behind.quantile(990))).max,
+        of(&|m: &Measured| millis(m.behind.quantile(990))).max,
     )
 }
 
@@ -233,7 +272,7 @@ const fn goal(of: Kind, to: Kind) -> Option<f64> {
 fn added(all: &[Measured], permille: u64) -> Option<f64> {
     let of = |wanted: Kind, round| {
         let found = all.iter().find(|m| m.kind == wanted && m.round == round)?;
-        Some(found.seen.video.quantile(permille).as_nanos() as f64 / 1e3)
+        Some(found.played.latency_video.quantile(permille).as_nanos() as f64 / 1e3)
     };
     let rounds = all.iter().map(|m| m.round + 1).max()?;
     let differences: Vec<f64> = (0..rounds)

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::options::{Kind, Options};
+use super::load::Addresses;
+use super::options::{Class, Kind, Options};
 
 /// The core of the servers; the load has the next one.
 const SERVER_CORE: &str = "0";
@@ -19,7 +20,7 @@ const START_MAX: Duration = Duration::from_secs(10);
 pub struct Server {
     child: Child,
     home: PathBuf,
-    pub address: SocketAddr,
+    pub addresses: Addresses,
 }
 
 impl Server {
@@ -46,19 +47,28 @@ impl Server {
             Kind::Millstream(workers) => {
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
-                let fixed = ["server.host=127.0.0.1", "http.port=0", "rtmp.port=0", workers.as_str()];
-                for setting in fixed.into_iter().chain(options.settings.iter().map(String::as_str)) {
+                let ports =
+                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"];
+                let fixed = ports.into_iter().chain([workers.as_str()]);
+                for setting in fixed.chain(options.settings.iter().map(String::as_str)) {
                     command.args(["--set", setting]);
                 }
                 Self::with_first_line(command, home, |line| {
                     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
-                    ready.get("rtmp")?.as_str()?.parse().ok()
+                    let address = |name: &str| ready.get(name)?.as_str()?.parse().ok();
+                    let play = match options.class {
+                        Class::Rtmp => "rtmp",
+                        Class::Flv | Class::Ws => "http",
+                        Class::Flvs => "https",
+                    };
+                    let (publish, rest) = (address("rtmp")?, address("http")?);
+                    Some(Addresses { publish, play: address(play)?, rest, bare: false })
                 })
             }
             Kind::Nginx => Self::nginx(command, home, options.nginx_chunk),
             Kind::Floor | Kind::FloorMessage => {
-                command.args(["--bare-loop", &kind.name()]);
-                Self::with_first_line(command, home, |line| line.trim().parse().ok())
+                command.args(["--bare-loop", &kind.name(), options.class.name()]);
+                Self::with_first_line(command, home, |line| Some(only(line.trim().parse().ok()?, true)))
             }
         }
     }
@@ -72,16 +82,17 @@ impl Server {
     fn with_first_line(
         mut command: Command,
         home: PathBuf,
-        address: impl FnOnce(&str) -> Option<SocketAddr>,
+        addresses: impl FnOnce(&str) -> Option<Addresses>,
     ) -> io::Result<Self> {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
-        let address = address(&line);
-        let mut server = Self { child, home, address: ([127, 0, 0, 1], 0).into() };
-        server.address = address.ok_or_else(|| io::Error::other(format!("no ready line but {line:?}")))?;
+        let addresses = addresses(&line);
+        let mut server = Self { child, home, addresses: only(([127, 0, 0, 1], 0).into(), true) };
+        server.addresses =
+            addresses.ok_or_else(|| io::Error::other(format!("no ready line but {line:?}")))?;
         Ok(server)
     }
 
@@ -99,7 +110,8 @@ impl Server {
         fs::write(home.join("nginx.conf"), text)?;
         // Without -p: the module lies in the prefix that the package was built with.
         command.arg("-c").arg(home.join("nginx.conf")).arg("-e").arg(home.join("error.log"));
-        let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, address };
+        let server =
+            Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses: only(address, false) };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > START_MAX {
@@ -111,6 +123,11 @@ impl Server {
         }
         Ok(server)
     }
+}
+
+/// A server with one address for all.
+const fn only(address: SocketAddr, bare: bool) -> Addresses {
+    Addresses { publish: address, play: address, rest: address, bare }
 }
 
 impl Drop for Server {

@@ -6,4 +6,5 @@ pub mod outbound;
 pub mod proxy;
 
 pub use cidr::CidrList;
-pub use outbound::{Denied, OutboundPolicy};
+pub(crate) use outbound::split_authority;
+pub use outbound::{Denied, Endpoint, OutboundPolicy, UrlError, redact};

@@ -216,7 +216,7 @@ impl Endpoint {
 }
 
 /// Host and port; the host has only characters that a resolver should ever see.
-fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
+pub(crate) fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
         host.parse::<std::net::Ipv6Addr>().map_err(|_| UrlError::Host)?;

@@ -107,6 +107,11 @@ impl BodyDecoder {
         self.body.freeze()
     }
 
+    /// Takes out what was decoded so far; for bodies that are read as they come.
+    pub fn take_decoded(&mut self) -> Bytes {
+        self.body.split().freeze()
+    }
+
     /// Decoded bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -159,7 +164,7 @@ impl BodyDecoder {
             }
             (State::TrailerName, b':') => {
                 let is_it = |name: &&str| self.trailer_name.eq_ignore_ascii_case(name.as_bytes());
-                if NO_TRAILERS.iter().any(|name| is_it(name)) {
+                if NO_TRAILERS.iter().any(is_it) {
                     return Err(Error::Malformed("trailer field"));
                 }
                 Ok(State::TrailerValue)

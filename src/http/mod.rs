@@ -24,6 +24,7 @@
 //! [`websocket`].
 
 mod body;
+pub mod client;
 mod connection;
 pub mod cors;
 mod grammar;

@@ -8,6 +8,7 @@ mod doorbell;
 mod helpers;
 mod linger;
 mod listen;
+pub mod load;
 pub mod log;
 mod log_limit;
 mod office;

@@ -17,6 +17,7 @@
 
 mod support;
 
+mod bench_tool;
 mod codecs;
 mod crash;
 mod differential;

@@ -50,7 +50,7 @@ impl Configs {
     }
 }
 
-fn provider() -> CryptoProvider {
+pub(super) fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.sort_by_key(|suite| !PREFERRED.contains(&suite.suite()));
     provider
@@ -58,7 +58,7 @@ fn provider() -> CryptoProvider {
 
 /// The system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override where they are); Mozilla's list
 /// where the system has none.
-fn roots() -> RootCertStore {
+pub(super) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {

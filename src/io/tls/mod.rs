@@ -6,9 +6,11 @@
 
 mod certificates;
 mod configs;
+mod load;
 mod transport;
 
 pub use certificates::{CertificateError, CertificateFiles};
 pub(super) use certificates::{Reload, start_watch};
 pub(super) use configs::Configs;
+pub(super) use load::load_client;
 pub(super) use transport::{Received, Transport};

@@ -141,8 +141,8 @@ impl Nginx {
 }
 
 /// The Python that has the packages of `tests/install.sh`.
-pub fn python() -> std::path::PathBuf {
-    let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
+pub fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
     assert!(python.exists(), "run tests/install.sh: there is no {}", python.display());
     python
 }

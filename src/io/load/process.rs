@@ -1,4 +1,4 @@
-//! What the kernel says about a server's process.
+//! What the kernel says about a process.
 
 use std::fs;
 use std::time::Duration;
@@ -12,23 +12,33 @@ pub struct Usage {
     pub writes: u64,
 }
 
-/// CPU time and writes since the start of the process.
+/// CPU time and writes since the start of the process; zero for one that is gone.
+#[must_use]
 pub fn usage(pid: u32) -> Usage {
+    Usage { cpu: cpu_of(pid, |_| true), writes: field(&format!("/proc/{pid}/io"), "syscw:") }
+}
+
+/// CPU time since their start of the threads whose name is wanted.
+#[must_use]
+pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let nanos = tasks.filter_map(|task| {
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
+        let nanos = text.split_whitespace().next()?.parse::<u64>().ok()?;
+        wanted(name.trim()).then_some(nanos)
     });
-    let cpu = Duration::from_nanos(nanos.sum());
-    Usage { cpu, writes: field(&format!("/proc/{pid}/io"), "syscw:") }
+    Duration::from_nanos(nanos.sum())
 }
 
 /// Resident bytes.
+#[must_use]
 pub fn resident(pid: u32) -> u64 {
-    field(&format!("/proc/{pid}/status"), "VmRSS:") * 1024
+    field(&format!("/proc/{pid}/status"), "VmRSS:").saturating_mul(1024)
 }
 
 /// The model of the processor, for the report.
+#[must_use]
 pub fn machine() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -43,4 +53,17 @@ fn field(path: &str, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_figures_and_a_missing_one_has_none() {
+        let own = std::process::id();
+        assert!(resident(own) > 0 && !machine().is_empty());
+        assert!(cpu_of(own, |_| true) >= cpu_of(own, |_| false));
+        assert_eq!((usage(u32::MAX).cpu, resident(u32::MAX)), (Duration::ZERO, 0));
+    }
 }

@@ -1,0 +1,192 @@
+//! The publisher of a bare loop: the media of the others, already in the form that the loop's viewers get. And a viewer
+//! that does not count.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use flv::file::{TagHead, TagKind};
+use millstream::bench::{Clip, Now, Peer, PeerEvent, Player, Role, Score, Source, Tally};
+use millstream::http::websocket::media_frame_head;
+use rtmp::chunk::{MessageHead, write_message};
+use rtmp::{CHUNK_SIZE_OUT, MediaKind};
+use wire::SendQueue;
+
+use super::floor;
+use super::options::Class;
+
+/// One publisher of a bare loop: a greeting, then records.
+#[derive(Debug)]
+pub struct Recorder {
+    source: Source,
+    class: Class,
+    began: Option<Instant>,
+    finishing: bool,
+    ready: bool,
+    out: Vec<u8>,
+    scratch: BytesMut,
+    parts: Vec<Bytes>,
+}
+
+impl Recorder {
+    /// Says which stream it is, and what stands before the media.
+    pub fn new(now: Now, clip: Arc<Clip>, class: Class, stream: usize, phase: Duration) -> Self {
+        let mut recorder = Self {
+            source: Source::new(Arc::clone(&clip)),
+            class,
+            began: Some(now.mono + phase),
+            finishing: false,
+            ready: true,
+            out: floor::hello(stream).to_vec(),
+            scratch: BytesMut::new(),
+            parts: Vec::new(),
+        };
+        for (kind, body) in clip.heads() {
+            recorder.record(floor::AUDIO, *kind, 0, &flv::data::unwrap(body));
+        }
+        recorder
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(self.began? + Duration::from_millis(self.source.due_ms()))
+    }
+
+    fn record(&mut self, record: u8, kind: TagKind, dts_ms: u64, body: &Bytes) {
+        let begin = self.out.len();
+        self.out.extend_from_slice(&floor::record_head(record));
+        let timestamp = u32::try_from(dts_ms).unwrap_or(0);
+        match self.class {
+            Class::Rtmp => self.message(kind, timestamp, body),
+            Class::Flv | Class::Flvs | Class::Ws => self.tag(kind, timestamp, body),
+        }
+        floor::seal_record(&mut self.out, begin);
+    }
+
+    fn message(&mut self, kind: TagKind, timestamp: u32, body: &Bytes) {
+        let kind = match kind {
+            TagKind::Audio => MediaKind::Audio,
+            TagKind::Video => MediaKind::Video,
+            TagKind::Data | TagKind::Other(_) => MediaKind::Data,
+        };
+        let head = MessageHead {
+            chunk_stream: kind.chunk_stream(),
+            timestamp,
+            kind: kind.message_type(),
+            message_stream: 1,
+        };
+        write_message(&mut self.scratch, &head, &[], body, CHUNK_SIZE_OUT, &mut self.parts);
+        self.parts.drain(..).for_each(|part| self.out.extend_from_slice(&part));
+    }
+
+    fn tag(&mut self, kind: TagKind, timestamp: u32, body: &[u8]) {
+        let head = TagHead { kind, size: u32::try_from(body.len()).unwrap_or(0), timestamp };
+        let (head, trailer) = (head.write(), head.trailer());
+        if self.class == Class::Ws {
+            self.out.extend_from_slice(&media_frame_head(head.len() + body.len() + trailer.len()));
+        }
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(body);
+        self.out.extend_from_slice(&trailer);
+    }
+}
+
+impl Peer for Recorder {
+    fn handle_bytes(&mut self, _now: Now, _bytes: &[u8], _tally: &mut Tally) {}
+
+    fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
+        while let Some(due) = self.due().filter(|due| *due <= now.mono) {
+            let late = now.mono.saturating_duration_since(due);
+            tally.behind.record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+            let Some(unit) = self.source.next_unit(now.unix_nanos) else { return };
+            let record = match (unit.is_video(), unit.key_frame) {
+                (false, _) => floor::AUDIO,
+                (true, false) => floor::VIDEO,
+                (true, true) => floor::KEY_FRAME,
+            };
+            // No audio waits behind the last video unit.
+            if self.finishing && unit.is_video() {
+                self.began = None;
+            }
+            self.record(record, unit.kind, unit.dts_ms, &unit.body);
+        }
+    }
+
+    fn handle_hangup(&mut self, _now: Now, _why: Option<&str>) {
+        self.began = None;
+    }
+
+    fn poll_event(&mut self) -> Option<PeerEvent> {
+        std::mem::replace(&mut self.ready, false).then_some(PeerEvent::Ready)
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        out.push(std::mem::take(&mut self.out).into());
+        !out.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    fn finish(&mut self) {
+        self.finishing = true;
+    }
+
+    fn close(&mut self, _now: Now) {
+        self.began = None;
+    }
+
+    fn role(&self) -> Role {
+        Role::Publish
+    }
+
+    fn score(&self) -> Score {
+        Score::Made(self.source.made())
+    }
+}
+
+/// A viewer whose losses are not counted: it does not read.
+#[derive(Debug)]
+pub struct Uncounted(pub Player);
+
+impl Peer for Uncounted {
+    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
+        self.0.handle_bytes(now, bytes, tally);
+    }
+
+    fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
+        self.0.handle_timeout(now, tally);
+    }
+
+    fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
+        self.0.handle_hangup(now, why);
+    }
+
+    fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.0.poll_event()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        self.0.poll_transmit(out)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.0.wants_bytes()
+    }
+
+    fn close(&mut self, now: Now) {
+        self.0.close(now);
+    }
+
+    fn role(&self) -> Role {
+        self.0.role()
+    }
+
+    fn score(&self) -> Score {
+        Score::None
+    }
+}

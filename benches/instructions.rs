@@ -1,0 +1,184 @@
+//! Instructions of the hot steps, counted by callgrind, as ratios: twice the work costs twice as much, and not more.
+//!
+//! Each row runs this program under `valgrind --tool=callgrind` twice and compares what the step alone took; building
+//! its input is not counted. Counts hardly depend on the machine or its load, so a ratio may be asserted where a time may
+//! not. `make instructions` runs it.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    unreachable_pub,
+    reason = "a program: figures for people, and nothing that others link"
+)]
+
+mod steps;
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream::http;
+use millstream::protocol::Format;
+use netsim::SyntheticUnit;
+use rtmp::CHUNK_SIZE_OUT;
+
+use steps::{
+    FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, second_of_media, tracks,
+};
+
+const RTMP: Format = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE };
+
+/// A step at two sizes, and the most that the larger may cost of the smaller.
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    sizes: [usize; 2],
+    ratio_max: f64,
+}
+
+const ROWS: [Row; 9] = [
+    row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
+    row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
+    row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
+    row("chunks-60000", "1 s and 2 s of RTMP in chunks of 60 000", [1, 2], 2.05),
+    row("tags", "1 s and 2 s of FLV", [1, 2], 2.1),
+    row("package", "100 and 200 units packaged as RTMP", [100, 200], 2.05),
+    // The payload is named and never touched.
+    row("package-size", "100 pictures of 5 KB and of 50 KB packaged as RTMP", [5_000, 50_000], 1.05),
+    row("requests", "50 and 100 HTTP requests on one connection", [50, 100], 2.05),
+    row("request-length", "50 HTTP requests with headers of 2 KB and of 4 KB", [2_000, 4_000], 2.05),
+];
+
+const fn row(name: &'static str, what: &'static str, sizes: [usize; 2], ratio_max: f64) -> Row {
+    Row { name, what, sizes, ratio_max }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["run", name, size] => {
+            run(name, size.parse().unwrap_or(1));
+            ExitCode::SUCCESS
+        }
+        // `cargo test` runs benches too, without this argument.
+        arguments if arguments.contains(&"--bench") => compare(),
+        _ => {
+            println!("nothing counted: run it with `make instructions`");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn compare() -> ExitCode {
+    println!("| step | instructions | ratio | at most |\n|---|---|---|---|");
+    let mut good = true;
+    for row in &ROWS {
+        let counts = row.sizes.map(|size| count(row.name, size));
+        let [Ok(small), Ok(large)] = counts else {
+            eprintln!("instructions: {}: {:?}", row.name, counts);
+            return ExitCode::FAILURE;
+        };
+        let ratio = large as f64 / small.max(1) as f64;
+        let is_good = small > 1000 && ratio <= row.ratio_max;
+        good &= is_good;
+        let mark = if is_good { "" } else { ", exceeded" };
+        println!("| {} | {small} / {large} | {ratio:.3} | {}{mark} |", row.what, row.ratio_max);
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Instructions inside of [`counted`].
+fn count(name: &str, size: usize) -> Result<u64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted*"])
+        .arg(program)
+        .args(["run", name, &size.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind: {error}; is it installed?"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let found = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    found.filter(|_| output.status.success()).ok_or_else(|| text.into_owned())
+}
+
+/// What callgrind counts.
+#[inline(never)]
+fn counted(step: &mut dyn FnMut()) {
+    step();
+    black_box(());
+}
+
+fn run(name: &str, size: usize) {
+    let media = second_of_media();
+    match name {
+        "fan-out-viewers" => fan_out(&media, size, media.len()),
+        "fan-out-units" => fan_out(&media, 100, size),
+        "chunks-128" => chunks(&media, 128, size),
+        "chunks-60000" => chunks(&media, CHUNK_SIZE_OUT, size),
+        "tags" => tags(&media, size),
+        "package" => package(media.iter().cycle().take(size)),
+        "package-size" => {
+            let source =
+                netsim::MediaSource::new(&crypto::Seed::from_number(1)).sizes(size, 0).gop(1_000_000);
+            let pictures: Vec<SyntheticUnit> = source.skip(1).take(100).collect();
+            package(pictures.iter());
+        }
+        "requests" => requests(size, 0),
+        "request-length" => requests(50, size),
+        _ => eprintln!("instructions: no step is called '{name}'"),
+    }
+}
+
+fn fan_out(media: &[SyntheticUnit], viewers: usize, units: usize) {
+    let mut stream = FanOut::new(RTMP, viewers);
+    // Buffers have grown by then.
+    media.iter().for_each(|unit| stream.pass(unit));
+    counted(&mut || media.iter().cycle().take(units).for_each(|unit| stream.pass(unit)));
+}
+
+fn chunks(media: &[SyntheticUnit], chunk_size: usize, seconds: usize) {
+    let bytes = chunked(media, chunk_size).repeat(seconds);
+    let mut reader = chunk_reader(chunk_size);
+    counted(&mut || {
+        black_box(read_messages(&mut reader, &bytes));
+    });
+}
+
+fn tags(media: &[SyntheticUnit], seconds: usize) {
+    let media: Vec<SyntheticUnit> = media.iter().cycle().take(media.len() * seconds).cloned().collect();
+    let file = flv_file(&media);
+    counted(&mut || {
+        black_box(read_tags(&file));
+    });
+}
+
+fn package<'a>(units: impl Iterator<Item = &'a SyntheticUnit>) {
+    let tracks = tracks();
+    let entries: Vec<_> = units.map(|unit| entry(unit, &tracks)).collect();
+    let mut package = RTMP.package();
+    counted(&mut || {
+        entries.iter().for_each(|entry| {
+            black_box(package.unit(entry));
+        });
+    });
+}
+
+fn requests(count: usize, header_bytes: usize) {
+    let now = Instant::now();
+    let header = "x".repeat(header_bytes);
+    let request = format!("GET /live/rest/v2/version HTTP/1.1\r\nHost: a\r\nX-Long: {header}\r\n\r\n");
+    let mut connection = http::Connection::new(now, Arc::new(http::Limits::default()));
+    counted(&mut || {
+        for _ in 0..count {
+            let _ = connection.handle_bytes(now, request.as_bytes());
+            black_box(connection.poll_event());
+            connection.respond(now, 0, http::Response::empty(204));
+            let mut queue = wire::SendQueue::new();
+            connection.poll_transmit(&mut queue);
+            connection.handle_sent(now, queue.len());
+        }
+    });
+}

@@ -1,0 +1,157 @@
+//! The hot steps as workloads, shared by the benches that take their time and those that count their instructions.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use crypto::Seed;
+use flv::VideoTag;
+use flv::file::{TagHead, TagKind};
+use flv::tag::{FrameType, VideoPacket};
+use media::codec::{aac, h264};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+use millstream::hub::{Cursor, Entry, Packager, Ring, RingLimits};
+use millstream::protocol::Format;
+use netsim::{MediaSource, SyntheticUnit};
+use rtmp::chunk::{Limits, MessageHead, Reader, write_message};
+use rtmp::{Config, MediaKind};
+use wire::Gather;
+
+/// Media of one second.
+pub const FRAMES: usize = 77;
+/// What a read from a socket brings at most.
+const READ_BYTES: usize = 64 * 1024;
+
+pub fn second_of_media() -> Vec<SyntheticUnit> {
+    MediaSource::new(&Seed::from_number(1)).sizes(8850, 340).take(FRAMES).collect()
+}
+
+pub fn tracks() -> Arc<Tracks> {
+    let video = h264::Config::read(MediaSource::video_config()).ok().map(|config| Track {
+        id: TrackId::VIDEO,
+        config: CodecConfig::H264(config),
+        timescale: Timescale::MILLISECONDS,
+        extra: None,
+    });
+    let audio = aac::Config::read(MediaSource::audio_config()).ok().map(|config| Track {
+        id: TrackId::AUDIO,
+        config: CodecConfig::Aac(config),
+        timescale: Timescale::MILLISECONDS,
+        extra: None,
+    });
+    Arc::new(Tracks { epoch: 1, video, audio, metadata: None })
+}
+
+pub fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
+    let dts = i64::try_from(unit.dts_ms).unwrap_or(0);
+    let unit = AccessUnit {
+        track: if unit.is_video { TrackId::VIDEO } else { TrackId::AUDIO },
+        dts,
+        pts: dts,
+        key_frame: unit.is_video && unit.key_frame,
+        config_epoch: 1,
+        payload: unit.payload.clone(),
+    };
+    Entry::new(Instant::now(), unit, Arc::clone(tracks))
+}
+
+/// A second of a publisher's bytes, with its chunk size.
+pub fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
+    let (mut scratch, mut parts) = (BytesMut::new(), Vec::new());
+    for unit in media {
+        let kind = if unit.is_video { MediaKind::Video } else { MediaKind::Audio };
+        let head = MessageHead {
+            chunk_stream: kind.chunk_stream(),
+            timestamp: u32::try_from(unit.dts_ms).unwrap_or(0),
+            kind: kind.message_type(),
+            message_stream: 1,
+        };
+        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::Frame, 0);
+        write_message(&mut scratch, &head, &prefix, &unit.payload, chunk_size, &mut parts);
+    }
+    parts.iter().flat_map(|part: &Bytes| part.to_vec()).collect()
+}
+
+/// The same second as an FLV file.
+pub fn flv_file(media: &[SyntheticUnit]) -> Vec<u8> {
+    let mut file = flv::file::Header { audio: true, video: true }.write().to_vec();
+    for unit in media {
+        let kind = if unit.is_video { TagKind::Video } else { TagKind::Audio };
+        let size = u32::try_from(unit.payload.len()).unwrap_or(0);
+        let head = TagHead { kind, size, timestamp: u32::try_from(unit.dts_ms).unwrap_or(0) };
+        file.extend(head.write());
+        file.extend_from_slice(&unit.payload);
+        file.extend(head.trailer());
+    }
+    file
+}
+
+/// A reader that has got a publisher's chunk size, and is granted.
+pub fn chunk_reader(chunk_size: usize) -> Reader {
+    let mut reader = Reader::new(Limits::from(&Config::default()));
+    let _ = reader.set_chunk_size(u32::try_from(chunk_size).unwrap_or(128));
+    reader.grant(true);
+    reader
+}
+
+/// Reads messages out of what sockets bring; how many.
+pub fn read_messages(reader: &mut Reader, bytes: &[u8]) -> usize {
+    let mut messages = 0;
+    for read in bytes.chunks(READ_BYTES) {
+        let mut input = read;
+        while let Ok(Some(message)) = reader.read(&mut input) {
+            messages += 1;
+            black_box(message);
+        }
+    }
+    messages
+}
+
+/// Reads the tags of a file; how many.
+pub fn read_tags(file: &[u8]) -> usize {
+    let mut reader = flv::file::Reader::new(1 << 20);
+    let mut tags = 0;
+    for read in file.chunks(READ_BYTES) {
+        reader.push(read);
+        while let Ok(Some(tag)) = reader.poll_tag() {
+            tags += 1;
+            black_box(tag);
+        }
+    }
+    tags
+}
+
+/// A stream with its viewers.
+pub struct FanOut {
+    ring: Ring,
+    packager: Packager,
+    cursors: Vec<Cursor>,
+    tracks: Arc<Tracks>,
+}
+
+impl FanOut {
+    pub fn new(format: Format, viewers: usize) -> Self {
+        let ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let packager = Packager::new(format.key(), format.package(), 0);
+        let cursors = (0..viewers).map(|_| Cursor::new(&ring, true)).collect();
+        Self { ring, packager, cursors, tracks: tracks() }
+    }
+
+    /// One unit to all viewers: appended, packaged, named for each, accounted.
+    pub fn pass(&mut self, unit: &SyntheticUnit) {
+        let entry = entry(unit, &self.tracks);
+        self.packager.push(&entry);
+        self.ring.push(entry);
+        let head = self.ring.head();
+        for cursor in &mut self.cursors {
+            cursor.skip_undecodable(&self.ring, head);
+            let mut gather = Gather::new(usize::MAX);
+            cursor.gather_units(&self.ring, &self.packager, head, &mut gather);
+            let taken = black_box(gather.slices()).iter().map(|slice| slice.len()).sum();
+            cursor.units_sent(&self.ring, &self.packager, head, taken, |_| ());
+        }
+        self.ring.trim(true, Some(head));
+        self.packager.trim(self.ring.base());
+    }
+}

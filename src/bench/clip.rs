@@ -1,0 +1,476 @@
+//! The media of publishers: a clip that is read once, and looped by each of them with timestamps that go on.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use flv::file::{Reader, TagKind};
+
+use super::Stamp;
+
+/// 8 s of H.264 640x360 at 30 frames a second, a key frame every 2 s, and AAC of 128 kb/s; made with
+/// `ffmpeg -f lavfi -i testsrc=size=640x360:rate=30:duration=8 -f lavfi -i anoisesrc=color=pink:amplitude=0.3:sample_rate=48000:duration=8:seed=1
+/// -c:v libx264 -profile:v main -preset veryslow -x264-params keyint=60:min-keyint=60:scenecut=0:bframes=0:ref=1 -b:v 55k
+/// -maxrate 65k -bufsize 130k -pix_fmt yuv420p -c:a aac -b:a 128k -ac 2 -map_metadata -1 -fflags +bitexact sample.flv`.
+pub const SAMPLE: &[u8] = include_bytes!("sample.flv");
+
+/// Key frames are so many times as large as other pictures when a clip is padded.
+const KEY_FACTOR: u64 = 8;
+/// Larger tags are not what a stream has.
+const TAG_BYTES_MAX: u32 = 8 << 20;
+/// FLV 10.1 §E.4.3.1: codec id of AVC; packet types 0 and 1; bytes before the NAL units.
+const AVC: u8 = 7;
+const AVC_HEAD_BYTES: usize = 5;
+/// FLV 10.1 §E.4.2: sound format of AAC; bytes before the raw data block.
+const AAC: u8 = 10;
+const AAC_HEAD_BYTES: usize = 2;
+/// The top bit, and the sound format, of enhanced RTMP's bodies.
+const EX_VIDEO: u8 = 0x80;
+const EX_AUDIO: u8 = 9;
+/// NAL unit types (H.264 Table 7-1).
+const ACCESS_UNIT_DELIMITER: u8 = 9;
+const FILLER_DATA: u8 = 12;
+/// Length, type and trailing bits of a filler NAL unit.
+const FILLER_OVERHEAD: usize = 6;
+
+/// Why a file is no clip.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClipError {
+    /// No FLV, or a damaged one.
+    #[error("{0}")]
+    Flv(#[from] flv::Error),
+    /// Nothing to send.
+    #[error("the file has neither audio nor video")]
+    Empty,
+    /// A rate was asked for, and only H.264 can be padded.
+    #[error("only H.264 can be padded to a bit rate")]
+    NotPaddable,
+}
+
+/// Where a unit takes its stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    /// An SEI at this offset of the body.
+    Sei(usize),
+    /// A data stream element.
+    AacElement,
+    /// A message before it.
+    Message,
+    /// Not at all: the pictures have them.
+    None,
+}
+
+#[derive(Debug)]
+struct Piece {
+    is_video: bool,
+    key_frame: bool,
+    dts_ms: u64,
+    carrier: Carrier,
+    body: Bytes,
+}
+
+/// Sizes that pictures are padded to.
+#[derive(Debug, Clone)]
+struct Padding {
+    inter_bytes: u64,
+    filler: Bytes,
+}
+
+/// A clip.
+#[derive(Debug)]
+pub struct Clip {
+    heads: Vec<(TagKind, Bytes)>,
+    pieces: Vec<Piece>,
+    period_ms: u64,
+    padding: Option<Padding>,
+}
+
+/// A unit as it is sent: the body of a tag or a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// What it is.
+    pub kind: TagKind,
+    /// Whether it is a picture that decoding can start at.
+    pub key_frame: bool,
+    /// Decode time from the start of the first loop.
+    pub dts_ms: u64,
+    /// The body.
+    pub body: Bytes,
+    /// A data message that is to be sent right before it.
+    pub message: Option<Bytes>,
+}
+
+impl Unit {
+    /// Whether it is a picture.
+    #[must_use]
+    pub fn is_video(&self) -> bool {
+        self.kind == TagKind::Video
+    }
+}
+
+impl Clip {
+    /// Reads an FLV file.
+    ///
+    /// # Errors
+    /// When there is nothing in it to publish.
+    pub fn read(file: &[u8]) -> Result<Self, ClipError> {
+        let mut reader = Reader::new(TAG_BYTES_MAX);
+        reader.push(file);
+        let (mut heads, mut pieces) = (Vec::new(), Vec::new());
+        let mut four_byte_lengths = false;
+        while let Some(tag) = reader.poll_tag()? {
+            let is_video = match tag.kind {
+                TagKind::Video => true,
+                TagKind::Audio => false,
+                TagKind::Data => {
+                    // Metadata, once.
+                    if heads.iter().all(|(kind, _)| *kind != TagKind::Data) {
+                        heads.push((tag.kind, flv::data::wrap(&flv::data::unwrap(&tag.body))));
+                    }
+                    continue;
+                }
+                TagKind::Other(_) => continue,
+            };
+            match shape(is_video, &tag.body) {
+                Shape::Head => {
+                    if is_video {
+                        // lengthSizeMinusOne (ISO/IEC 14496-15 §5.3.3.1.2).
+                        four_byte_lengths = tag.body.get(9).is_some_and(|byte| byte & 3 == 3);
+                    }
+                    if !heads.contains(&(tag.kind, tag.body.clone())) {
+                        heads.push((tag.kind, tag.body));
+                    }
+                }
+                Shape::Unit { key_frame, carrier } => {
+                    let carrier = match carrier {
+                        Carrier::Sei(_) if !four_byte_lengths => Carrier::Message,
+                        Carrier::Sei(_) | Carrier::AacElement | Carrier::Message | Carrier::None => carrier,
+                    };
+                    let dts_ms = u64::from(tag.timestamp);
+                    pieces.push(Piece { is_video, key_frame, dts_ms, carrier, body: tag.body });
+                }
+                Shape::Nothing => {}
+            }
+        }
+        Self::of(heads, pieces)
+    }
+
+    fn of(heads: Vec<(TagKind, Bytes)>, mut pieces: Vec<Piece>) -> Result<Self, ClipError> {
+        // A clip that was cut out of a stream begins where decoding can.
+        if let Some(first) = pieces.iter().position(|piece| piece.is_video && piece.key_frame) {
+            let at = pieces.get(first).map_or(0, |piece| piece.dts_ms);
+            let mut seen = false;
+            pieces.retain(|piece| {
+                seen |= piece.is_video && piece.key_frame;
+                seen || (!piece.is_video && piece.dts_ms >= at)
+            });
+        }
+        pieces.sort_by_key(|piece| piece.dts_ms);
+        let base = pieces.first().ok_or(ClipError::Empty)?.dts_ms;
+        let has_video = pieces.iter().any(|piece| piece.is_video);
+        for piece in &mut pieces {
+            piece.dts_ms -= base;
+            if !piece.is_video && has_video && piece.carrier == Carrier::Message {
+                piece.carrier = Carrier::None;
+            }
+        }
+        let period_ms = period_ms(&pieces, has_video);
+        pieces.retain(|piece| piece.dts_ms < period_ms);
+        Ok(Self { heads, pieces, period_ms, padding: None })
+    }
+
+    /// Pads pictures up to this rate of the whole stream, stamps and sound included.
+    ///
+    /// # Errors
+    /// When the video is not H.264.
+    pub fn padded(mut self, bits_per_second: u64) -> Result<Self, ClipError> {
+        let is_paddable = |piece: &Piece| matches!(piece.carrier, Carrier::Sei(_));
+        if !self.pieces.iter().any(is_paddable) {
+            return Err(ClipError::NotPaddable);
+        }
+        let stamp = Stamp { sequence: 0, unix_nanos: 0 }.aac_element().len();
+        let audio: usize =
+            self.pieces.iter().filter(|piece| !piece.is_video).map(|piece| piece.body.len() + stamp).sum();
+        let wanted = bits_per_second.saturating_mul(self.period_ms) / 8000;
+        let video = wanted.saturating_sub(u64::try_from(audio).unwrap_or(u64::MAX));
+        let parts: u64 = self
+            .pieces
+            .iter()
+            .filter(|piece| is_paddable(piece))
+            .map(|piece| if piece.key_frame { KEY_FACTOR } else { 1 })
+            .sum();
+        let inter_bytes = video.checked_div(parts).unwrap_or(0);
+        let largest = usize::try_from(inter_bytes * KEY_FACTOR * 2).unwrap_or(0);
+        self.padding = Some(Padding { inter_bytes, filler: vec![0xff; largest].into() });
+        Ok(self)
+    }
+
+    /// Metadata and parameter sets, to be sent first; metadata in its wrapper for servers.
+    #[must_use]
+    pub fn heads(&self) -> &[(TagKind, Bytes)] {
+        &self.heads
+    }
+
+    /// How long one loop takes.
+    #[must_use]
+    pub const fn period_ms(&self) -> u64 {
+        self.period_ms
+    }
+
+    /// From one key frame to the next; the whole loop when there is only one.
+    #[must_use]
+    pub fn gop_ms(&self) -> u64 {
+        let keys = self.pieces.iter().filter(|piece| piece.is_video && piece.key_frame).count();
+        self.period_ms.checked_div(u64::try_from(keys).unwrap_or(1)).unwrap_or(self.period_ms)
+    }
+}
+
+enum Shape {
+    /// Parameter sets.
+    Head,
+    Unit {
+        key_frame: bool,
+        carrier: Carrier,
+    },
+    Nothing,
+}
+
+/// What a body is. It is told by its first bytes alone, so that codecs this server does not know pass, too.
+fn shape(is_video: bool, body: &Bytes) -> Shape {
+    let (Some(&first), packet) = (body.first(), body.get(1).copied()) else { return Shape::Nothing };
+    if is_video {
+        // Frame type 1 is a key frame; enhanced RTMP keeps it in bits 4 to 6, and its packet type in 0 to 3.
+        let key_frame = (first >> 4) & 7 == 1;
+        return match (first & EX_VIDEO != 0, first & 0x0f, packet) {
+            (true, 0, _) | (false, AVC, Some(0)) => Shape::Head,
+            (true, 2 | 4, _) | (false, AVC, Some(2) | None) => Shape::Nothing,
+            (false, AVC, Some(_)) => Shape::Unit { key_frame, carrier: Carrier::Sei(stamp_offset(body)) },
+            _ => Shape::Unit { key_frame, carrier: Carrier::Message },
+        };
+    }
+    match (first >> 4, first & 0x0f, packet) {
+        (AAC, _, Some(0)) | (EX_AUDIO, 0, _) => Shape::Head,
+        (AAC, _, Some(_)) => Shape::Unit { key_frame: false, carrier: Carrier::AacElement },
+        (AAC, _, None) | (EX_AUDIO, 2 | 4, _) => Shape::Nothing,
+        _ => Shape::Unit { key_frame: false, carrier: Carrier::Message },
+    }
+}
+
+/// An access unit delimiter must stay the first NAL unit (H.264 §7.4.1.2.3).
+fn stamp_offset(body: &[u8]) -> usize {
+    let nals = body.get(AVC_HEAD_BYTES..).unwrap_or_default();
+    match media::nal::Nals::new(nals, 4).next() {
+        Some(Ok(nal)) if nal.first().is_some_and(|head| head & 0x1f == ACCESS_UNIT_DELIMITER) => {
+            AVC_HEAD_BYTES + 4 + nal.len()
+        }
+        Some(_) | None => AVC_HEAD_BYTES,
+    }
+}
+
+/// The span of the pictures (of the sounds, without any) and one more interval.
+fn period_ms(pieces: &[Piece], has_video: bool) -> u64 {
+    let times = || pieces.iter().filter(|piece| piece.is_video == has_video).map(|piece| piece.dts_ms);
+    let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
+    let span = last.saturating_sub(first);
+    let intervals = u64::try_from(times().count()).unwrap_or(1).saturating_sub(1);
+    let interval = (span + intervals / 2).checked_div(intervals).unwrap_or(40);
+    (span + interval).max(1)
+}
+
+/// One publisher's place in a clip.
+#[derive(Debug, Clone)]
+pub struct Source {
+    clip: Arc<Clip>,
+    next: usize,
+    base_ms: u64,
+    pictures: u64,
+    sounds: u64,
+    /// Bytes by which pictures were larger than they should have been.
+    excess: u64,
+}
+
+impl Source {
+    /// From the start.
+    #[must_use]
+    pub const fn new(clip: Arc<Clip>) -> Self {
+        Self { clip, next: 0, base_ms: 0, pictures: 0, sounds: 0, excess: 0 }
+    }
+
+    /// The clip.
+    #[must_use]
+    pub fn clip(&self) -> &Clip {
+        &self.clip
+    }
+
+    /// When the next unit is due, from the start of the first loop.
+    #[must_use]
+    pub fn due_ms(&self) -> u64 {
+        self.base_ms + self.clip.pieces.get(self.next).map_or(0, |piece| piece.dts_ms)
+    }
+
+    /// Units made so far: pictures, sounds.
+    #[must_use]
+    pub const fn made(&self) -> [u64; 2] {
+        [self.pictures, self.sounds]
+    }
+
+    /// Makes the next unit, stamped with this time. `None` never happens: a clip is not empty.
+    pub fn next_unit(&mut self, unix_nanos: u64) -> Option<Unit> {
+        let (clip, dts_ms) = (Arc::clone(&self.clip), self.due_ms());
+        let piece = clip.pieces.get(self.next)?;
+        self.next += 1;
+        if self.next >= clip.pieces.len() {
+            self.next = 0;
+            self.base_ms += clip.period_ms;
+        }
+        let counter = if piece.is_video { &mut self.pictures } else { &mut self.sounds };
+        let stamp = Stamp { sequence: *counter, unix_nanos };
+        *counter += 1;
+        let kind = if piece.is_video { TagKind::Video } else { TagKind::Audio };
+        let (body, message) = match piece.carrier {
+            Carrier::Sei(at) => (self.picture(piece, at, stamp), None),
+            Carrier::AacElement => {
+                (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element(), 0).freeze(), None)
+            }
+            Carrier::Message => (piece.body.clone(), Some(stamp.message())),
+            Carrier::None => (piece.body.clone(), None),
+        };
+        Some(Unit { kind, key_frame: piece.key_frame, dts_ms, body, message })
+    }
+
+    fn picture(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
+        let sei = stamp.sei();
+        let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &sei, 0).into() };
+        // Sizes vary by half, with the same mean.
+        let mean = padding.inter_bytes * if piece.key_frame { KEY_FACTOR } else { 1 };
+        let wanted = mean / 2 + mean * (stamp.sequence * 37 % 101) / 100;
+        let has = u64::try_from(piece.body.len() + sei.len()).unwrap_or(0);
+        let wanted_now = wanted.saturating_sub(self.excess);
+        let missing = usize::try_from(wanted_now.saturating_sub(has)).unwrap_or(0);
+        let filler = if missing > FILLER_OVERHEAD { missing } else { 0 };
+        self.excess = (self.excess + has + filler as u64).saturating_sub(wanted);
+        let mut body = with(&piece.body, at, &sei, filler);
+        if let Some(ones) = filler.checked_sub(FILLER_OVERHEAD) {
+            // §7.3.2.7: ff_byte as often as one likes, and the trailing bits.
+            let ones = padding.filler.get(..ones).unwrap_or_default();
+            body.put_u32(u32::try_from(ones.len() + 2).unwrap_or(0));
+            body.put_u8(FILLER_DATA);
+            body.put_slice(ones);
+            body.put_u8(0x80);
+        }
+        body.freeze()
+    }
+}
+
+/// `body` with `more` put in at `at`, and room for `room` bytes behind.
+fn with(body: &[u8], at: usize, more: &[u8], room: usize) -> BytesMut {
+    let (before, behind) = body.split_at_checked(at).unwrap_or((body, &[]));
+    let mut out = BytesMut::with_capacity(body.len() + more.len() + room);
+    out.put_slice(before);
+    out.put_slice(more);
+    out.put_slice(behind);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::nal::Nals;
+
+    fn sample() -> Clip {
+        Clip::read(SAMPLE).unwrap()
+    }
+
+    fn bits_per_second(clip: Clip, loops: u64) -> u64 {
+        let period = clip.period_ms();
+        let mut source = Source::new(Arc::new(clip));
+        let mut bytes = 0;
+        while source.due_ms() < loops * period {
+            bytes += source.next_unit(1).unwrap().body.len() as u64;
+        }
+        bytes * 8000 / (loops * period)
+    }
+
+    #[test]
+    fn the_sample_is_what_the_docs_say() {
+        let clip = sample();
+        assert_eq!((clip.period_ms(), clip.gop_ms()), (8000, 2000));
+        let kinds: Vec<TagKind> = clip.heads().iter().map(|(kind, _)| *kind).collect();
+        assert!(kinds.contains(&TagKind::Video) && kinds.contains(&TagKind::Audio));
+        let pictures = clip.pieces.iter().filter(|piece| piece.is_video).count();
+        assert_eq!((pictures, clip.pieces.len() - pictures), (240, 375));
+        assert!(SAMPLE.len() < 200_000);
+    }
+
+    #[test]
+    fn times_and_numbers_go_on_through_the_loops() {
+        let mut source = Source::new(Arc::new(sample()));
+        let (mut last, mut next) = (0, [0, 0]);
+        for _ in 0..3000 {
+            let due = source.due_ms();
+            let unit = source.next_unit(9).unwrap();
+            assert!(unit.dts_ms == due && due >= last && due - last <= 40, "{due} after {last}");
+            last = due;
+            let stamp = match unit.is_video() {
+                true => Stamp::in_nals(&unit.body[AVC_HEAD_BYTES..]),
+                false => Stamp::in_aac(&unit.body[AAC_HEAD_BYTES..]),
+            };
+            let next = &mut next[usize::from(!unit.is_video())];
+            assert_eq!(stamp, Some(Stamp { sequence: *next, unix_nanos: 9 }));
+            *next += 1;
+        }
+        assert_eq!(source.made(), next);
+    }
+
+    #[test]
+    fn padding_gives_the_rate_in_whole_nal_units() {
+        for rate in [300_000, 2_500_000, 20_000_000] {
+            let got = bits_per_second(sample().padded(rate).unwrap(), 13);
+            assert!(got.abs_diff(rate) < rate / 50, "{got} for {rate}");
+        }
+        let mut source = Source::new(Arc::new(sample().padded(2_500_000).unwrap()));
+        for _ in 0..500 {
+            let unit = source.next_unit(1).unwrap();
+            if unit.is_video() {
+                let nals: Result<Vec<_>, _> = Nals::new(&unit.body[AVC_HEAD_BYTES..], 4).collect();
+                let kinds: Vec<u8> = nals.unwrap().iter().map(|nal| nal[0] & 0x1f).collect();
+                assert_eq!((kinds.first(), kinds.last()), (Some(&6), Some(&FILLER_DATA)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_take_a_stamp_gets_a_message() {
+        let piece = |is_video, dts_ms, body: &'static [u8]| {
+            let body = Bytes::from_static(body);
+            let Shape::Unit { key_frame, carrier } = shape(is_video, &body) else { panic!() };
+            Piece { is_video, key_frame, dts_ms, carrier, body }
+        };
+        // Enhanced RTMP: HEVC coded frames, and Opus.
+        let pieces = vec![piece(true, 0, b"\x91hvc1..."), piece(false, 3, b"\x91Opus...")];
+        let mut source = Source::new(Arc::new(Clip::of(Vec::new(), pieces).unwrap()));
+        let (video, audio) = (source.next_unit(5).unwrap(), source.next_unit(6).unwrap());
+        let stamp = Stamp { sequence: 0, unix_nanos: 5 };
+        assert_eq!(video.message.as_deref().and_then(Stamp::in_message), Some(stamp));
+        assert!(video.key_frame && audio.message.is_none());
+        let only = Clip::of(Vec::new(), vec![piece(false, 0, b"\x91Opus...")]).unwrap();
+        assert!(Source::new(Arc::new(only)).next_unit(5).unwrap().message.is_some());
+    }
+
+    #[test]
+    fn what_is_no_clip_is_told() {
+        assert!(matches!(Clip::read(b"GET / HTTP/1.1"), Err(ClipError::Flv(_))));
+        assert_eq!(Clip::read(&SAMPLE[..13]).map(|clip| clip.period_ms), Err(ClipError::Empty));
+        let sound = vec![Piece {
+            is_video: false,
+            key_frame: false,
+            dts_ms: 0,
+            carrier: Carrier::AacElement,
+            body: Bytes::from_static(b"\xaf\x01x"),
+        }];
+        assert_eq!(
+            Clip::of(Vec::new(), sound).unwrap().padded(1).map(|clip| clip.period_ms),
+            Err(ClipError::NotPaddable)
+        );
+    }
+}

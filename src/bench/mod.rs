@@ -1,0 +1,84 @@
+//! The load generator: clients that publish and play, and measure what comes back. `docs/bench.md` says what each
+//! figure means.
+//!
+//! 1. [`Options`] come from the command line, a [`Target`] from the URL.
+//! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, numbers and stamps each unit ([`Stamp`]).
+//! 3. A [`Peer`] is one connection's machine: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
+//! 4. What they see goes into the [`Tally`] of their thread, what each of them missed stays in its [`Score`].
+//! 5. [`Report`] is all of it, as text and as JSON.
+//!
+//! No socket and no clock is here: `io::load` has them.
+
+#![allow(clippy::cast_precision_loss, reason = "figures for people: 53 bits are enough")]
+
+mod clip;
+mod histogram;
+mod options;
+mod player;
+mod publisher;
+mod report;
+mod stamp;
+mod tally;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use wire::SendQueue;
+
+pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
+pub use histogram::Histogram;
+pub use options::{Options, Role};
+pub use player::{Player, PlayerOptions};
+pub use publisher::{Publisher, PublisherOptions};
+pub use report::{Connections, Report, ServerFigures};
+pub use stamp::{AMF_NAME, Stamp, UUID};
+pub use tally::{Score, Sequence, Tally};
+pub use target::{Protocol, Target, TargetError};
+
+/// The time of an input: one clock to count with, and the one that other machines have too.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// For deadlines.
+    pub mono: Instant,
+    /// Nanoseconds since 1970 in UTC, for stamps.
+    pub unix_nanos: u64,
+}
+
+/// What a peer reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// The server consented.
+    Ready,
+    /// The end, once, and why; what `poll_transmit` still gives is to be sent.
+    Closed(String),
+}
+
+/// One connection of the load. A trait, because a benchmark brings peers of its own beside those of this room.
+pub trait Peer: std::fmt::Debug + Send {
+    /// Bytes of the server, split anywhere.
+    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
+    /// The deadline has come, or any other moment.
+    fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
+    /// The transport ended; `why` is its error, if it was one.
+    fn handle_hangup(&mut self, now: Now, why: Option<&str>);
+    /// The next event.
+    fn poll_event(&mut self) -> Option<PeerEvent>;
+    /// Moves what is to be sent; whether there was anything.
+    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool;
+    /// When `handle_timeout` is due.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Whether its socket is to be read.
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+    /// Sends nothing behind the next picture: no sound is left waiting for another one.
+    fn finish(&mut self) {}
+    /// Says goodbye.
+    fn close(&mut self, now: Now);
+    /// Whether it publishes or plays: which tally it is given, and which bytes count.
+    fn role(&self) -> Role;
+    /// What it made or missed so far.
+    fn score(&self) -> Score;
+}

@@ -1,0 +1,262 @@
+//! The command line of `millstream bench`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+
+use super::{Protocol, Target};
+
+/// What the connections do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Send a clip.
+    Publish,
+    /// Read streams.
+    Play,
+}
+
+impl Role {
+    /// As on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Play => "play",
+        }
+    }
+}
+
+/// What to do; `docs/bench.md` has the meanings and the defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// What the connections do.
+    pub role: Role,
+    /// Where, with `{n}` for the number of the stream.
+    pub url: String,
+    /// Connections.
+    pub count: usize,
+    /// Streams that players are spread over.
+    pub streams: usize,
+    /// The measured time.
+    pub duration: Duration,
+    /// Before it.
+    pub warm_up: Duration,
+    /// Connections opened per second.
+    pub rate: f64,
+    /// A connection that is not ready by then has failed.
+    pub connect_timeout: Duration,
+    /// Loops.
+    pub threads: usize,
+    /// The clip; the built-in one without it.
+    pub file: Option<PathBuf>,
+    /// What pictures are padded up to.
+    pub bits_per_second: Option<u64>,
+    /// A process to look at.
+    pub server_pid: Option<u32>,
+    /// A unit that takes longer is late.
+    pub late: Duration,
+    /// Lost units that are no failure.
+    pub lost_max: u64,
+    /// Takes any certificate.
+    pub insecure: bool,
+    /// JSON in place of text.
+    pub json: bool,
+}
+
+impl Options {
+    fn new(role: Role) -> Self {
+        Self {
+            role,
+            url: String::new(),
+            count: 1,
+            streams: 1,
+            duration: Duration::from_secs(10),
+            warm_up: Duration::from_secs(1),
+            rate: 200.0,
+            connect_timeout: Duration::from_secs(10),
+            threads: 1,
+            file: None,
+            bits_per_second: None,
+            server_pid: None,
+            late: Duration::from_millis(100),
+            lost_max: 0,
+            insecure: false,
+            json: false,
+        }
+    }
+
+    /// Reads what stands behind `bench`.
+    ///
+    /// # Errors
+    /// One line that says what is wrong.
+    pub fn parse(parser: &mut lexopt::Parser) -> Result<Self, String> {
+        let role = match text(parser.next())?.as_str() {
+            "publish" => Role::Publish,
+            "play" => Role::Play,
+            other => return Err(format!("bench can publish or play, not '{other}'")),
+        };
+        let mut options = Self::new(role);
+        let mut protocol = None;
+        while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+            match argument {
+                Long("url") => options.url = value(parser)?,
+                Long("protocol") => protocol = Some(value::<String>(parser)?),
+                Long("count") => options.count = value(parser)?,
+                Long("streams") => options.streams = value(parser)?,
+                Long("duration") => options.duration = seconds(parser)?,
+                Long("warm-up") => options.warm_up = seconds(parser)?,
+                Long("rate") => options.rate = value(parser)?,
+                Long("connect-timeout") => options.connect_timeout = seconds(parser)?,
+                Long("threads") => options.threads = value(parser)?,
+                Long("file") => options.file = Some(value(parser)?),
+                Long("bitrate") => options.bits_per_second = Some(kilobits(parser)?),
+                Long("server-pid") => options.server_pid = Some(value(parser)?),
+                Long("late") => options.late = Duration::from_millis(value(parser)?),
+                Long("max-lost") => options.lost_max = value(parser)?,
+                Long("insecure") => options.insecure = true,
+                Long("json") => options.json = true,
+                Long(_) | Short(_) | Value(_) => return Err(argument.unexpected().to_string()),
+            }
+        }
+        options.check(protocol.as_deref())?;
+        Ok(options)
+    }
+
+    /// Streams that the connections are spread over.
+    #[must_use]
+    pub const fn stream_count(&self) -> usize {
+        match self.role {
+            Role::Publish => self.count,
+            Role::Play => self.streams,
+        }
+    }
+
+    /// The stream of one connection.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub fn target(&self, connection: usize) -> Result<Target, String> {
+        let stream = connection.checked_rem(self.stream_count()).unwrap_or(0);
+        Target::parse(&self.url, stream).map_err(|error| format!("--url: {error}"))
+    }
+
+    fn check(&self, protocol: Option<&str>) -> Result<(), String> {
+        if self.url.is_empty() {
+            return Err("--url is missing".to_owned());
+        }
+        let target = self.target(0)?;
+        if protocol.is_some_and(|name| name != target.protocol.name()) {
+            return Err(format!("the URL says {}, --protocol another", target.protocol.name()));
+        }
+        if self.role == Role::Publish && target.protocol != Protocol::Rtmp {
+            return Err(format!("{} cannot publish", target.protocol.name()));
+        }
+        if self.role == Role::Play && (self.file.is_some() || self.bits_per_second.is_some()) {
+            return Err("--file and --bitrate belong to publish".to_owned());
+        }
+        if self.count == 0 || self.streams == 0 || self.threads == 0 || self.duration.is_zero() {
+            return Err("--count, --streams, --threads and --duration must be above 0".to_owned());
+        }
+        if !(self.rate.is_finite() && self.rate > 0.0) {
+            return Err("--rate must be above 0".to_owned());
+        }
+        if self.stream_count() > 1 && !Target::is_numbered(&self.url) {
+            return Err("several streams need {n} in the URL".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn text(argument: Result<Option<lexopt::Arg<'_>>, lexopt::Error>) -> Result<String, String> {
+    match argument.map_err(|error| error.to_string())? {
+        Some(Value(text)) => text.string().map_err(|error| error.to_string()),
+        Some(other) => Err(other.unexpected().to_string()),
+        None => Err("bench what? publish or play".to_owned()),
+    }
+}
+
+fn value<T: FromStr>(parser: &mut lexopt::Parser) -> Result<T, String>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    parser.value().and_then(|value| value.parse()).map_err(|error| error.to_string())
+}
+
+fn seconds(parser: &mut lexopt::Parser) -> Result<Duration, String> {
+    let seconds: f64 = value(parser)?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn kilobits(parser: &mut lexopt::Parser) -> Result<u64, String> {
+    let kilobits: u64 = value(parser)?;
+    kilobits
+        .checked_mul(1000)
+        .filter(|bits| *bits < 1 << 40)
+        .ok_or_else(|| "--bitrate is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, String> {
+        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace()))
+    }
+
+    #[test]
+    fn options_have_the_defaults_of_the_docs() {
+        let options = parsed("play --url rtmp://h/live/a").unwrap();
+        let docs = include_str!("../../docs/bench.md");
+        let default = |name: &str| {
+            let row = docs.lines().find(|line| line.starts_with(&format!("| `--{name} "))).unwrap();
+            row.rsplit('|').nth(1).unwrap().trim().parse::<f64>().unwrap()
+        };
+        assert_eq!(options.count as f64, default("count"));
+        assert_eq!(options.streams as f64, default("streams"));
+        assert_eq!(options.duration.as_secs_f64(), default("duration"));
+        assert_eq!(options.warm_up.as_secs_f64(), default("warm-up"));
+        assert_eq!(options.rate, default("rate"));
+        assert_eq!(options.connect_timeout.as_secs_f64(), default("connect-timeout"));
+        assert_eq!(options.threads as f64, default("threads"));
+        assert_eq!(options.late.as_millis() as f64, default("late"));
+        assert_eq!(options.lost_max as f64, default("max-lost"));
+    }
+
+    #[test]
+    fn connections_are_spread_over_the_streams() {
+        let play = parsed("play --url http://h/live/s{n}.flv --count 5 --streams 2 --json").unwrap();
+        assert_eq!(play.target(3).unwrap().name, "/live/s1.flv");
+        assert!(play.json);
+        let publish = parsed("publish --url rtmp://h/live/s{n} --count 3 --bitrate 2500").unwrap();
+        assert_eq!(publish.target(2).unwrap().name, "s2");
+        assert_eq!(publish.bits_per_second, Some(2_500_000));
+    }
+
+    #[test]
+    fn mistakes_are_one_line() {
+        for line in [
+            "",
+            "dance",
+            "--url rtmp://h/a/b",
+            "play",
+            "play --url srt://h:1",
+            "play --url rtmp://h/a/b --count 0",
+            "play --url rtmp://h/a/b --count x",
+            "play --url rtmp://h/a/b --rate 0",
+            "play --url rtmp://h/a/b --duration -1",
+            "play --url rtmp://h/a/b --streams 2",
+            "play --url rtmp://h/a/b --bitrate 1",
+            "play --url rtmp://h/a/b --protocol flv",
+            "play --url rtmp://h/a/b --hurry",
+            "play --url rtmp://h/a/b more",
+            "publish --url http://h/a/b.flv",
+            "publish --url rtmp://h/a/b --count 2",
+            "publish --url rtmp://h/a/b --bitrate 99999999999999999",
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert!(!error.is_empty() && !error.contains('\n'), "{line}: {error}");
+        }
+    }
+}

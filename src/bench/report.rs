@@ -1,0 +1,311 @@
+//! What came of a run, as text for people and as one JSON object. `docs/bench.md` has the members.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Histogram, Options, Role, Score, Sequence, Tally};
+use crate::auth::redact;
+
+/// What became of the connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Asked for.
+    pub requested: usize,
+    /// The server consented.
+    pub ready: usize,
+    /// Never ready.
+    pub failed: usize,
+    /// Ended after they had been ready.
+    pub lost: usize,
+    /// Why, and how many.
+    pub reasons: Vec<(String, usize)>,
+}
+
+impl Connections {
+    /// Counts one that ended.
+    pub fn ended(&mut self, was_ready: bool, why: &str) {
+        if was_ready {
+            self.lost += 1;
+        } else {
+            self.failed += 1;
+        }
+        match self.reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, count)) => *count += 1,
+            None => self.reasons.push((why.to_owned(), 1)),
+        }
+        self.reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    }
+
+    /// Adds another thread's.
+    pub fn merge(&mut self, other: Self) {
+        let (failed, lost) = (self.failed + other.failed, self.lost + other.lost);
+        for (why, count) in other.reasons {
+            (0..count).for_each(|_| self.ended(true, &why));
+        }
+        (self.failed, self.lost) = (failed, lost);
+        self.requested += other.requested;
+        self.ready += other.ready;
+    }
+}
+
+/// What a server's process used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerFigures {
+    /// The process.
+    pub pid: u32,
+    /// CPU time in the window.
+    pub cpu: Duration,
+    /// Resident bytes at its end.
+    pub rss_bytes: u64,
+}
+
+/// All of a run.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// What was asked for.
+    pub options: &'a Options,
+    /// The measured time.
+    pub window: Duration,
+    /// What became of the connections.
+    pub connections: Connections,
+    /// What was seen in the window.
+    pub tally: Tally,
+    /// What each connection made or missed.
+    pub scores: Vec<Score>,
+    /// CPU time of the load in the window.
+    pub cpu: Duration,
+    /// The process that was to be looked at.
+    pub server: Option<ServerFigures>,
+}
+
+impl Report<'_> {
+    /// Whether all connected, stayed, and lost no more than they may.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        let connections = &self.connections;
+        connections.ready == connections.requested
+            && connections.lost == 0
+            && self.sum(|sequence| sequence.lost) <= self.options.lost_max
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let (options, tally, connections) = (self.options, &self.tally, &self.connections);
+        json!({
+            "tool": "millstream bench",
+            "version": env!("CARGO_PKG_VERSION"),
+            "role": options.role.name(),
+            "protocol": self.protocol(),
+            "url": redact(&options.url),
+            "count": options.count,
+            "streams": options.stream_count(),
+            "threads": options.threads,
+            "window_s": self.window.as_secs_f64(),
+            "connections": {
+                "requested": connections.requested,
+                "ready": connections.ready,
+                "failed": connections.failed,
+                "lost": connections.lost,
+            },
+            "reasons": connections.reasons.iter().map(|(reason, count)| json!({
+                "reason": reason, "count": count,
+            })).collect::<Vec<_>>(),
+            "bytes": tally.bytes,
+            "bits_per_second": self.bits_per_second(),
+            "units": {
+                "video": tally.video,
+                "audio": tally.audio,
+                "stamped": tally.stamped,
+                "backlog": tally.backlog,
+                "lost": self.sum(|sequence| sequence.lost),
+                "repeated": self.sum(|sequence| sequence.repeated),
+                "late": tally.late,
+            },
+            "first_frame_ms": distribution(&tally.first_frame),
+            "latency_video_ms": distribution(&tally.latency_video),
+            "latency_audio_ms": distribution(&tally.latency_audio),
+            "behind_ms": distribution(&tally.behind),
+            "cpu_s": self.cpu.as_secs_f64(),
+            "server": self.server.map(|server| json!({
+                "pid": server.pid,
+                "cpu_s": server.cpu.as_secs_f64(),
+                "cpu_s_per_gb": self.cost(server),
+                "rss_bytes": server.rss_bytes,
+            })),
+            "ok": self.is_ok(),
+        })
+    }
+
+    /// Some lines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let (options, tally, connections) = (self.options, &self.tally, &self.connections);
+        let mut text = format!(
+            "millstream bench {} {} {}\n\
+             connections  {} of {} ready, {} failed, {} lost\n",
+            options.role.name(),
+            self.protocol(),
+            redact(&options.url),
+            connections.ready,
+            connections.requested,
+            connections.failed,
+            connections.lost,
+        );
+        for (reason, count) in &connections.reasons {
+            let _ = writeln!(text, "             {count} x {reason}");
+        }
+        let _ = writeln!(text, "measured     {:.1} s", self.window.as_secs_f64());
+        let _ = writeln!(text, "bytes        {} ({:.2} Mb/s)", tally.bytes, self.bits_per_second() / 1e6);
+        let _ = writeln!(
+            text,
+            "units        {} video, {} audio; {} with a stamp, {} of them backlog",
+            tally.video, tally.audio, tally.stamped, tally.backlog
+        );
+        if options.role == Role::Play {
+            let lost = self.sum(|sequence| sequence.lost);
+            let repeated = self.sum(|sequence| sequence.repeated);
+            let _ = writeln!(text, "lost         {lost}; {repeated} repeated, {} late", tally.late);
+        }
+        for (name, histogram) in [
+            ("first frame", &tally.first_frame),
+            ("video", &tally.latency_video),
+            ("audio", &tally.latency_audio),
+            ("behind", &tally.behind),
+        ] {
+            if histogram.total() > 0 {
+                let of = |permille| millis(histogram.quantile(permille));
+                let _ = writeln!(
+                    text,
+                    "{name:<13}p50 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.2} ms",
+                    of(500),
+                    of(990),
+                    of(999),
+                    millis(histogram.max())
+                );
+            }
+        }
+        let _ = writeln!(text, "load's CPU   {:.2} s", self.cpu.as_secs_f64());
+        if let Some(server) = self.server {
+            let cost = self.cost(server).map_or_else(String::new, |cost| format!(", {cost:.3} per GB"));
+            let _ = writeln!(
+                text,
+                "server       {:.2} CPU seconds{cost}; {:.1} MB resident",
+                server.cpu.as_secs_f64(),
+                server.rss_bytes as f64 / 1e6
+            );
+        }
+        text.push_str(if self.is_ok() { "ok\n" } else { "not ok\n" });
+        text
+    }
+
+    fn protocol(&self) -> &'static str {
+        self.options.target(0).map_or("", |target| target.protocol.name())
+    }
+
+    fn bits_per_second(&self) -> f64 {
+        let seconds = self.window.as_secs_f64();
+        if seconds > 0.0 { self.tally.bytes as f64 * 8.0 / seconds } else { 0.0 }
+    }
+
+    fn cost(&self, server: ServerFigures) -> Option<f64> {
+        (self.tally.bytes > 0).then(|| server.cpu.as_secs_f64() / (self.tally.bytes as f64 / 1e9))
+    }
+
+    fn sum(&self, of: impl Fn(&Sequence) -> u64) -> u64 {
+        let each = |score: &Score| match score {
+            Score::Got(sequences) => sequences.iter().map(&of).sum(),
+            Score::Made(_) | Score::None => 0,
+        };
+        self.scores.iter().map(each).fold(0, u64::saturating_add)
+    }
+}
+
+fn distribution(histogram: &Histogram) -> Value {
+    if histogram.total() == 0 {
+        return Value::Null;
+    }
+    let of = |permille| millis(histogram.quantile(permille));
+    json!({ "p50": of(500), "p99": of(990), "p999": of(999), "max": millis(histogram.max()) })
+}
+
+const fn millis(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        let line = "play --url rtmp://h/live/secret --count 3 --max-lost 2";
+        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).unwrap()
+    }
+
+    fn report(options: &Options) -> Report<'_> {
+        let mut connections = Connections { requested: 3, ready: 3, ..Connections::default() };
+        connections.reasons.clear();
+        let mut tally = Tally::new(Duration::from_millis(100));
+        tally.bytes = 2_000_000_000;
+        tally.latency_video.record(1_000_000);
+        let server = ServerFigures { pid: 7, cpu: Duration::from_secs(1), rss_bytes: 1 };
+        Report {
+            options,
+            window: Duration::from_secs(2),
+            connections,
+            tally,
+            scores: vec![Score::Got([Sequence { lost: 2, ..Sequence::default() }, Sequence::default()])],
+            cpu: Duration::from_secs(1),
+            server: Some(server),
+        }
+    }
+
+    #[test]
+    fn every_member_is_documented() {
+        let options = options();
+        let json = report(&options).json();
+        let docs = include_str!("../../docs/bench.md");
+        let documented = |name: &str| docs.contains(&format!("`{name}`"));
+        for (name, value) in json.as_object().unwrap() {
+            let has_members = docs.contains(&format!("`{name}.")) || docs.contains(&format!("`{name}[]."));
+            assert!(documented(name) || has_members, "{name}");
+            for inner in value.as_object().into_iter().flat_map(|object| object.keys()) {
+                let ways = [format!(".{inner}"), format!("{name}.{inner}"), inner.clone()];
+                assert!(ways.iter().any(|way| documented(way)), "{name}.{inner}");
+            }
+        }
+        assert_eq!(json["server"]["cpu_s_per_gb"], 0.5);
+        assert_eq!(json["bits_per_second"], 8e9);
+        assert!(json["latency_audio_ms"].is_null() && json["latency_video_ms"]["p50"].is_number());
+        let both = format!("{json}{}", report(&options).text());
+        assert!(!both.contains("secret"), "{both}");
+    }
+
+    #[test]
+    fn losses_within_the_bound_are_ok() {
+        let mut options = options();
+        assert!(report(&options).is_ok());
+        options.lost_max = 1;
+        assert!(!report(&options).is_ok());
+        options.lost_max = 2;
+        let mut lost = report(&options);
+        lost.connections.ended(true, "reset");
+        assert!(!lost.is_ok());
+        let mut failed = report(&options);
+        failed.connections.ready = 2;
+        assert!(!failed.is_ok());
+    }
+
+    #[test]
+    fn reasons_of_threads_add_up() {
+        let (mut one, mut two) = (Connections::default(), Connections::default());
+        one.ended(false, "refused");
+        two.ended(true, "reset");
+        two.ended(true, "reset");
+        one.merge(two);
+        assert_eq!((one.failed, one.lost), (1, 2));
+        assert_eq!(one.reasons, [("reset".to_owned(), 2), ("refused".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,164 @@
+//! The stamp of a unit: its number and when it was sent (`docs/bench.md`). 16 bytes of UUID and 32 hexadecimal
+//! digits, none of them zero, so that no NAL unit needs emulation prevention (H.264 §7.4.1).
+
+use bytes::Bytes;
+use flv::amf0::Value;
+use flv::data::Data;
+use media::nal::Nals;
+
+/// What stands before every stamp: `6d696c6c-7374-4d65-a16d-2d62656e6368`.
+pub const UUID: [u8; 16] = *b"millstMe\xa1m-bench";
+/// The name of the data message that carries a stamp where the media cannot.
+pub const AMF_NAME: &str = "onMillstreamStamp";
+
+/// Digits of a number.
+const DIGITS: usize = 16;
+const TEXT_BYTES: usize = 2 * DIGITS;
+/// UUID and digits.
+const PAYLOAD_BYTES: u8 = 48;
+/// NAL unit type 6, `nal_ref_idc` 0 (H.264 §7.4.1).
+const SEI: u8 = 6;
+/// The lower bits of a NAL unit's first byte.
+const NAL_TYPE_MASK: u8 = 0x1f;
+/// `payloadType` of `user_data_unregistered` (H.264 §D.1.1).
+const USER_DATA_UNREGISTERED: u8 = 5;
+/// `rbsp_trailing_bits` on a byte boundary.
+const TRAILING_BITS: u8 = 0x80;
+/// `id_syn_ele` 4, instance 0, no alignment: the first byte of a `data_stream_element` (ISO/IEC 14496-3
+/// Table 4.10). Count and data follow on whole bytes.
+const DATA_STREAM_ELEMENT: u8 = 0x80;
+/// NAL units before the picture that are looked at: delimiter, parameter sets, other SEI.
+const NALS_MAX: usize = 8;
+/// An SEI that is longer is another one.
+const SEI_BYTES_MAX: usize = 4096;
+
+/// Number and time of one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// From 0, counted for each kind of unit alone.
+    pub sequence: u64,
+    /// When it was handed to the kernel, nanoseconds since 1970 in UTC.
+    pub unix_nanos: u64,
+}
+
+impl Stamp {
+    /// The 32 digits.
+    #[must_use]
+    pub fn text(self) -> String {
+        format!("{:016x}{:016x}", self.sequence, self.unix_nanos)
+    }
+
+    /// The SEI NAL unit behind its 4-byte length.
+    #[must_use]
+    pub fn sei(self) -> Vec<u8> {
+        let mut nal = vec![0, 0, 0, PAYLOAD_BYTES + 4, SEI, USER_DATA_UNREGISTERED, PAYLOAD_BYTES];
+        nal.extend_from_slice(&UUID);
+        nal.extend_from_slice(self.text().as_bytes());
+        nal.push(TRAILING_BITS);
+        nal
+    }
+
+    /// The `data_stream_element` for the front of a raw data block of AAC.
+    #[must_use]
+    pub fn aac_element(self) -> Vec<u8> {
+        let mut element = vec![DATA_STREAM_ELEMENT, PAYLOAD_BYTES];
+        element.extend_from_slice(&UUID);
+        element.extend_from_slice(self.text().as_bytes());
+        element
+    }
+
+    /// The data message.
+    #[must_use]
+    pub fn message(self) -> Bytes {
+        Data { name: AMF_NAME.to_owned(), values: vec![Value::string(self.text())] }.write()
+    }
+
+    /// Finds the stamp in the NAL units of a picture.
+    #[must_use]
+    pub fn in_nals(payload: &[u8]) -> Option<Self> {
+        Nals::new(payload, 4)
+            .take(NALS_MAX)
+            .map_while(Result::ok)
+            .filter(|nal| nal.first().is_some_and(|head| head & NAL_TYPE_MASK == SEI))
+            .find_map(Self::in_sei)
+    }
+
+    /// Finds the stamp at the front of a raw data block of AAC.
+    #[must_use]
+    pub fn in_aac(payload: &[u8]) -> Option<Self> {
+        Self::behind_uuid(payload.strip_prefix(&[DATA_STREAM_ELEMENT, PAYLOAD_BYTES])?)
+    }
+
+    /// Reads the data message; `None` for any other.
+    #[must_use]
+    pub fn in_message(body: &[u8]) -> Option<Self> {
+        let data = Data::read(body).ok().filter(|data| data.name == AMF_NAME)?;
+        Self::read(data.values.first()?.as_str()?.as_bytes())
+    }
+
+    /// A server may put other messages before ours; the UUID is looked for wherever it stands.
+    fn in_sei(nal: &[u8]) -> Option<Self> {
+        let nal = nal.get(..nal.len().min(SEI_BYTES_MAX))?;
+        let at = nal.windows(UUID.len()).position(|window| window == UUID)?;
+        Self::behind_uuid(nal.get(at..)?)
+    }
+
+    fn behind_uuid(bytes: &[u8]) -> Option<Self> {
+        Self::read(bytes.strip_prefix(&UUID)?.get(..TEXT_BYTES)?)
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let (sequence, time) = std::str::from_utf8(text).ok()?.split_at_checked(DIGITS)?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        Some(Self { sequence: number(sequence)?, unix_nanos: number(time)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAMP: Stamp = Stamp { sequence: 77, unix_nanos: 1_795_000_000_123_456_789 };
+
+    #[test]
+    fn a_stamp_is_found_where_it_was_put() {
+        let picture = [&[0, 0, 0, 2, 9, 0xf0][..], &STAMP.sei(), &[0, 0, 0, 2, 0x65, 0x88]].concat();
+        assert_eq!(Stamp::in_nals(&picture), Some(STAMP));
+        assert_eq!(Stamp::in_aac(&[&STAMP.aac_element()[..], &[0x21, 7]].concat()), Some(STAMP));
+        assert_eq!(Stamp::in_message(&STAMP.message()), Some(STAMP));
+        assert_eq!(Stamp::in_message(&flv::data::wrap(&STAMP.message())), Some(STAMP));
+    }
+
+    #[test]
+    fn documented_bytes() {
+        let sei = STAMP.sei();
+        assert_eq!(sei.len(), 4 + 52);
+        assert_eq!(sei[..7], [0, 0, 0, 52, 6, 5, 48]);
+        assert!(!sei[4..].contains(&0), "needs no emulation prevention");
+        let uuid: String = UUID.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(include_str!("../../docs/bench.md").replace('-', "").contains(&uuid));
+        assert!(include_str!("../../docs/bench.md").contains(AMF_NAME));
+        assert_eq!(STAMP.aac_element().len(), 50);
+    }
+
+    #[test]
+    fn what_has_no_stamp_gives_none() {
+        assert_eq!(Stamp::in_nals(&[0, 0, 0, 2, 0x65, 0x88]), None);
+        assert_eq!(Stamp::in_aac(&[0x21, 1, 2]), None);
+        assert_eq!(Stamp::in_message(&Data::metadata(Vec::new()).write()), None);
+        let mut other = STAMP.sei();
+        other[8] ^= 1;
+        assert_eq!(Stamp::in_nals(&other), None);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..60) {
+            let _ = (Stamp::in_nals(&bytes), Stamp::in_aac(&bytes), Stamp::in_message(&bytes));
+            let sei = STAMP.sei();
+            let _ = Stamp::in_nals(&sei[..cut.min(sei.len())]);
+            let _ = Stamp::in_aac(&STAMP.aac_element()[..cut.min(50)]);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What the peers of one thread saw in the measured time, and what each of them made or missed in its life.
+
+use std::time::Duration;
+
+use super::{Histogram, Now, Stamp};
+
+/// Figures of one thread. Those of several add up with [`Tally::merge`].
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Bytes on the sockets.
+    pub bytes: u64,
+    /// Pictures.
+    pub video: u64,
+    /// Sounds.
+    pub audio: u64,
+    /// Units that had a stamp.
+    pub stamped: u64,
+    /// Stamped units that were older than the wish to have them.
+    pub backlog: u64,
+    /// Units over the late bound.
+    pub late: u64,
+    /// Publishers: how much later than due.
+    pub behind: Histogram,
+    /// Players: from the connect to the first picture. Not of the measured time alone.
+    pub first_frame: Histogram,
+    /// Latencies of pictures.
+    pub latency_video: Histogram,
+    /// Latencies of sounds.
+    pub latency_audio: Histogram,
+    late_bound: Duration,
+}
+
+impl Tally {
+    /// A unit over `late_bound` is late.
+    #[must_use]
+    pub fn new(late_bound: Duration) -> Self {
+        Self {
+            bytes: 0,
+            video: 0,
+            audio: 0,
+            stamped: 0,
+            backlog: 0,
+            late: 0,
+            behind: Histogram::new(),
+            first_frame: Histogram::new(),
+            latency_video: Histogram::new(),
+            latency_audio: Histogram::new(),
+            late_bound,
+        }
+    }
+
+    /// The measured time begins.
+    pub fn clear(&mut self) {
+        let fresh = Self::new(self.late_bound);
+        *self = Self { first_frame: std::mem::take(&mut self.first_frame), ..fresh };
+    }
+
+    /// Adds another thread's.
+    pub fn merge(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.video += other.video;
+        self.audio += other.audio;
+        self.stamped += other.stamped;
+        self.backlog += other.backlog;
+        self.late += other.late;
+        self.behind.merge(&other.behind);
+        self.first_frame.merge(&other.first_frame);
+        self.latency_video.merge(&other.latency_video);
+        self.latency_audio.merge(&other.latency_audio);
+    }
+
+    /// Pictures and sounds.
+    #[must_use]
+    pub const fn units(&self) -> u64 {
+        self.video + self.audio
+    }
+
+    /// Counts a unit that came, or was sent.
+    pub const fn count(&mut self, is_video: bool) {
+        if is_video {
+            self.video += 1;
+        } else {
+            self.audio += 1;
+        }
+    }
+
+    /// Counts a stamp at the player that asked at `asked_nanos`.
+    pub fn take(&mut self, now: Now, asked_nanos: u64, is_video: bool, stamp: Stamp) {
+        self.stamped += 1;
+        if stamp.unix_nanos < asked_nanos {
+            self.backlog += 1;
+            return;
+        }
+        let took = now.unix_nanos.saturating_sub(stamp.unix_nanos);
+        self.late += u64::from(u128::from(took) > self.late_bound.as_nanos());
+        let histogram = if is_video { &mut self.latency_video } else { &mut self.latency_audio };
+        histogram.record(took);
+    }
+}
+
+/// Numbers of one kind of unit at one player.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// The number that should come next; `None` before the first.
+    pub(super) next: Option<u64>,
+    pub(super) newest_nanos: u64,
+    /// Numbers left out.
+    pub lost: u64,
+    /// Numbers that came again.
+    pub repeated: u64,
+}
+
+impl Sequence {
+    /// The next stamp.
+    pub fn take(&mut self, stamp: Stamp) {
+        let expected = self.next.unwrap_or(stamp.sequence);
+        if stamp.sequence >= expected {
+            self.lost = self.lost.saturating_add(stamp.sequence - expected);
+        } else if stamp.unix_nanos <= self.newest_nanos {
+            self.repeated += 1;
+            return;
+        }
+        // A smaller number with a newer time is a publisher that began anew.
+        self.newest_nanos = stamp.unix_nanos;
+        self.next = Some(stamp.sequence.saturating_add(1));
+    }
+
+    /// Numbers that did not come, when the publisher has made `made`.
+    #[must_use]
+    pub fn missing(&self, made: u64) -> u64 {
+        self.lost.saturating_add(self.next.map_or(made, |next| made.saturating_sub(next)))
+    }
+}
+
+/// What one peer made or missed. Pictures are counted apart from sounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Score {
+    /// Units published: pictures, sounds.
+    Made([u64; 2]),
+    /// What came: pictures, sounds.
+    Got([Sequence; 2]),
+    /// It has nothing to do with media.
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(stamps: &[(u64, u64)]) -> (u64, u64) {
+        let mut sequence = Sequence::default();
+        for &(sequence_number, unix_nanos) in stamps {
+            sequence.take(Stamp { sequence: sequence_number, unix_nanos });
+        }
+        (sequence.lost, sequence.repeated)
+    }
+
+    #[test]
+    fn gaps_are_losses_and_a_new_publisher_is_none() {
+        assert_eq!(took(&[(5, 1), (6, 2), (7, 3)]), (0, 0));
+        assert_eq!(took(&[(5, 1), (9, 2), (10, 3)]), (3, 0));
+        assert_eq!(took(&[(5, 1), (6, 2), (6, 2), (7, 3)]), (0, 1));
+        assert_eq!(took(&[(500, 1), (0, 9), (1, 10)]), (0, 0));
+    }
+
+    #[test]
+    fn what_never_came_is_missing() {
+        let mut sequence = Sequence::default();
+        assert_eq!(sequence.missing(3), 3);
+        sequence.take(Stamp { sequence: 0, unix_nanos: 1 });
+        sequence.take(Stamp { sequence: 2, unix_nanos: 2 });
+        assert_eq!(sequence.missing(5), 1 + 2);
+    }
+
+    #[test]
+    fn the_backlog_has_no_latency() {
+        let now = Now { mono: std::time::Instant::now(), unix_nanos: 2_000_000_000 };
+        let mut tally = Tally::new(Duration::from_millis(100));
+        tally.take(now, 1_000_000_000, true, Stamp { sequence: 0, unix_nanos: 5 });
+        assert_eq!((tally.backlog, tally.late, tally.latency_video.total()), (1, 0, 0));
+        tally.take(now, 1_000_000_000, true, Stamp { sequence: 1, unix_nanos: 1_999_000_000 });
+        tally.take(now, 1_000_000_000, false, Stamp { sequence: 1, unix_nanos: 1_500_000_000 });
+        assert_eq!((tally.stamped, tally.late), (3, 1));
+        assert_eq!((tally.latency_video.total(), tally.latency_audio.total()), (1, 1));
+        tally.first_frame.record(7);
+        tally.clear();
+        assert_eq!((tally.stamped, tally.first_frame.total()), (0, 1));
+    }
+}

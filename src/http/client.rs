@@ -1,0 +1,354 @@
+//! The client's side of HTTP/1.1: a request as text, and a machine that reads the response (RFC 9112 §4, §6, §7).
+//!
+//! 1. [`get`] is what is sent.
+//! 2. [`ResponseReader::handle_bytes`] takes any split of the answer; interim responses are skipped (RFC 9110 §15.2).
+//! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes come, then [`ResponseEvent::End`].
+//!
+//! The server is not trusted: head, interim responses and chunk framing are bounded. Body bytes are handed out and
+//! never gathered. Redirects are not followed.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{BodyDecoder, Error, Framing, Limits};
+
+/// Bytes of a head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Header lines.
+const HEADERS_MAX: usize = 64;
+/// Interim responses before the final one.
+const INTERIM_MAX: usize = 8;
+/// Bytes of one chunk.
+const CHUNK_BYTES_MAX: usize = 64 << 20;
+/// What ends a head.
+const HEAD_END: &[u8] = b"\r\n\r\n";
+/// The protocol was switched (RFC 9110 §15.2.2): what follows is no HTTP.
+const SWITCHING_PROTOCOLS: u16 = 101;
+const NO_CONTENT: u16 = 204;
+const NOT_MODIFIED: u16 = 304;
+
+/// A GET request; the connection stays when `keep_alive`.
+#[must_use]
+pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n\
+         Connection: {connection}\r\n\r\n"
+    )
+}
+
+/// The head of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: String,
+    /// Names in lower case, values as they came.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+impl ResponseHead {
+    /// The first value of that name, in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
+    }
+}
+
+/// What comes out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResponseEvent {
+    /// The final response begins.
+    Head(ResponseHead),
+    /// Some of its body; after a switch of protocols, whatever comes.
+    Body(Bytes),
+    /// It is complete.
+    End,
+}
+
+/// What is wrong with a response.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResponseError {
+    /// It is no HTTP/1, or has two readings.
+    #[error("malformed response: {0}")]
+    Malformed(&'static str),
+    /// The head, its lines, or the responses before it are too many.
+    #[error("response head too large")]
+    HeadTooLarge,
+    /// The chunk framing is broken.
+    #[error("malformed response body: {0}")]
+    Body(Error),
+    /// The server closed in the middle.
+    #[error("the server closed within the response")]
+    Truncated,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Head { scanned: usize, interim: usize },
+    Framed(BodyDecoder),
+    UntilClose,
+    Done,
+}
+
+/// Reads one response.
+#[derive(Debug)]
+pub struct ResponseReader {
+    stage: Stage,
+    held: BytesMut,
+    events: VecDeque<ResponseEvent>,
+}
+
+impl Default for ResponseReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ResponseReader {
+    /// For the response to the next request.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { stage: Stage::Head { scanned: 0, interim: 0 }, held: BytesMut::new(), events: VecDeque::new() }
+    }
+
+    /// Takes bytes of the server, split anywhere. What follows the end of the response is dropped: there is one
+    /// request at a time.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing more is read then.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
+        let outcome = self.read(bytes);
+        if outcome.is_err() {
+            self.stage = Stage::Done;
+        }
+        outcome
+    }
+
+    /// The server closed.
+    ///
+    /// # Errors
+    /// When the response is not complete.
+    pub fn handle_end(&mut self) -> Result<(), ResponseError> {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::UntilClose => self.events.push_back(ResponseEvent::End),
+            Stage::Done => {}
+            Stage::Head { .. } | Stage::Framed(_) => return Err(ResponseError::Truncated),
+        }
+        Ok(())
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ResponseEvent> {
+        self.events.pop_front()
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
+        if matches!(self.stage, Stage::UntilClose) {
+            self.body(Bytes::copy_from_slice(bytes));
+            return Ok(());
+        }
+        self.held.extend_from_slice(bytes);
+        while let Stage::Head { scanned, interim } = self.stage {
+            let Some(end) = find_end(&self.held, scanned) else {
+                if self.held.len() > HEAD_BYTES_MAX {
+                    return Err(ResponseError::HeadTooLarge);
+                }
+                self.stage = Stage::Head { scanned: self.held.len(), interim };
+                return Ok(());
+            };
+            if end > HEAD_BYTES_MAX || interim > INTERIM_MAX {
+                return Err(ResponseError::HeadTooLarge);
+            }
+            let head = parse(&self.held.split_to(end))?;
+            if (100..200).contains(&head.status) && head.status != SWITCHING_PROTOCOLS {
+                self.stage = Stage::Head { scanned: 0, interim: interim.saturating_add(1) };
+                continue;
+            }
+            self.stage = stage_of(&head)?;
+            self.events.push_back(ResponseEvent::Head(head));
+        }
+        self.read_body()
+    }
+
+    fn read_body(&mut self) -> Result<(), ResponseError> {
+        match &mut self.stage {
+            Stage::Framed(decoder) => {
+                let done = decoder.decode(&mut self.held).map_err(ResponseError::Body)?;
+                let decoded = decoder.take_decoded();
+                self.body(decoded);
+                if done {
+                    self.stage = Stage::Done;
+                    self.events.push_back(ResponseEvent::End);
+                }
+            }
+            Stage::UntilClose => {
+                let held = self.held.split().freeze();
+                self.body(held);
+            }
+            Stage::Done => self.held = BytesMut::new(),
+            Stage::Head { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.events.push_back(ResponseEvent::Body(bytes));
+        }
+    }
+}
+
+/// Where the head ends, looking at no byte twice but for the three that may begin the end.
+fn find_end(held: &[u8], scanned: usize) -> Option<usize> {
+    let from = scanned.saturating_sub(HEAD_END.len().saturating_sub(1));
+    let at = held.get(from..)?.windows(HEAD_END.len()).position(|window| window == HEAD_END)?;
+    Some(from.saturating_add(at).saturating_add(HEAD_END.len()))
+}
+
+fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return Err(ResponseError::Malformed("head")),
+        Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLarge),
+        Err(_) => return Err(ResponseError::Malformed("head")),
+    }
+    Ok(ResponseHead {
+        status: response.code.ok_or(ResponseError::Malformed("status"))?,
+        reason: response.reason.unwrap_or_default().to_owned(),
+        headers: response
+            .headers
+            .iter()
+            .map(|header| (header.name.to_ascii_lowercase(), header.value.to_vec()))
+            .collect(),
+    })
+}
+
+/// RFC 9112 §6.3.
+fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
+    if head.status == SWITCHING_PROTOCOLS {
+        return Ok(Stage::UntilClose);
+    }
+    let limits = Limits { body_bytes: CHUNK_BYTES_MAX, ..Limits::default() };
+    if matches!(head.status, NO_CONTENT | NOT_MODIFIED) {
+        return Ok(Stage::Framed(BodyDecoder::new(Framing::Length(0), &limits)));
+    }
+    let mut lengths = head.headers.iter().filter(|(name, _)| name == "content-length");
+    match (head.header("transfer-encoding"), lengths.next(), lengths.next()) {
+        (Some(coding), None, None) if coding.eq_ignore_ascii_case(b"chunked") => {
+            Ok(Stage::Framed(BodyDecoder::new(Framing::Chunked, &limits)))
+        }
+        (Some(_), _, _) => Err(ResponseError::Malformed("transfer coding")),
+        (None, Some((_, length)), None) => {
+            let length =
+                std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+            let length = length.and_then(|text| text.parse().ok());
+            let length = length.ok_or(ResponseError::Malformed("content length"))?;
+            // Handed out as it comes: the length is no memory.
+            let limits = Limits { body_bytes: usize::MAX, ..limits };
+            Ok(Stage::Framed(BodyDecoder::new(Framing::Length(length), &limits)))
+        }
+        (None, Some(_), Some(_)) => Err(ResponseError::Malformed("content length")),
+        (None, None, _) => Ok(Stage::UntilClose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Status, body, whether complete.
+    fn read(answer: &[u8], cut: usize) -> Result<(u16, Vec<u8>, bool), ResponseError> {
+        let mut reader = ResponseReader::new();
+        for piece in answer.chunks(cut) {
+            reader.handle_bytes(piece)?;
+        }
+        reader.handle_end()?;
+        let (mut status, mut body, mut end) = (0, Vec::new(), false);
+        while let Some(event) = reader.poll_event() {
+            match event {
+                ResponseEvent::Head(head) => status = head.status,
+                ResponseEvent::Body(bytes) => body.extend_from_slice(&bytes),
+                ResponseEvent::End => end = true,
+            }
+        }
+        Ok((status, body, end))
+    }
+
+    #[test]
+    fn any_cut_gives_the_same_response() {
+        for (answer, status, body) in [
+            (&b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..], 200, &b"hello"[..]),
+            (b"HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\nFLV...", 200, b"FLV..."),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=1\r\nFLV\r\n2\r\n..\r\n0\r\nT: 1\r\n\r\n",
+                200,
+                b"FLV..",
+            ),
+            (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, b""),
+            (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+            (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n\x82\x00", 101, b"\x82\x00"),
+        ] {
+            for cut in 1..=answer.len() {
+                assert_eq!(read(answer, cut), Ok((status, body.to_vec(), true)), "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_server_is_bounded() {
+        let long = [&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'x'; HEAD_BYTES_MAX]].concat();
+        assert_eq!(read(&long, 1000), Err(ResponseError::HeadTooLarge));
+        let many = [&b"HTTP/1.1 200 OK\r\n"[..], &b"A: b\r\n".repeat(HEADERS_MAX + 1), b"\r\n"].concat();
+        assert_eq!(read(&many, 100), Err(ResponseError::HeadTooLarge));
+        let interim = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(INTERIM_MAX + 2);
+        assert_eq!(read(&interim, 100), Err(ResponseError::HeadTooLarge));
+        for answer in [
+            &b"SSH-2.0-OpenSSH\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\na",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\na",
+        ] {
+            assert!(matches!(read(answer, 7), Err(ResponseError::Malformed(_))));
+        }
+        let body = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
+        assert!(matches!(read(body, 7), Err(ResponseError::Body(_))));
+        assert_eq!(
+            read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", 7),
+            Err(ResponseError::Truncated)
+        );
+    }
+
+    #[test]
+    fn a_stream_of_many_chunks_is_not_gathered() {
+        let mut reader = ResponseReader::new();
+        reader.handle_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        let chunk = [&b"10000\r\n"[..], &[7; 0x10000], b"\r\n"].concat();
+        let mut bytes = 0;
+        // More than a chunk may have.
+        for _ in 0..1100 {
+            reader.handle_bytes(&chunk).unwrap();
+            while let Some(event) = reader.poll_event() {
+                if let ResponseEvent::Body(body) = event {
+                    bytes += body.len();
+                }
+            }
+        }
+        assert_eq!(bytes, 1100 * 0x10000);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50) {
+            let _ = read(&bytes, cut);
+            let _ = read(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", &bytes[..]].concat(), cut);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A whole run of the load generator: threads that connect, a window that is measured, a report.
+//!
+//! 1. Each thread opens its share of the connections at the rate, and says when all are ready or failed.
+//! 2. After the warm-up the window begins for all of them; figures are cleared and processes are read.
+//! 3. At its end, or when told to stop, figures are kept, goodbyes are said, the rest is read.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+
+use super::{Destination, Load, process};
+use crate::bench::{
+    Clip, Connections, Options, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Report, Role,
+    SAMPLE, Score, ServerFigures, Tally, Target,
+};
+
+/// How long a thread sleeps without looking at the phase.
+const PHASE_PERIOD: Duration = Duration::from_millis(20);
+/// How often progress is told.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+/// Time for goodbyes.
+const GOODBYE: Duration = Duration::from_millis(300);
+
+const CONNECTING: u8 = 0;
+const MEASURING: u8 = 1;
+const CLOSING: u8 = 2;
+
+/// What threads and the main thread tell each other.
+#[derive(Debug, Default)]
+struct Shared {
+    phase: AtomicU8,
+    /// Connections opened.
+    opened: AtomicUsize,
+    /// Threads whose connections are all ready or gone.
+    settled: AtomicUsize,
+}
+
+/// What a thread brings home.
+#[derive(Debug)]
+struct Share {
+    tally: Tally,
+    connections: Connections,
+    scores: Vec<Score>,
+}
+
+/// Runs the load until its time is over or `stop` is set.
+///
+/// # Errors
+/// Nothing was measured; one line says why.
+pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, String> {
+    let _ = super::super::sys::raise_open_files();
+    let target = options.target(0)?;
+    let to = Destination::resolve(&target.host, target.port, target.tls, options.insecure);
+    let to = to.map_err(|error| format!("{}: {error}", target.host))?;
+    let clip = clip(options)?;
+    let shared = Shared::default();
+    thread::scope(|scope| {
+        let (shared, to, clip) = (&shared, &to, &clip);
+        let threads: Vec<_> = (0..options.threads)
+            .map(|index| scope.spawn(move || Worker { options, shared, to, clip, index }.run()))
+            .collect();
+        let failed = || threads.iter().any(thread::ScopedJoinHandle::is_finished);
+        let watch = Watch { options, shared, stop, failed: &failed };
+        let (window, cpu, server) = watch.run();
+        let mut report = Report {
+            options,
+            window,
+            connections: Connections::default(),
+            tally: Tally::new(options.late),
+            scores: Vec::new(),
+            cpu,
+            server,
+        };
+        for thread in threads {
+            let share = thread.join().map_err(|_| "a thread of the load died".to_owned())?;
+            let share = share.map_err(|error| error.to_string())?;
+            report.tally.merge(&share.tally);
+            report.connections.merge(share.connections);
+            report.scores.extend(share.scores);
+        }
+        Ok(report)
+    })
+}
+
+fn clip(options: &Options) -> Result<Arc<Clip>, String> {
+    let clip = match &options.file {
+        Some(path) => {
+            let file = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            Clip::read(&file).map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        None => Clip::read(SAMPLE).map_err(|error| error.to_string())?,
+    };
+    match options.bits_per_second {
+        Some(rate) => clip.padded(rate).map_err(|error| error.to_string()),
+        None => Ok(clip),
+    }
+    .map(Arc::new)
+}
+
+/// The main thread's part.
+struct Watch<'a> {
+    options: &'a Options,
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
+    /// Whether a thread has ended before its time.
+    failed: &'a dyn Fn() -> bool,
+}
+
+impl Watch<'_> {
+    /// The window, the load's CPU time and the server's figures in it.
+    fn run(&self) -> (Duration, Duration, Option<ServerFigures>) {
+        let mut told = Instant::now();
+        while self.shared.settled.load(Ordering::Acquire) < self.options.threads && !self.is_over() {
+            thread::sleep(PHASE_PERIOD);
+            if told.elapsed() >= PROGRESS_PERIOD {
+                told = Instant::now();
+                let opened = self.shared.opened.load(Ordering::Relaxed);
+                tell(&format!("{opened} of {} connections opened", self.options.count));
+            }
+        }
+        self.wait(self.options.warm_up);
+        let own = process::usage(std::process::id()).cpu;
+        let server = self.options.server_pid.map(|pid| (pid, process::usage(pid).cpu));
+        self.shared.phase.store(MEASURING, Ordering::Release);
+        tell(&format!("measuring for {:.1} s", self.options.duration.as_secs_f64()));
+        let began = Instant::now();
+        self.wait(self.options.duration);
+        self.shared.phase.store(CLOSING, Ordering::Release);
+        let window = began.elapsed();
+        let own = process::usage(std::process::id()).cpu.saturating_sub(own);
+        let server = server.map(|(pid, before)| ServerFigures {
+            pid,
+            cpu: process::usage(pid).cpu.saturating_sub(before),
+            rss_bytes: process::resident(pid),
+        });
+        (window, own, server)
+    }
+
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_over()
+            && let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            thread::sleep(left.min(PHASE_PERIOD));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || (self.failed)()
+    }
+}
+
+/// One thread's part.
+struct Worker<'a> {
+    options: &'a Options,
+    shared: &'a Shared,
+    to: &'a Destination,
+    clip: &'a Arc<Clip>,
+    index: usize,
+}
+
+impl Worker<'_> {
+    fn run(&self) -> io::Result<Share> {
+        let mut load = Load::new(self.options.late, false)?;
+        let mut connections = Connections::default();
+        let began = Instant::now();
+        let (mut next, mut settled, mut phase) = (self.index, false, CONNECTING);
+        while phase != CLOSING {
+            let now = Instant::now();
+            while next < self.options.count && self.opening(began, next) <= now && phase == CONNECTING {
+                connections.requested += 1;
+                self.shared.opened.fetch_add(1, Ordering::Relaxed);
+                let opened = self.options.target(next).and_then(|target| {
+                    let peer = self.peer(next, target);
+                    load.open(self.to, peer, next).map_err(|error| error.to_string())
+                });
+                if let Err(error) = opened {
+                    connections.ended(false, &error);
+                }
+                next += self.options.threads;
+            }
+            let opening = (next < self.options.count).then(|| self.opening(began, next));
+            if opening.is_none() && load.unsettled() == 0 && !settled {
+                settled = true;
+                self.shared.settled.fetch_add(1, Ordering::Release);
+            }
+            let limit = Instant::now() + PHASE_PERIOD;
+            load.turn(opening.map_or(limit, |at| at.min(limit)))?;
+            let now_phase = self.shared.phase.load(Ordering::Acquire);
+            if phase == CONNECTING && now_phase != CONNECTING {
+                load.clear();
+            }
+            phase = now_phase;
+        }
+        // Those that were never opened.
+        let share = self.options.count.saturating_sub(self.index).div_ceil(self.options.threads);
+        (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
+        connections.requested = share;
+        let share = self.share(&load, connections);
+        load.close();
+        load.run_for(GOODBYE)?;
+        Ok(share)
+    }
+
+    /// When a connection is to be opened.
+    fn opening(&self, began: Instant, connection: usize) -> Instant {
+        began + Duration::from_secs_f64(connection as f64 / self.options.rate)
+    }
+
+    fn peer(&self, connection: usize, target: Target) -> Box<dyn Peer> {
+        let (now, options) = (Load::now(), self.options);
+        let number = u64::try_from(connection).unwrap_or(0);
+        // Of the process and the moment, so that no two runs ask with the same keys.
+        let seed = Seed::from_number(now.unix_nanos ^ u64::from(std::process::id())).derive("peer", number);
+        let timeout = options.connect_timeout;
+        match options.role {
+            Role::Publish => {
+                let gop = Duration::from_millis(self.clip.gop_ms()).as_secs_f64();
+                let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);
+                let clip = Arc::clone(self.clip);
+                Box::new(Publisher::new(now, &PublisherOptions { target, clip, phase, timeout }, seed))
+            }
+            Role::Play => {
+                Box::new(Player::new(now, &PlayerOptions { target, timeout, stalled: false }, seed))
+            }
+        }
+    }
+
+    fn share(&self, load: &Load, mut connections: Connections) -> Share {
+        let mut scores = Vec::new();
+        for outcome in load.outcomes() {
+            connections.ready += usize::from(outcome.ready);
+            match outcome.gone {
+                Some(why) => connections.ended(outcome.ready, why),
+                None if !outcome.ready => connections.ended(false, "no answer yet"),
+                None => {}
+            }
+            scores.push(outcome.score);
+        }
+        Share { tally: load.tally(self.options.role).clone(), connections, scores }
+    }
+}
+
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "bench: {text}");
+}

@@ -1,0 +1,144 @@
+//! The load generator against the server: `docs/bench.md`.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Server, secs, wait_for};
+
+/// A generator that publishes until it is dropped.
+struct Publisher(Child);
+
+impl Publisher {
+    fn start(server: &Server, url: &str, options: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.args(["bench", "publish", "--url", url, "--duration", "60", "--json"]).args(options);
+        let publisher = Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        wait_for("the publishers", secs(10), || {
+            server.api().get("/live/rest/v2/broadcasts/list/0/50").body.contains("broadcasting")
+        });
+        publisher
+    }
+
+    /// SIGINT, and its report.
+    fn stop(self) -> Value {
+        let status = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// Plays to the end; the report, and whether the exit code was 0.
+fn play(url: &str, options: &[&str]) -> (Value, bool) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    command.args(["bench", "play", "--url", url, "--duration", "3", "--json"]).args(options);
+    let output = command.stderr(Stdio::null()).output().unwrap();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    (report, output.status.success())
+}
+
+fn check_players(report: &Value, count: u64) {
+    assert_eq!(report["connections"]["ready"], count, "{report}");
+    for (object, member) in [("connections", "lost"), ("connections", "failed"), ("units", "lost")] {
+        assert_eq!(report[object][member], 0, "{object}.{member} in {report}");
+    }
+    assert_eq!(report["ok"], true);
+    let units = |kind: &str| report["units"][kind].as_u64().unwrap();
+    // 30 frames and 47 sounds a second; a busy machine has a window that is late, not units that are missing.
+    assert!(units("video") > count * 60 && units("audio") > count * 90, "{report}");
+    assert_eq!(units("stamped"), units("video") + units("audio"), "{report}");
+    for member in ["first_frame_ms", "latency_video_ms", "latency_audio_ms"] {
+        assert!(report[member]["p50"].as_f64().unwrap() > 0.0, "{member} in {report}");
+    }
+}
+
+#[test]
+fn publishers_and_players_of_rtmp_lose_nothing() {
+    let server = Server::start(&[]);
+    let url = server.rtmp_url("live/s{n}");
+    let publisher = Publisher::start(&server, &url, &["--count", "2", "--bitrate", "1000"]);
+    let pid = server.pid().to_string();
+    let (report, ok) =
+        play(&url, &["--count", "6", "--streams", "2", "--threads", "2", "--server-pid", &pid]);
+    assert!(ok);
+    check_players(&report, 6);
+    assert!(report["server"]["cpu_s_per_gb"].as_f64().unwrap() > 0.0, "{report}");
+    // 1 Mb/s each, and headers.
+    let rate = report["bits_per_second"].as_f64().unwrap();
+    assert!((5e6..8e6).contains(&rate), "{report}");
+    let published = publisher.stop();
+    assert_eq!(published["connections"]["ready"], 2, "{published}");
+    assert!(published["behind_ms"]["p50"].is_number() && published["latency_video_ms"].is_null());
+    assert!(!published.to_string().contains("s{n}"), "the stream's name may be a key");
+}
+
+#[test]
+fn players_of_flv_over_http_tls_and_websocket_lose_nothing() {
+    let server = Server::start(&[]);
+    let publisher = Publisher::start(&server, &server.rtmp_url("live/s0"), &[]);
+    let https = server.https.unwrap();
+    for (url, protocol) in [
+        (format!("http://{}/live/s{{n}}.flv", server.http), "flv"),
+        (format!("https://{https}/live/s{{n}}.flv"), "flv"),
+        (format!("ws://{}/live/s{{n}}.flv", server.http), "ws-flv"),
+        (format!("wss://{https}/live/s{{n}}.flv"), "ws-flv"),
+    ] {
+        let (report, ok) = play(&url, &["--count", "4", "--insecure"]);
+        assert!(ok, "{url}: {report}");
+        assert_eq!(report["protocol"], protocol);
+        check_players(&report, 4);
+    }
+    let (report, ok) = play(&format!("http://{}/live/nobody.flv", server.http), &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("404"), "{report}");
+    // Nobody we know has signed the certificate.
+    let (report, ok) = play(&format!("https://{https}/live/s0.flv"), &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("certificate"), "{report}");
+    publisher.stop();
+}
+
+#[test]
+fn publishers_of_rtmps_and_of_a_file() {
+    let server = Server::start(&[]);
+    let file = server.home().join("clip.flv");
+    std::fs::write(&file, millstream::bench::SAMPLE).unwrap();
+    let url = format!("rtmps://{}/live/safe", server.rtmps.unwrap());
+    let publisher = Publisher::start(&server, &url, &["--insecure", "--file", file.to_str().unwrap()]);
+    let (report, ok) = play(&url, &["--insecure"]);
+    assert!(ok, "{report}");
+    check_players(&report, 1);
+    publisher.stop();
+}
+
+#[test]
+fn what_cannot_be_played_is_a_failure_with_its_reason() {
+    let server = Server::start(&[]);
+    let (report, ok) = play(&server.rtmp_url("live/nobody"), &["--count", "3", "--duration", "1"]);
+    assert!(!ok);
+    assert_eq!(report["connections"]["failed"], 3, "{report}");
+    let reason = report["reasons"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("StreamNotFound"), "{reason}");
+    let (report, ok) = play("rtmp://127.0.0.1:1/live/a", &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("refused"), "{report}");
+}
+
+#[test]
+fn a_server_that_goes_is_a_lost_connection() {
+    let mut server = Server::start(&[]);
+    let url = server.rtmp_url("live/gone");
+    let publisher = Publisher::start(&server, &url, &[]);
+    let viewer = std::thread::spawn(move || play(&url, &["--duration", "5"]));
+    std::thread::sleep(secs(3));
+    server.kill();
+    let (report, ok) = viewer.join().unwrap();
+    assert!(!ok);
+    assert_eq!(
+        (&report["connections"]["ready"], &report["connections"]["lost"]),
+        (&1.into(), &1.into()),
+        "{report}"
+    );
+    let mut publisher = publisher;
+    let _ = publisher.0.kill();
+    let _ = publisher.0.wait();
+}
