@@ -29,7 +29,7 @@ use steps::{
     FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, second_of_media, tracks,
 };
 
-const RTMP: Format = Format::Rtmp { message_stream: 1 };
+const RTMP: Format = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE };
 
 /// A step at two sizes, and the most that the larger may cost of the smaller.
 struct Row {

@@ -36,7 +36,7 @@ fn package(c: &mut Criterion) {
     let (media, tracks) = (second_of_media(), tracks());
     let Some(frame) = media.iter().find(|unit| unit.is_video && !unit.key_frame) else { return };
     let frame = entry(frame, &tracks);
-    let mut package = Format::Rtmp { message_stream: 1 }.package();
+    let mut package = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }.package();
     c.bench_function("package a unit as RTMP", |b| b.iter(|| black_box(package.unit(&frame))));
 }
 
@@ -55,7 +55,8 @@ fn fan_out(c: &mut Criterion) {
     let media = second_of_media();
     let mut group = c.benchmark_group("one unit to all subscribers");
     for viewers in [1usize, 100, 10_000] {
-        let mut stream = FanOut::new(Format::Rtmp { message_stream: 1 }, viewers);
+        let mut stream =
+            FanOut::new(Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }, viewers);
         let mut next = media.iter().cycle();
         group.throughput(Throughput::Elements(viewers as u64));
         group.bench_function(viewers.to_string(), |b| {

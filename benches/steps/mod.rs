@@ -32,11 +32,13 @@ pub fn tracks() -> Arc<Tracks> {
         id: TrackId::VIDEO,
         config: CodecConfig::H264(config),
         timescale: Timescale::MILLISECONDS,
+        extra: None,
     });
     let audio = aac::Config::read(MediaSource::audio_config()).ok().map(|config| Track {
         id: TrackId::AUDIO,
         config: CodecConfig::Aac(config),
         timescale: Timescale::MILLISECONDS,
+        extra: None,
     });
     Arc::new(Tracks { epoch: 1, video, audio, metadata: None })
 }
@@ -65,7 +67,7 @@ pub fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
             kind: kind.message_type(),
             message_stream: 1,
         };
-        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::NalUnits, 0);
+        let prefix = VideoTag::write_header(FrameType::Inter, VideoPacket::Frame, 0);
         write_message(&mut scratch, &head, &prefix, &unit.payload, chunk_size, &mut parts);
     }
     parts.iter().flat_map(|part: &Bytes| part.to_vec()).collect()

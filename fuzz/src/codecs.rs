@@ -4,9 +4,10 @@ use bytes::Bytes;
 use flv::amf0;
 use flv::data::Data;
 use flv::file::Reader as FileReader;
-use flv::tag::{AudioPacket, AudioTag, VideoTag};
-use media::codec::{aac, h264};
+use flv::tag::{AudioBody, AudioPacket, AudioTag, Multitrack, VideoBody, VideoPacket, VideoTag};
+use media::codec::{aac, av1, flac, h264, h265, mp3, opus, vp8, vp9};
 use media::nal::{Nals, to_four_byte_lengths};
+use media::{Codec, CodecConfig, TrackKind};
 use wire::{Reader, Writer};
 
 use crate::splits::{head, pieces};
@@ -28,6 +29,93 @@ pub fn avc_config(data: &[u8]) {
             Nals::new(payload, size).map(|n| n.map(<[u8]>::to_vec)).collect::<Result<Vec<_>, _>>()
         };
         assert_eq!(nals(&record, length_size), nals(&wide, 4));
+    }
+}
+
+/// `HEVCDecoderConfigurationRecord`, and the same bytes as a sequence parameter set.
+pub fn hevc_config(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    if let Ok(config) = h265::Config::read(record.clone()) {
+        assert!(matches!(config.length_size, 1 | 2 | 4));
+        assert!(config.size.is_none_or(is_real), "{config:?}");
+        assert_eq!(config.record, record);
+    }
+    if let Ok(size) = h265::picture_size(data) {
+        assert!(is_real(size));
+    }
+    assert!(!h265::is_irap(data) || h265::is_picture(data));
+}
+
+/// `AV1CodecConfigurationRecord`, and the same bytes as a sequence header.
+pub fn av1_config(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    if let Ok(config) = av1::Config::read(record.clone()) {
+        assert!(config.profile < 8 && config.level < 32 && config.size.is_none_or(is_real), "{config:?}");
+        assert_eq!(config.record, record);
+    }
+    if let Ok(size) = av1::picture_size(data) {
+        assert!(is_real(size));
+    }
+}
+
+/// `VPCodecConfigurationRecord`, and the same bytes as the small records of sound.
+pub fn vp9_config(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    if let Ok(config) = vp9::Config::read(record.clone()) {
+        assert!(config.profile < 4 && matches!(config.bit_depth, 8 | 10 | 12), "{config:?}");
+        assert!(vp8::Config::read(record.clone()).is_ok());
+    }
+    if let Ok(config) = opus::Config::read(record.clone()) {
+        assert!(config.channels > 0);
+    }
+    if let Ok(config) = flac::Config::read(record.clone()) {
+        assert!(config.sample_rate > 0 && (1..=8).contains(&config.channels));
+    }
+    if let Ok(config) = mp3::Config::of_frame(data) {
+        assert!((8_000..=48_000).contains(&config.sample_rate) && matches!(config.channels, 1 | 2));
+    }
+    for codec in Codec::ALL {
+        let Ok(Some(config)) = CodecConfig::read(codec, record.clone()) else { continue };
+        assert_eq!(config.codec(), codec);
+        assert!(config.record().is_empty() || *config.record() == record);
+        assert!(config.picture_size().is_none_or(is_real));
+    }
+}
+
+const fn is_real((width, height): (u32, u32)) -> bool {
+    width > 0 && width <= 16_384 && height > 0 && height <= 16_384
+}
+
+/// Enhanced RTMP bodies: the first byte chooses between video and audio. What is read is written in the enhanced form,
+/// and reads the same.
+pub fn enhanced_tags(data: &[u8]) {
+    let Some((choice, rest)) = head(data) else { return };
+    let body = Bytes::copy_from_slice(rest);
+    if choice % 2 == 0 {
+        let tag = match VideoBody::read(&body) {
+            Ok(VideoBody::Tag(tag) | VideoBody::Multitrack(Multitrack { default: Some(tag), .. })) => tag,
+            _ => return,
+        };
+        assert!(tag.codec.kind() == TrackKind::Video && tag.offset_nanos < 1_000_000);
+        let four_cc = tag.codec.four_cc().unwrap_or_default();
+        let legacy = body.first().is_none_or(|first| first & 0x80 == 0);
+        if legacy && tag.packet != VideoPacket::Frame {
+            return;
+        }
+        let head = VideoTag::write_enhanced(tag.frame_type, tag.packet, four_cc, tag.composition_time_ms);
+        let again = [&head[..], &tag.payload].concat();
+        assert_eq!(VideoTag::read(&again.into()), Ok(VideoTag { offset_nanos: 0, ..tag }));
+    } else {
+        let tag = match AudioBody::read(&body) {
+            Ok(AudioBody::Tag(tag) | AudioBody::Multitrack(Multitrack { default: Some(tag), .. })) => tag,
+            _ => return,
+        };
+        assert!(tag.codec.kind() == TrackKind::Audio && tag.offset_nanos < 1_000_000);
+        let Some(four_cc) = tag.codec.four_cc().filter(|_| tag.packet != AudioPacket::Silence) else {
+            return;
+        };
+        let again = [&AudioTag::write_enhanced(tag.packet, four_cc)[..], &tag.payload].concat();
+        assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { offset_nanos: 0, stereo: false, ..tag }));
     }
 }
 
@@ -70,6 +158,9 @@ pub fn flv_tag(data: &[u8]) {
 
 fn video(body: &Bytes) {
     let Ok(tag) = VideoTag::read(body) else { return };
+    if tag.codec != Codec::H264 || body.first().is_none_or(|first| first & 0x80 != 0) {
+        return;
+    }
     let mut again = VideoTag::write_header(tag.frame_type, tag.packet, tag.composition_time_ms).to_vec();
     again.extend_from_slice(&tag.payload);
     assert_eq!(VideoTag::read(&again.into()), Ok(tag));
@@ -77,12 +168,13 @@ fn video(body: &Bytes) {
 
 fn audio(body: &Bytes) {
     let Ok(tag) = AudioTag::read(body) else { return };
-    if tag.packet == AudioPacket::Silence {
+    if tag.codec != Codec::Aac || body.first().is_none_or(|first| first >> 4 == 9) {
         return;
     }
     let mut again = AudioTag::write_header(tag.packet).to_vec();
     again.extend_from_slice(&tag.payload);
-    assert_eq!(AudioTag::read(&again.into()), Ok(tag));
+    // The flags are always those that the standard demands.
+    assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { stereo: true, ..tag }));
 }
 
 fn data_tag(body: &Bytes) {

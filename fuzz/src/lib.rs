@@ -13,6 +13,7 @@ mod rest;
 mod rtmp_targets;
 mod settings;
 mod splits;
+mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
@@ -24,11 +25,12 @@ mod http;
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod properties_file;
 
-pub use codecs::{aac_config, amf0, avc_config, flv_tag};
+pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use http_targets::{http_chunked, http_request};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
+pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
 pub type Target = fn(&[u8]);
@@ -37,14 +39,21 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("aac_config", aac_config),
     ("amf0", amf0),
+    ("av1_config", av1_config),
     ("avc_config", avc_config),
     ("cidr", cidr),
+    ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
+    ("hevc_config", hevc_config),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
     ("json_rest", json_rest),
     ("properties", properties),
+    ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
     ("url_outbound", url_outbound),
+    ("vp9_config", vp9_config),
+    ("ws_frame", ws_frame),
+    ("ws_stream", ws_stream),
 ];

@@ -25,8 +25,6 @@ pub(super) const STALL: Duration = Duration::from_secs(10);
 /// Larger tags are not what a stream has.
 const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
-/// Messages of one read that wait to be looked at.
-const MESSAGES_MAX: usize = 4096;
 
 /// What to play.
 #[derive(Debug, Clone)]
@@ -192,7 +190,6 @@ impl Player {
                 Ok(Some(held)) => {
                     let limits = websocket::Limits {
                         message_bytes: usize::try_from(TAG_BYTES_MAX).unwrap_or(usize::MAX),
-                        messages: MESSAGES_MAX,
                         ..websocket::Limits::default()
                     };
                     let socket = WebSocket::client(now.mono, Arc::new(limits), seed, &held);

@@ -10,6 +10,11 @@ use super::{Error, Limits};
 /// Hexadecimal digits of a chunk size that fit 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
+/// Fields that say where a message ends or for whom it is: in a trailer they have two readings (RFC 9110 §6.5.1).
+const NO_TRAILERS: [&str; 5] = ["content-length", "transfer-encoding", "host", "connection", "upgrade"];
+/// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`].
+const TRAILER_NAME_KEPT: usize = 20;
+
 /// How the head says that the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -51,6 +56,8 @@ pub struct BodyDecoder {
     /// What is left for extensions and trailers of the whole body: framing must not be free.
     overhead_left: usize,
     scanned: u64,
+    /// The beginning of the name of the trailer field that is read.
+    trailer_name: Vec<u8>,
 }
 
 impl BodyDecoder {
@@ -69,6 +76,7 @@ impl BodyDecoder {
             extension_max: limits.chunk_extension_bytes,
             overhead_left: limits.trailer_bytes,
             scanned: 0,
+            trailer_name: Vec::new(),
         }
     }
 
@@ -146,9 +154,21 @@ impl BodyDecoder {
             (State::TrailerStart, b'\r') => Ok(State::LastLf),
             (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
                 self.overhead(Error::HeadTooLarge)?;
+                if state == State::TrailerStart {
+                    self.trailer_name.clear();
+                }
+                if self.trailer_name.len() < TRAILER_NAME_KEPT {
+                    self.trailer_name.push(byte);
+                }
                 Ok(State::TrailerName)
             }
-            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerName, b':') => {
+                let is_it = |name: &&str| self.trailer_name.eq_ignore_ascii_case(name.as_bytes());
+                if NO_TRAILERS.iter().any(is_it) {
+                    return Err(Error::Malformed("trailer field"));
+                }
+                Ok(State::TrailerValue)
+            }
             (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
             (State::TrailerValue, _) if is_text(byte) => {
                 self.overhead(Error::HeadTooLarge)?;
@@ -267,6 +287,9 @@ mod tests {
             "g\r\n",
             "5\t\r\n",
             "0\r\nX: y\n",
+            "0\r\nContent-Length: 5\r\n\r\n",
+            "0\r\nA: b\r\ntransfer-ENCODING: identity\r\n\r\n",
+            "0\r\nHost: h\r\n\r\n",
         ] {
             assert!(matches!(decode(input.as_bytes(), 1), Err(Error::Malformed(_))), "{input:?}");
         }

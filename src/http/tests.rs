@@ -641,3 +641,121 @@ proptest! {
         }
     }
 }
+
+/// A connection with one request that waits for its answer.
+fn asked(request: &str) -> Rig {
+    let mut rig = Rig::new();
+    rig.feed(request);
+    rig.event().unwrap();
+    rig
+}
+
+#[test]
+fn a_body_in_blocks_has_the_length_that_was_told_and_the_connection_goes_on() {
+    let mut rig = asked(&GET.repeat(2));
+    assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(7)));
+    assert!(rig.connection.wants_body() && rig.event().is_none());
+    for block in ["abc", "def", "ghi"] {
+        rig.connection.body(rig.now, Bytes::from(block));
+        rig.deliver();
+    }
+    rig.connection.end_body(rig.now);
+    rig.deliver();
+    assert!(rig.text().ends_with("Content-Length: 7\r\nX-Content-Type-Options: nosniff\r\n\r\nabcdefg"));
+    assert!(rig.event().is_some(), "the second request");
+    // A short one ends the connection: the peer counts the bytes.
+    assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(7)));
+    rig.connection.body(rig.now, Bytes::from("abc"));
+    rig.connection.end_body(rig.now);
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Truncated));
+}
+
+#[test]
+fn a_body_of_unknown_length_is_chunked_for_1_1_and_ends_with_the_connection_for_1_0() {
+    let stream = |request: &str| {
+        let mut rig = asked(request);
+        assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Unknown));
+        rig.connection.body(rig.now, Bytes::from("hello"));
+        rig.connection.body(rig.now, Bytes::new());
+        rig.connection.body(rig.now, Bytes::from("x".repeat(20)));
+        rig.connection.end_body(rig.now);
+        rig.deliver();
+        rig
+    };
+    let rig = stream(GET);
+    let text = rig.text();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("Transfer-Encoding: chunked") && !head.contains("Content-Length"), "{head}");
+    assert_eq!(body, format!("5\r\nhello\r\n14\r\n{}\r\n0\r\n\r\n", "x".repeat(20)));
+    assert!(!rig.connection.is_closing());
+    let rig = stream("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert!(!rig.text().contains("chunked") && rig.text().contains("Connection: close\r\n"));
+    assert!(rig.text().ends_with(&format!("\r\n\r\nhello{}", "x".repeat(20))) && rig.connection.is_closing());
+}
+
+#[test]
+fn h_14_no_body_is_begun_for_head_and_not_modified() {
+    for (request, status) in [("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n", 200), (GET, 304), (GET, 204)] {
+        let mut rig = asked(request);
+        assert!(!rig.connection.begin(rig.now, 0, &Response::empty(status), BodyLength::Known(99)));
+        rig.connection.body(rig.now, Bytes::from("nothing"));
+        rig.deliver();
+        assert!(rig.text().ends_with("\r\n\r\n") && !rig.connection.is_closing(), "{}", rig.text());
+        assert_eq!(rig.text().contains("Content-Length: 99"), status == 200);
+        rig.feed(GET);
+        assert!(rig.event().is_some());
+    }
+}
+
+#[test]
+fn a_body_until_the_end_ignores_what_the_peer_says_but_not_for_ever() {
+    let begin = || {
+        let mut rig = asked(&GET.repeat(2));
+        assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::UntilClose));
+        rig.deliver();
+        rig
+    };
+    let mut rig = begin();
+    assert!(rig.connection.wants_bytes() && rig.event().is_none());
+    rig.feed("noise");
+    rig.feed(vec![0; 64 * 1024]);
+    assert!(rig.connection.is_closing());
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Error(Error::Overrun)));
+    let mut rig = begin();
+    rig.connection.handle_eof(rig.now);
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
+    let mut rig = begin();
+    rig.pass(Duration::from_secs(3600));
+    assert!(!rig.connection.is_closing(), "a viewer may watch as long as it likes");
+    rig.connection.end_body(rig.now);
+    assert!(rig.event().is_none() && rig.closed == Some(CloseReason::Complete));
+}
+
+#[test]
+fn h_22_blocks_are_fetched_as_the_peer_takes_them_and_a_stalled_one_ends_it() {
+    let mut rig = asked(GET);
+    rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(1 << 20));
+    let mut blocks = 0;
+    while rig.connection.wants_body() {
+        rig.connection.body(rig.now, Bytes::from(vec![0; 64 * 1024]));
+        blocks += 1;
+    }
+    assert_eq!(blocks, 1, "one with the peer");
+    rig.connection.handle_sent(rig.now, 32 * 1024);
+    assert!(rig.connection.wants_body());
+    rig.now += Duration::from_secs(30);
+    assert_eq!(rig.connection.handle_timeout(rig.now), Err(Error::WriteStalled));
+}
+
+#[test]
+fn an_upgrade_hands_over_what_was_read_beyond_the_request() {
+    let mut rig = asked(&format!("{GET}frames"));
+    let head = Response::empty(101).header("Upgrade", "websocket").header("Connection", "Upgrade");
+    assert_eq!(rig.connection.upgrade(rig.now, 0, &head), Some(Bytes::from_static(b"frames")));
+    rig.deliver();
+    assert!(rig.text().starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{}", rig.text());
+    assert_eq!((rig.text().matches("Upgrade").count(), rig.text().matches("Connection").count()), (2, 1));
+    assert!(!rig.text().contains("Content-Length") && rig.text().ends_with("\r\n\r\n"));
+    assert_eq!((rig.connection.upgrade(rig.now, 0, &head), rig.connection.poll_timeout()), (None, None));
+    assert!(!rig.connection.wants_bytes() && !rig.connection.is_closing());
+}

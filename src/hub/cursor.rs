@@ -134,6 +134,9 @@ impl Cursor {
             };
             let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
             epoch = entry.unit.config_epoch;
+            if unit.is_empty() && prelude.is_none_or(Parts::is_empty) {
+                continue;
+            }
             let zero_ms = *zero_ms.get_or_insert(entry.dts_ms);
             if !prelude.into_iter().chain([unit]).all(|parts| parts.gather(zero_ms, gather)) {
                 return false;
@@ -189,7 +192,8 @@ impl Cursor {
             if sent == 0 && total > 0 {
                 return;
             }
-            let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
+            // A unit that the format leaves out is nobody's zero.
+            let zero_ms = if total == 0 { 0 } else { *self.zero_ms.get_or_insert(entry.dts_ms) };
             let of = self.forwarded(entry).filter(|_| !unit.is_empty());
             if sent < total {
                 self.rest_of = of;
@@ -201,6 +205,11 @@ impl Cursor {
             self.epoch = entry.unit.config_epoch;
             self.next = self.next.saturating_add(1);
         }
+    }
+
+    /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
+    pub fn skip_empty(&mut self, ring: &Ring, packager: &Packager, until: u64) {
+        self.units_sent(ring, packager, until, 0, |_| ());
     }
 
     /// Number of the next unit.
@@ -236,8 +245,9 @@ impl Cursor {
 mod tests {
     use super::super::packager::tests::{PLAIN, Plain};
     use super::super::ring::tests::entry;
-    use super::super::{Packager, Ring, RingLimits};
+    use super::super::{Entry, Package, Packager, Ring, RingLimits};
     use super::*;
+    use media::Tracks;
     use proptest::prelude::*;
 
     struct Line {
@@ -282,6 +292,40 @@ mod tests {
         let mut cursor = Cursor::new(&line.ring, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@99>[99][132]");
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
+    }
+
+    /// Leaves out what is no key frame, as a format does that a track has no place in.
+    #[derive(Debug)]
+    struct Keys;
+
+    impl Package for Keys {
+        fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+            Parts::default()
+        }
+
+        fn unit(&mut self, entry: &Entry) -> Parts {
+            if entry.unit.key_frame { Plain.unit(entry) } else { Parts::default() }
+        }
+    }
+
+    #[test]
+    fn units_that_the_format_leaves_out_are_passed_over() {
+        let mut line = Line::new();
+        line.packager = Packager::new(PLAIN, Box::new(Keys), 0);
+        let mut cursor = Cursor::new(&line.ring, false);
+        line.push(0, false);
+        assert!(line.write(&mut cursor, usize::MAX).is_empty());
+        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        assert_eq!((cursor.next(), cursor.zero_ms), (1, None));
+        line.push(33, true);
+        line.push(66, false);
+        line.push(99, true);
+        // A unit that was not begun stays.
+        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        assert_eq!(cursor.next(), 1);
+        assert_eq!(line.write(&mut cursor, 6), b"[33][9");
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"9]");
+        assert_eq!((cursor.next(), cursor.zero_ms), (4, Some(33)));
     }
 
     #[test]

@@ -17,8 +17,18 @@ const PRELUDE_AGE_MS: i64 = 1000;
 pub struct FormatKey {
     /// The protocol's name for it.
     pub name: &'static str,
-    /// What else distinguishes the bytes (RTMP: the message stream id and what the player can decode).
+    /// What else distinguishes the bytes. The low half tells forms apart that any subscriber may choose (RTMP: the
+    /// message stream id), the high half is what a subscriber can take beyond the plain format (RTMP: the FourCCs
+    /// of the player).
     pub variant: u64,
+}
+
+impl FormatKey {
+    /// Whether it is what every subscriber of its protocol can take.
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        self.variant >> 32 == 0
+    }
 }
 
 /// Where some [`Parts`] have a timestamp that is each subscriber's own.

@@ -16,8 +16,11 @@ use crate::worker::mailbox::Lane;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatIndex(usize);
 
-/// Formats a stream may have on one worker: one per message stream id that a viewer can choose, and then some.
-const FORMATS_MAX: usize = 16;
+/// Formats a stream may have on one worker.
+const FORMATS_MAX: usize = 64;
+/// Of them, so many are kept for plain formats: one per message stream id that a viewer can choose, and then some.
+/// Viewers that invent sets of codecs cannot keep the others out.
+const PLAIN_FORMATS: usize = 16;
 /// Without key frames the ring is trimmed after this many units.
 const TRIM_UNITS: u32 = 64;
 /// Video counts as flowing for this long after a video unit; meanwhile sound may wait for the next one.
@@ -213,6 +216,11 @@ impl Stream {
             subscriber.cursor.start();
         }
         subscriber.cursor.skip_undecodable(&self.ring, self.flush_to);
+        if let Some(packager) = self.packager(subscriber.format)
+            && !subscriber.paused
+        {
+            subscriber.cursor.skip_empty(&self.ring, packager, self.flush_to);
+        }
         skipped
     }
 
@@ -302,7 +310,8 @@ impl Stream {
             None => {
                 let free = self.formats.iter().position(Option::is_none);
                 let index = free.unwrap_or(self.formats.len());
-                if index >= FORMATS_MAX {
+                let limit = if key.is_plain() { FORMATS_MAX } else { FORMATS_MAX - PLAIN_FORMATS };
+                if index >= limit {
                     return None;
                 }
                 let mut packager = Packager::new(key, package(), self.ring.base());
@@ -337,5 +346,29 @@ impl Stream {
         let at = self.flush_at.map_or(now + wait, |at| at.min(now + wait));
         self.flush_at = Some(at);
         Flush::By(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packager::tests::Plain;
+    use super::*;
+
+    #[test]
+    fn inventive_viewers_leave_room_for_plain_ones() {
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let mut stream =
+            Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp, settings);
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "rtmp");
+        let mut subscribe = |slot: u32, variant: u64| {
+            let key = FormatKey { name: "rtmp", variant };
+            stream.subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Box::new(Plain)).is_some()
+        };
+        let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
+        assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
+        let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
+        assert_eq!(plain, PLAIN_FORMATS);
+        // What is there is shared for ever.
+        assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

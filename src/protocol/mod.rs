@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::rtmp::FourCcs;
 use crypto::Seed;
 use media::{AccessUnit, Tracks};
 use wire::SendQueue;
@@ -66,6 +67,8 @@ pub enum Format {
     Rtmp {
         /// The message stream they belong to.
         message_stream: u32,
+        /// What the player announced beyond the legacy codecs.
+        four_ccs: FourCcs,
     },
     /// FLV tags.
     Flv,
@@ -78,7 +81,10 @@ impl Format {
     #[must_use]
     pub const fn key(self) -> FormatKey {
         match self {
-            Self::Rtmp { message_stream } => FormatKey { name: "rtmp", variant: message_stream as u64 },
+            Self::Rtmp { message_stream, four_ccs } => {
+                let variant = message_stream as u64 | (four_ccs.bits() as u64) << 32;
+                FormatKey { name: "rtmp", variant }
+            }
             Self::Flv => FormatKey { name: "flv", variant: 0 },
             Self::WsFlv => FormatKey { name: "ws-flv", variant: 0 },
         }
@@ -97,7 +103,9 @@ impl Format {
     #[must_use]
     pub fn package(self) -> Box<dyn Package> {
         match self {
-            Self::Rtmp { message_stream } => Box::new(rtmp::RtmpPackage::new(message_stream)),
+            Self::Rtmp { message_stream, four_ccs } => {
+                Box::new(rtmp::RtmpPackage::new(message_stream, four_ccs))
+            }
             Self::Flv => Box::new(http_live::FlvPackage::new(false)),
             Self::WsFlv => Box::new(http_live::FlvPackage::new(true)),
         }

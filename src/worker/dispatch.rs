@@ -1,6 +1,5 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use crate::hub::Flush;
 use crate::mail::{
     ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker,
 };
-use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk};
+use crate::protocol::{Event, Format, NoSubscription, PublishAsk};
 use crate::stats::Traffic;
 
 /// Grid of flush deadlines.
@@ -39,16 +38,10 @@ impl Worker {
     /// Events until there are none, then bytes, then the deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
-            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
-            let Some(conn) = self.conns.get_mut(id) else { return };
-            let session = &mut conn.session;
-            match catch_unwind(AssertUnwindSafe(|| session.poll_event(&ctx))) {
-                Ok(Some(event)) => self.handle_event(id, event),
-                Ok(None) => break,
-                Err(_) => {
-                    self.remove_panicked(id);
-                    return;
-                }
+            match self.call(id, |session, ctx| session.poll_event(ctx)) {
+                Some(Some(event)) => self.handle_event(id, event),
+                Some(None) => break,
+                None => return,
             }
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -187,13 +180,8 @@ impl Worker {
     fn tell_tracks(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
-        for &subscriber in &subscribers {
-            if let Some(conn) = self.conns.get_mut(subscriber) {
-                conn.session.tracks_known(&ctx, &tracks);
-            }
-        }
         for subscriber in subscribers {
+            self.call(subscriber, |session, ctx| session.tracks_known(ctx, &tracks));
             self.touch(subscriber);
         }
     }
@@ -226,16 +214,10 @@ impl Worker {
 
     fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
         let verdict = self.subscription(id, key, format);
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        match verdict {
-            Ok(stream) => {
-                let tracks =
-                    self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default();
-                conn.session.subscribe_verdict(&ctx, Ok(&tracks));
-            }
-            Err(why) => conn.session.subscribe_verdict(&ctx, Err(why)),
-        }
+        let tracks = verdict.map(|stream| {
+            self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
+        });
+        self.call(id, |session, ctx| session.subscribe_verdict(ctx, tracks.as_deref().map_err(|why| *why)));
         self.note_authenticated(id);
         self.enqueue_write(id);
     }

@@ -38,10 +38,8 @@ impl Worker {
 
     fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
         let tracks = self.streams.get(&stream)?.tracks();
-        let (width, height) = match tracks.video.as_ref().map(|track| &track.config) {
-            Some(media::CodecConfig::H264(config)) => (config.width, config.height),
-            Some(media::CodecConfig::Aac(_)) | None => (0, 0),
-        };
+        let size = tracks.video.as_ref().and_then(|track| track.config.picture_size());
+        let (width, height) = size.unwrap_or((0, 0));
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
         Some(SourceFigures {
             stream,

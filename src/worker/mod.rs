@@ -20,6 +20,7 @@ mod write;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
@@ -29,7 +30,7 @@ use crate::mail::{
     ConnId, FileAsk, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
     WebSettings, WorkerId,
 };
-use crate::protocol::{self, Apps, Context, Listener};
+use crate::protocol::{self, Apps, Context, Listener, Session};
 use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
@@ -175,41 +176,30 @@ impl Worker {
     /// An outgoing connection is there, or cannot be.
     pub fn handle_connected(&mut self, now: Now, id: ConnId, result: Result<(), String>) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.connecting = false;
-        match result {
-            Ok(()) => conn.session.handle_connected(&ctx),
-            Err(error) => conn.session.handle_hangup(&ctx, Some(&error)),
-        }
+        self.call(id, |session, ctx| match result {
+            Ok(()) => session.handle_connected(ctx),
+            Err(error) => session.handle_hangup(ctx, Some(&error)),
+        });
         self.touch(id);
     }
 
     /// Bytes of a peer. Ask [`Worker::wants_bytes`] before each.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = bytes.len() as u64;
         conn.bytes_in = conn.bytes_in.saturating_add(count);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(count);
-        let session = &mut conn.session;
-        // One peer's bytes must not take the others down, whatever bug they find.
-        let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| session.handle_bytes(&ctx, bytes)));
-        if outcome.is_err() {
-            self.remove_panicked(id);
-            return;
-        }
+        self.call(id, |session, ctx| session.handle_bytes(ctx, bytes));
         self.drain_session(id);
     }
 
     /// The peer closed its side (`None`), or the connection broke.
     pub fn handle_hangup(&mut self, now: Now, id: ConnId, error: Option<&str>) {
         self.now = now;
-        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.session.handle_hangup(&ctx, error);
+        self.call(id, |session, ctx| session.handle_hangup(ctx, error));
         if let Some(reason) = error {
             // What waits can no longer be sent.
             self.drain_session(id);
@@ -304,6 +294,18 @@ impl Worker {
 
     // ---- private
 
+    /// Calls a session. Whatever bug its peer has found ends that session and nobody else's: after a panic it is
+    /// gone, and the answer is `None`, as for an id that was gone before.
+    fn call<R>(&mut self, id: ConnId, verb: impl FnOnce(&mut dyn Session, &Context<'_>) -> R) -> Option<R> {
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
+        let session = self.conns.get_mut(id)?.session.as_mut();
+        let answer = catch_unwind(AssertUnwindSafe(|| verb(session, &ctx))).ok();
+        if answer.is_none() {
+            self.remove_panicked(id);
+        }
+        answer
+    }
+
     fn session_seed(&mut self) -> Seed {
         self.stats.sessions = self.stats.sessions.saturating_add(1);
         self.seed.derive("session", self.stats.sessions)
@@ -311,7 +313,6 @@ impl Worker {
 
     fn conn_timeout(&mut self, id: ConnId, at: Instant) {
         let now = self.now;
-        let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.armed == Some(at) {
             conn.armed = None;
@@ -319,19 +320,21 @@ impl Worker {
         if conn.stall_deadline().is_some_and(|due| due <= now.mono) {
             let stalled = "the peer takes nothing";
             if conn.push.is_some() {
-                conn.session.handle_hangup(&ctx, Some(stalled));
+                self.call(id, |session, ctx| session.handle_hangup(ctx, Some(stalled)));
                 self.drain_session(id);
             }
             self.remove(id, stalled, true);
             return;
         }
         let untold = std::mem::take(&mut conn.untold);
-        if untold > 0 {
-            conn.session.handle_sent(&ctx, untold);
-        }
-        if conn.session.poll_timeout().is_some_and(|due| due <= now.mono) {
-            conn.session.handle_timeout(&ctx);
-        }
+        self.call(id, |session, ctx| {
+            if untold > 0 {
+                session.handle_sent(ctx, untold);
+            }
+            if session.poll_timeout().is_some_and(|due| due <= now.mono) {
+                session.handle_timeout(ctx);
+            }
+        });
         self.touch(id);
     }
 

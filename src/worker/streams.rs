@@ -6,7 +6,6 @@ use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
 use crate::hub::{Mirror, Stream};
 use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
-use crate::protocol::Context;
 
 impl Worker {
     /// A message of the control lane.
@@ -15,10 +14,7 @@ impl Worker {
         match mail {
             ToWorker::Web(settings) => self.web = settings,
             ToWorker::File { conn, reply } => {
-                let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
-                if let Some(conn) = self.conns.get_mut(conn) {
-                    conn.session.file_reply(&ctx, reply);
-                }
+                self.call(conn, |session, ctx| session.file_reply(ctx, reply));
                 self.note_authenticated(conn);
                 self.touch(conn);
             }
@@ -36,10 +32,7 @@ impl Worker {
             ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::RestReply { conn, response } => {
-                let ctx = Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
-                if let Some(conn) = self.conns.get_mut(conn) {
-                    conn.session.rest_reply(&ctx, *response);
-                }
+                self.call(conn, |session, ctx| session.rest_reply(ctx, *response));
                 self.note_authenticated(conn);
                 self.touch(conn);
             }
@@ -98,11 +91,9 @@ impl Worker {
             self.directory.remove(&stream.key);
         }
         self.sources.remove(&id);
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         for &conn_id in &stream.subscribers {
-            let Some(conn) = self.conns.get_mut(conn_id) else { continue };
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
-            conn.session.end_subscription(&ctx, end);
+            self.call(conn_id, |session, ctx| session.end_subscription(ctx, end));
         }
         self.stop_waiting_pushes(id);
         let publishers: Vec<ConnId> = if stream.source == self.id {
@@ -111,11 +102,10 @@ impl Worker {
             Vec::new()
         };
         for conn_id in publishers {
-            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
             if let Some(conn) = self.conns.get_mut(conn_id) {
                 conn.publishing = Publishing::No;
-                conn.session.end_publish(&ctx, end);
             }
+            self.call(conn_id, |session, ctx| session.end_publish(ctx, end));
             self.touch(conn_id);
         }
         for conn_id in stream.subscribers {
@@ -124,7 +114,6 @@ impl Worker {
     }
 
     fn verdict(&mut self, id: ConnId, verdict: Result<Box<Grant>, Refusal>) {
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         let session = self.session_ref(id);
         let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
         let asked = self.conns.get_mut(id).filter(|conn| conn.publishing == Publishing::Asked);
@@ -136,7 +125,7 @@ impl Worker {
                     count.position = position;
                     count.last_unit = Some(self.now.mono);
                 }
-                conn.session.publish_verdict(&ctx, verdict.map(|grant| *grant));
+                self.call(id, |session, ctx| session.publish_verdict(ctx, verdict.map(|grant| *grant)));
             }
             // It went while control decided; control must not wait for its units.
             (None, Some((stream, position, epoch))) => {
@@ -192,7 +181,6 @@ impl Worker {
 
     fn stop_push(&mut self, push: PushId) {
         let Some(id) = self.pushes.remove(&push) else { return };
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
         let Some(conn) = self.conns.get_mut(id) else { return };
         // No news of it is wanted any more.
         conn.push = None;
@@ -200,7 +188,7 @@ impl Worker {
             self.remove(id, "push removed", true);
             return;
         }
-        conn.session.close(&ctx, "push removed");
+        self.call(id, |session, ctx| session.close(ctx, "push removed"));
         self.unsubscribe_keeping_rest(id);
         self.touch(id);
     }
@@ -221,12 +209,11 @@ impl Worker {
     fn drain(&mut self) {
         self.draining = true;
         for id in self.conns.ids() {
-            let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: true };
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publishing = Publishing::No;
                 conn.push = None;
-                conn.session.close(&ctx, "server goes down");
             }
+            self.call(id, |session, ctx| session.close(ctx, "server goes down"));
             self.unsubscribe_keeping_rest(id);
             self.touch(id);
         }

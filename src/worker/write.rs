@@ -54,7 +54,6 @@ impl Worker {
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.now;
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let ctx = crate::protocol::Context { now, apps: &self.apps, web: &self.web, draining: self.draining };
         conn.bytes_out = conn.bytes_out.saturating_add(taken as u64);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(taken as u64);
         conn.blocked = taken < offered;
@@ -80,8 +79,6 @@ impl Worker {
             // Told when its deadline fires: a look at the session with every frame costs a viewer more than the
             // rest of this function.
             conn.untold = conn.untold.saturating_add(taken);
-        } else if taken > 0 {
-            conn.session.handle_sent(&ctx, taken);
         }
         // A socket that takes nothing is given time from its last byte, not from the newest unit.
         if !more {
@@ -98,6 +95,7 @@ impl Worker {
         // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
         // nothing, and is written too often to be asked each time.
         if taken > 0 && !is_viewer {
+            self.call(id, |session, ctx| session.handle_sent(ctx, taken));
             self.touch(id);
         }
     }

@@ -16,10 +16,13 @@
 )]
 
 mod support;
-mod tls;
 
 mod bench_tool;
+mod codecs;
 mod crash;
+mod differential;
+mod files;
+mod http_flv;
 mod http_rows;
 mod observe;
 mod process;
@@ -28,3 +31,5 @@ mod rest_tour;
 mod restream;
 mod rtmp_rows;
 mod simulation;
+mod tls;
+mod web_socket;

@@ -19,31 +19,36 @@ fn ffmpeg_round_trip(bframes: bool) {
     assert_equal_from_first_key_frame(&source_packets(&file), &frame_md5(&url, Some(6)));
 }
 
-fn is_broadcasting(server: &Server, id: &str) -> bool {
+pub(super) fn is_broadcasting(server: &Server, id: &str) -> bool {
     server.api().broadcast("live", id).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
 }
 
 /// Every packet that was played equals one of the source, in unbroken order per track, with the same distances.
-fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
+pub fn assert_equal_from_first_key_frame(source: &[Packet], played: &[Packet]) {
     for track in 0..2 {
-        let of_track =
-            |packets: &[Packet]| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
-        let (source, played) = (of_track(source), of_track(played));
-        assert!(played.len() > 60, "track {track}: {} packets played", played.len());
-        // Sound of silence repeats itself: the start is where the most packets in a row agree.
-        let hashes = |packets: &[Packet]| packets.iter().map(|p| (p.3, p.4.clone())).collect::<Vec<_>>();
-        let (all, got) = (hashes(&source), hashes(&played));
-        let start = (0..all.len())
-            .find(|&at| all[at..].starts_with(&got))
-            .unwrap_or_else(|| panic!("track {track}: what was played is no unbroken part of the source"));
-        let shift = played[0].1 - source[start].1;
-        for (theirs, ours) in source[start..].iter().zip(&played) {
-            assert_eq!(
-                (theirs.1 + shift, theirs.2 + shift),
-                (ours.1, ours.2),
-                "track {track}: times of {ours:?}"
-            );
-        }
+        assert_track_equal((track, source), (track, played));
+    }
+}
+
+/// Every packet that was played of a track equals one of the source, in unbroken order, with the same distances.
+pub fn assert_track_equal((track, source): (u32, &[Packet]), (played_as, played): (u32, &[Packet])) {
+    let of_track =
+        |packets: &[Packet], track: u32| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
+    let (source, played) = (of_track(source, track), of_track(played, played_as));
+    assert!(played.len() > 60, "track {track}: {} packets played", played.len());
+    // Sound of silence repeats itself: the start is where the most packets in a row agree.
+    let hashes = |packets: &[Packet]| packets.iter().map(|p| (p.3, p.4.clone())).collect::<Vec<_>>();
+    let (all, got) = (hashes(&source), hashes(&played));
+    let start = (0..all.len())
+        .find(|&at| all[at..].starts_with(&got))
+        .unwrap_or_else(|| panic!("track {track}: what was played is no unbroken part of the source"));
+    let shift = played[0].1 - source[start].1;
+    for (theirs, ours) in source[start..].iter().zip(&played) {
+        assert_eq!(
+            (theirs.1 + shift, theirs.2 + shift),
+            (ours.1, ours.2),
+            "track {track}: times of {ours:?}"
+        );
     }
 }
 

@@ -44,10 +44,10 @@ pub enum Error {
     /// An audio format of the legacy header that this crate does not read.
     #[error("unsupported audio format {0}")]
     UnsupportedAudioCodec(u8),
-    /// A video body with the enhanced-RTMP header.
+    /// A video FourCC that this crate does not read.
     #[error("unsupported video FourCC {}", .0.escape_ascii())]
     UnsupportedVideoFourCc([u8; 4]),
-    /// An audio body with the enhanced-RTMP header.
+    /// An audio FourCC that this crate does not read.
     #[error("unsupported audio FourCC {}", .0.escape_ascii())]
     UnsupportedAudioFourCc([u8; 4]),
     /// A video frame type that names nothing.
@@ -56,6 +56,18 @@ pub enum Error {
     /// A packet type that the codec does not have.
     #[error("unknown packet type {0}")]
     UnknownPacketType(u8),
+    /// A multitrack body within a multitrack body, which Enhanced RTMP v2 forbids.
+    #[error("multitrack within multitrack")]
+    NestedMultitrack,
+    /// An `AvMultitrackType` that names nothing.
+    #[error("unknown multitrack type {0}")]
+    UnknownMultitrack(u8),
+    /// More tracks in one body than any encoder has.
+    #[error("too many tracks in one body")]
+    TooManyTracks,
+    /// A multitrack body without track 0, where one track was asked for.
+    #[error("no packet of the default track")]
+    NoDefaultTrack,
     /// The file does not begin with an FLV header.
     #[error("not an FLV file")]
     NotFlv,

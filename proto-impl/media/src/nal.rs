@@ -81,6 +81,23 @@ pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Er
     }
 }
 
+/// The bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1): only parameter
+/// sets are read so deep, so the copy is small.
+#[must_use]
+pub fn unescape(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len());
+    let mut zeros = 0;
+    for &byte in body {
+        if zeros >= 2 && byte == 3 {
+            zeros = 0;
+            continue;
+        }
+        zeros = if byte == 0 { zeros + 1 } else { 0 };
+        out.push(byte);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +115,12 @@ mod tests {
         assert_eq!(nals.next(), None);
         assert_eq!(Nals::new(&[0, 0], 4).next(), Some(Err(Error::Length { at: 0, length: 0 })));
         assert_eq!(to_four_byte_lengths(Bytes::from_static(&[0, 0, 0]), 3), Err(Error::LengthSize(3)));
+    }
+
+    #[test]
+    fn emulation_prevention_is_taken_out() {
+        assert_eq!(unescape(&[1, 0, 0, 3, 1, 0, 0, 3, 0, 0, 3]), [1, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(unescape(&[0, 3, 0, 0]), [0, 3, 0, 0]);
     }
 
     #[test]

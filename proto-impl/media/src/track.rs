@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Codec, CodecConfig, Timescale};
+use crate::{CodecConfig, Timescale};
 
 /// Index of a track within its stream. Track ids are stable for the life of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,16 +37,16 @@ pub struct Track {
     pub config: CodecConfig,
     /// Clock of the timestamps.
     pub timescale: Timescale,
+    /// What Enhanced RTMP says of the track beside its parameter sets, the newest as it came: of video the body of
+    /// its Metadata (colour and HDR), of audio that of its MultichannelConfig. Only FLV gives it on.
+    pub extra: Option<Bytes>,
 }
 
 impl Track {
     /// What the track carries.
     #[must_use]
     pub const fn kind(&self) -> TrackKind {
-        match self.config.codec() {
-            Codec::H264 => TrackKind::Video,
-            Codec::Aac => TrackKind::Audio,
-        }
+        self.config.codec().kind()
     }
 }
 

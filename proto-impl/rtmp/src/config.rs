@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::FourCcs;
+
 /// What a [`crate::Server`] allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -35,6 +37,8 @@ pub struct Config {
     pub bad_messages_max: u32,
     /// What `_result` of `connect` tells as `fmsVer`.
     pub server_version: String,
+    /// What the owner can forward: told to peers that speak of FourCCs themselves.
+    pub four_ccs: FourCcs,
 }
 
 impl Default for Config {
@@ -55,6 +59,7 @@ impl Default for Config {
             commands_per_second_max: 100,
             bad_messages_max: 1000,
             server_version: "FMS/3,0,1,123".to_owned(),
+            four_ccs: FourCcs::NONE,
         }
     }
 }
@@ -72,6 +77,8 @@ pub struct ClientConfig {
     pub flash_ver: String,
     /// Nodes that the stream has passed, for loop prevention; not sent when empty.
     pub via: Vec<String>,
+    /// What a push may send, or a pull can decode; not spoken of when empty.
+    pub four_ccs: FourCcs,
     /// Whether the handshake carries the digest that Adobe's servers demand.
     pub digest: bool,
     /// From the start to the end of the handshake.
@@ -90,6 +97,7 @@ impl Default for ClientConfig {
             stream: String::new(),
             flash_ver: "FMLE/3.0 (compatible; millstream)".to_owned(),
             via: Vec::new(),
+            four_ccs: FourCcs::NONE,
             digest: false,
             handshake_timeout: Duration::from_secs(5),
             ready_timeout: Duration::from_secs(10),

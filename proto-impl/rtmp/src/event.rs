@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Error, MediaMessage, Target};
+use crate::{Error, FourCcs, MediaMessage, Target};
 
 /// What a [`crate::Server`] reports. `Connect`, `Publish` and `Play` are requests: the machine reads no further
 /// until the owner accepts or rejects.
@@ -65,6 +65,8 @@ pub struct ConnectRequest {
     pub via: Vec<String>,
     /// 0 for AMF0, 3 for AMF3.
     pub object_encoding: f64,
+    /// What the peer can decode beyond the codecs of Flash Player; `None` when it does not say.
+    pub four_ccs: Option<FourCcs>,
 }
 
 /// Query and URL may hold credentials and are not printed.

@@ -19,6 +19,7 @@ mod command;
 mod config;
 mod error;
 mod event;
+mod four_cc;
 pub mod handshake;
 pub mod key;
 mod link;
@@ -35,6 +36,7 @@ pub use event::{
     CloseReason, ConnectRequest, Event, PlayRequest, PlayTracks, PublishMode, PublishRequest, Rejection,
     Stats, Timer,
 };
+pub use four_cc::FourCcs;
 pub use key::Target;
 pub use message::{MediaKind, MediaMessage};
 pub use server::Server;

@@ -20,6 +20,8 @@ const PIECE_BYTES: usize = 16 * 1024;
 const OVERRUN_BYTES: usize = 1024 * 1024;
 /// What tungstenite reads at once out of memory; it keeps a buffer of this size.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
+/// Pings that are answered at once; of more the oldest are not.
+const PONGS_MAX: usize = 16;
 /// No pong is added to so many bytes that the peer does not take.
 const PONG_QUEUE_BYTES: usize = 4096;
 /// Longest reason of a close frame: 125 bytes, two of them for the code.
@@ -81,8 +83,8 @@ pub struct WebSocket {
     message_bytes: usize,
     events: VecDeque<Event>,
     out: SendQueue,
-    /// Payload of the newest ping that was not answered.
-    pong: Option<Bytes>,
+    /// Payloads of the newest pings that were not answered.
+    pongs: VecDeque<Bytes>,
     ping_at: Instant,
     pings: u64,
     /// A sign of life is due by then.
@@ -118,7 +120,7 @@ impl WebSocket {
             message_bytes: 0,
             events: VecDeque::new(),
             out: SendQueue::new(),
-            pong: None,
+            pongs: VecDeque::new(),
             ping_at,
             pings: 0,
             pong_by: None,
@@ -177,10 +179,10 @@ impl WebSocket {
         }
     }
 
-    /// Whether the shell should read. False while enough messages wait, and at the end.
+    /// Whether the shell should read. False while a message waits to be polled, and at the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
-        !self.closed && self.events.len() < self.limits.messages
+        !self.closed && self.events.is_empty()
     }
 
     /// Queues a text message.
@@ -218,13 +220,7 @@ impl WebSocket {
 
     /// Moves what waits to the shell's queue. True when there was something.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        if !self.closed
-            && self.unsent <= PONG_QUEUE_BYTES
-            && let Some(payload) = self.pong.take()
-        {
-            self.stats.pongs_out = self.stats.pongs_out.saturating_add(1);
-            self.queue(Opcode::Pong, payload);
-        }
+        self.answer_pings();
         let any = !self.out.is_empty();
         if any {
             out.append(&mut self.out);
@@ -278,9 +274,10 @@ impl WebSocket {
         }
     }
 
-    /// Reads frames as far as they are complete and the application takes messages.
+    /// Reads frames up to the next message: what the application answers to one goes out before the goodbye that may
+    /// stand behind it.
     fn drive(&mut self) {
-        while !self.closed && self.events.len() < self.limits.messages {
+        while !self.closed && self.events.is_empty() {
             match self.next_frame() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -322,7 +319,10 @@ impl WebSocket {
                 if let Some(mask) = head.mask {
                     apply_mask(&mut frame, mask);
                 }
-                self.pong = Some(frame.freeze());
+                if self.pongs.len() >= PONGS_MAX {
+                    self.pongs.pop_front();
+                }
+                self.pongs.push_back(frame.freeze());
             }
             Opcode::Pong => {}
             Opcode::Close => self.judge_close(&frame)?,
@@ -368,6 +368,7 @@ impl WebSocket {
             ) => None,
             Err(error) => return Err(blame(&error)),
         };
+        self.answer_pings();
         match told {
             Some(told) => self.queue_close(told, ""),
             None => self.queue(Opcode::Close, Bytes::new()),
@@ -396,6 +397,16 @@ impl WebSocket {
         }
         self.queue(opcode, payload);
         if self.unsent > self.limits.queued_bytes { self.abort(Error::WriteStalled) } else { Ok(()) }
+    }
+
+    /// §5.5.3: all of them, or of a flood the newest.
+    fn answer_pings(&mut self) {
+        while self.unsent <= PONG_QUEUE_BYTES
+            && let Some(payload) = self.pongs.pop_front()
+        {
+            self.stats.pongs_out = self.stats.pongs_out.saturating_add(1);
+            self.queue(Opcode::Pong, payload);
+        }
     }
 
     fn queue_close(&mut self, code: u16, reason: &str) {
@@ -453,7 +464,7 @@ impl WebSocket {
             self.held = BytesMut::new();
             self.message_bytes = 0;
             self.library = None;
-            self.pong = None;
+            self.pongs = VecDeque::new();
         }
     }
 
@@ -467,7 +478,16 @@ fn blame(error: &Judgement) -> Error {
     match error {
         Judgement::Utf8(_) => Error::NotUtf8,
         Judgement::Capacity(_) => Error::TooLarge,
-        _ => Error::Protocol("frame out of order"),
+        Judgement::ConnectionClosed
+        | Judgement::AlreadyClosed
+        | Judgement::Io(_)
+        | Judgement::Tls(_)
+        | Judgement::Protocol(_)
+        | Judgement::WriteBufferFull(_)
+        | Judgement::AttackAttempt
+        | Judgement::Url(_)
+        | Judgement::Http(_)
+        | Judgement::HttpFormat(_) => Error::Protocol("frame out of order"),
     }
 }
 

@@ -7,7 +7,7 @@
 //! 3. [`WebSocket::handle_bytes`] takes any split of the stream. The head of each frame is checked before a byte of
 //!    its payload is held; no buffer is made by the length that it announces.
 //! 4. [`Event::Text`] and [`Event::Binary`] hand out whole messages; [`WebSocket::send_text`] and
-//!    [`WebSocket::send_binary`] queue some. Pings are answered, the newest one when several wait (§5.5.3).
+//!    [`WebSocket::send_binary`] queue some. Pings are answered, the newest ones of a flood (§5.5.3).
 //! 5. A peer that is quiet is pinged, and closed when it does not answer. What breaks the protocol is closed with
 //!    1002, 1007 or 1009; then [`WebSocket::is_closing`] turns true: flush, half-close. [`Event::Closed`] comes
 //!    once, last.
@@ -57,8 +57,6 @@ pub mod code {
 pub struct Limits {
     /// Payload of a message, all its fragments together.
     pub message_bytes: usize,
-    /// Messages that wait to be polled, before parsing and reading stop.
-    pub messages: usize,
     /// Bytes that wait for the peer, before the connection is given up.
     pub queued_bytes: usize,
     /// How long the peer may take no byte of what waits for it.
@@ -73,7 +71,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes: 128 * 1024,
-            messages: 64,
             queued_bytes: 1024 * 1024,
             write_stall: Duration::from_secs(10),
             ping: Duration::from_secs(30),

@@ -97,8 +97,12 @@ impl Package for FlvPackage {
             let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: metadata };
             self.tag(&mut tag, &body, None);
         }
-        for body in [&tracks.video, &tracks.audio].into_iter().flatten().filter_map(tags::config) {
-            self.tag(&mut tag, &body, Some(dts_ms));
+        for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
+            // Whoever reads the enhanced form of its frames reads this too; a player of the legacy form may not.
+            let extra = tags::extra(track).filter(|_| tags::needed_four_cc(track).is_some());
+            for body in tags::config(track).into_iter().chain(extra) {
+                self.tag(&mut tag, &body, Some(dts_ms));
+            }
         }
         tag.parts()
     }
@@ -150,7 +154,7 @@ mod tests {
     fn tracks() -> Arc<Tracks> {
         let record = Bytes::from_static(b"\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");
         let config = CodecConfig::H264(h264::Config::read(record).unwrap());
-        let video = Track { id: TrackId::VIDEO, config, timescale: Timescale::MILLISECONDS };
+        let video = Track { id: TrackId::VIDEO, config, timescale: Timescale::MILLISECONDS, extra: None };
         Arc::new(Tracks {
             video: Some(video),
             metadata: Some(Bytes::from_static(

@@ -8,6 +8,14 @@ mod egress;
 mod push;
 mod session;
 
+use ::rtmp::FourCcs;
+use media::Codec;
+
 pub(super) use egress::RtmpPackage;
 pub(super) use push::{PushAddress, RtmpPush};
 pub(super) use session::RtmpSession;
+
+/// What this server forwards, to tell peers.
+fn forwarded() -> FourCcs {
+    Codec::ALL.into_iter().filter_map(Codec::four_cc).fold(FourCcs::NONE, FourCcs::with)
+}

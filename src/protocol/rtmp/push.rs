@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crypto::Seed;
-use rtmp::{Client, ClientConfig, ClientEvent, CloseReason};
+use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, FourCcs};
 use wire::SendQueue;
 
 use crate::mail::{Now, PushState, StreamEnd};
@@ -21,6 +21,7 @@ impl PushAddress {
             tc_url: tc_url.to_owned(),
             stream: name.to_owned(),
             via: via.to_vec(),
+            four_ccs: super::forwarded(),
             digest: true,
             ..ClientConfig::default()
         })
@@ -61,7 +62,8 @@ impl RtmpPush {
             match event {
                 ClientEvent::Ready { message_stream } => {
                     self.broadcasting = true;
-                    self.events.push_back(Event::SubscribePush { format: Format::Rtmp { message_stream } });
+                    let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs() };
+                    self.events.push_back(Event::SubscribePush { format });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
@@ -70,6 +72,15 @@ impl RtmpPush {
                 ClientEvent::Closed(reason) => self.end(&format!("{reason:?}")),
             }
         }
+    }
+
+    /// What the target takes. A target that answers with a list is taken at its word. Most say nothing and take
+    /// what comes (nginx-rtmp, and everything that ffmpeg feeds, which never waits for an answer): one that says
+    /// nothing is sent everything.
+    fn four_ccs(&self) -> FourCcs {
+        let ours = super::forwarded();
+        let theirs = self.machine.as_ref().and_then(|machine| machine.four_ccs());
+        theirs.map_or(ours, |theirs| theirs.and(ours))
     }
 
     /// The first reason counts.

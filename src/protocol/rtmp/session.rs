@@ -6,16 +6,19 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crypto::Seed;
-use media::Tracks;
-use rtmp::{CloseReason, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
+use flv::tag::OtherTrack;
+use media::{Track, Tracks};
+use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
 use wire::SendQueue;
 
+use super::egress::is_sent;
 use crate::mail::{self, Departure, Grant, Now, Refusal, StreamEnd, StreamKey};
-use crate::protocol::tags::{Ingest, Outcome};
+use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk, Session};
 
 /// The limits of robustness.md §5, the same for all connections.
-static CONFIG: LazyLock<Arc<rtmp::Config>> = LazyLock::new(Arc::default);
+static CONFIG: LazyLock<Arc<rtmp::Config>> =
+    LazyLock::new(|| Arc::new(rtmp::Config { four_ccs: super::forwarded(), ..rtmp::Config::default() }));
 
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
@@ -43,6 +46,8 @@ pub(crate) struct RtmpSession {
     events: VecDeque<Event>,
     user_agent: String,
     via: Vec<String>,
+    /// What the peer can decode beyond the legacy codecs.
+    four_ccs: FourCcs,
     known: bool,
     closed: bool,
 }
@@ -55,6 +60,7 @@ impl RtmpSession {
             events: VecDeque::new(),
             user_agent: String::new(),
             via: Vec::new(),
+            four_ccs: FourCcs::NONE,
             known: false,
             closed: false,
         }
@@ -84,6 +90,8 @@ impl RtmpSession {
     fn connect(&mut self, ctx: &Context<'_>, request: rtmp::ConnectRequest) {
         self.user_agent = request.flash_ver;
         self.via = request.via;
+        // Sets that differ only in what is never sent share a package.
+        self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
         if ctx.draining {
             let description = "The server is going down.";
             self.machine.reject_connect(ctx.now.mono, "NetConnection.Connect.AppShutdown", description);
@@ -122,7 +130,8 @@ impl RtmpSession {
         }
         self.role = Role::AskedPlay { message_stream };
         let key = StreamKey::new(&request.target.app, &request.target.stream);
-        self.events.push_back(Event::Subscribe { key, format: Format::Rtmp { message_stream } });
+        let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs };
+        self.events.push_back(Event::Subscribe { key, format });
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
@@ -153,7 +162,9 @@ impl RtmpSession {
 
     fn publish_ended(&mut self, clean: bool) {
         if matches!(self.role, Role::AskedPublish { .. } | Role::Publisher { .. }) {
-            self.role = Role::None;
+            if let Role::Publisher { ingest, .. } = std::mem::replace(&mut self.role, Role::None) {
+                log_others(ingest.others());
+            }
             let departure = if clean { Departure::Clean } else { Departure::Lost };
             self.events.push_back(Event::Unpublished(departure));
         }
@@ -244,9 +255,11 @@ impl Session for RtmpSession {
                 // Before the first parameter sets both are announced: players wait for what was promised, and take
                 // what was not only late.
                 let unknown = tracks.is_empty();
+                let is_sent =
+                    |track: &Option<Track>| track.as_ref().is_some_and(|track| is_sent(track, self.four_ccs));
                 let tracks = PlayTracks {
-                    audio: unknown || tracks.audio.is_some(),
-                    video: unknown || tracks.video.is_some(),
+                    audio: unknown || is_sent(&tracks.audio),
+                    video: unknown || is_sent(&tracks.video),
                 };
                 self.machine.accept_play(ctx.now.mono, message_stream, tracks);
             }
@@ -317,6 +330,18 @@ fn ended(description: &'static str) -> Rejection {
 
 fn rejection(code: &'static str, description: impl Into<String>, close: bool) -> Rejection {
     Rejection { code: code.into(), description: description.into(), close }
+}
+
+/// One line for a publisher whose further tracks nobody saw.
+fn log_others(others: &OtherTracks) {
+    if others.packets == 0 {
+        return;
+    }
+    let name = |(kind, track): &(media::TrackKind, OtherTrack)| {
+        format!("{kind:?} {} {}", track.id, track.four_cc.escape_ascii())
+    };
+    let tracks = others.seen.iter().map(name).collect::<Vec<_>>().join(", ");
+    tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
 }
 
 /// The words of streaming.md §4.3.

@@ -1,15 +1,16 @@
 //! FLV bodies, of RTMP messages or of tags, to access units.
 //!
 //! The payload of a frame is passed on byte for byte: parameter sets, SEI and delimiters inside stay where the
-//! encoder put them. What changes is around it: the FLV head goes, the clock is the stream's.
+//! encoder put them. What changes is around it: the FLV head goes, the clock is the stream's. That clock counts
+//! milliseconds, so the nanoseconds of Enhanced RTMP are not kept.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flv::tag::{AudioPacket, FrameType, VideoPacket};
+use flv::tag::{AudioBody, AudioPacket, FrameType, Multitrack, OtherTrack, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
-use media::codec::{aac, h264};
-use media::{AccessUnit, CodecConfig, Timeline, Timescale, Track, TrackId, Tracks, nal};
+use media::codec::{g711, h264, h265, mp3};
+use media::{AccessUnit, Codec, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, nal};
 
 use crate::mail::Grant;
 
@@ -19,6 +20,8 @@ const CLOCK_BITS: u32 = 32;
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Composition times beyond this are nonsense.
 const COMPOSITION_MS_MAX: i32 = 60_000;
+/// Further tracks that are told apart.
+const OTHERS_MAX: usize = 16;
 
 /// What became of a message.
 #[derive(Debug, PartialEq)]
@@ -35,6 +38,27 @@ pub(in crate::protocol) enum Outcome {
     Unsupported(String),
 }
 
+/// What a publisher sends beside one track of each kind. It is not carried.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct OtherTracks {
+    /// Packets so far.
+    pub(in crate::protocol) packets: u64,
+    /// Which tracks, the first few.
+    pub(in crate::protocol) seen: Vec<(TrackKind, OtherTrack)>,
+}
+
+impl OtherTracks {
+    fn count(&mut self, kind: TrackKind, others: &[OtherTrack]) {
+        for other in others {
+            self.packets = self.packets.saturating_add(1);
+            let other = (kind, *other);
+            if self.seen.len() < OTHERS_MAX && !self.seen.contains(&other) {
+                self.seen.push(other);
+            }
+        }
+    }
+}
+
 /// The state of one publisher.
 #[derive(Debug)]
 pub(in crate::protocol) struct Ingest {
@@ -42,6 +66,7 @@ pub(in crate::protocol) struct Ingest {
     tracks: Arc<Tracks>,
     /// Frames before the first key frame are dropped.
     key_seen: bool,
+    others: OtherTracks,
 }
 
 impl Ingest {
@@ -51,6 +76,7 @@ impl Ingest {
             timeline: Timeline::new(CLOCK_BITS, grant.position),
             tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
             key_seen: false,
+            others: OtherTracks::default(),
         }
     }
 
@@ -59,30 +85,54 @@ impl Ingest {
         &self.tracks
     }
 
+    /// What came of tracks that are not carried.
+    pub(in crate::protocol) const fn others(&self) -> &OtherTracks {
+        &self.others
+    }
+
     /// A video message.
     pub(in crate::protocol) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
-        let tag = match VideoTag::read(body) {
-            Ok(tag) => tag,
+        let tag = match VideoBody::read(body) {
+            Ok(VideoBody::Tag(tag)) => tag,
+            Ok(VideoBody::Multitrack(Multitrack { default, others })) => {
+                self.others.count(TrackKind::Video, &others);
+                let Some(tag) = default else { return Outcome::Taken };
+                tag
+            }
+            Ok(VideoBody::Command(_)) => return Outcome::Taken,
             Err(error) => return refused(error),
         };
         match tag.packet {
-            VideoPacket::SequenceHeader => self.video_config(tag.payload),
+            // An empty record is what some encoders send before they know their parameters.
+            VideoPacket::SequenceHeader if tag.payload.is_empty() && tag.codec != Codec::Vp8 => {
+                Outcome::Taken
+            }
+            VideoPacket::SequenceHeader => self.config(tag.codec, tag.payload),
             VideoPacket::EndOfSequence => Outcome::Taken,
-            VideoPacket::NalUnits => self.video_unit(timestamp, tag),
+            VideoPacket::Metadata => self.extra(tag.codec, tag.payload),
+            // No encoder is known to send it, and no player to want it.
+            VideoPacket::Mpeg2TsSequenceStart => Outcome::Dropped,
+            VideoPacket::Frame => self.video_unit(timestamp, tag),
         }
     }
 
     /// An audio message.
     pub(in crate::protocol) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
-        let tag = match AudioTag::read(body) {
-            Ok(tag) => tag,
+        let tag = match AudioBody::read(body) {
+            Ok(AudioBody::Tag(tag)) => tag,
+            Ok(AudioBody::Multitrack(Multitrack { default, others })) => {
+                self.others.count(TrackKind::Audio, &others);
+                let Some(tag) = default else { return Outcome::Taken };
+                tag
+            }
             Err(error) => return refused(error),
         };
         match tag.packet {
-            AudioPacket::Silence => Outcome::Taken,
-            AudioPacket::SequenceHeader => self.audio_config(tag.payload),
-            AudioPacket::Raw if tag.payload.is_empty() => Outcome::Taken,
-            AudioPacket::Raw => self.audio_unit(timestamp, tag.payload),
+            AudioPacket::Silence | AudioPacket::EndOfSequence => Outcome::Taken,
+            AudioPacket::SequenceHeader => self.config(tag.codec, tag.payload),
+            AudioPacket::MultichannelConfig => self.extra(tag.codec, tag.payload),
+            AudioPacket::Frame if tag.payload.is_empty() => Outcome::Taken,
+            AudioPacket::Frame => self.audio_unit(timestamp, tag),
         }
     }
 
@@ -103,34 +153,81 @@ impl Ingest {
         Outcome::Unit(self.unit(TrackId::DATA, dts, dts, false, body))
     }
 
-    fn video_config(&mut self, record: Bytes) -> Outcome {
-        // An empty record is what some encoders send before they know their parameters.
-        if record.is_empty() {
-            return Outcome::Taken;
-        }
-        let Ok(config) = h264::Config::read(record) else { return Outcome::Bad };
-        let config = CodecConfig::H264(config);
-        if self.tracks.video.as_ref().is_none_or(|track| track.config != config) {
-            let tracks = Arc::make_mut(&mut self.tracks);
-            tracks.epoch = tracks.epoch.wrapping_add(1);
-            tracks.video = Some(Track { id: TrackId::VIDEO, config, timescale: Timescale::MILLISECONDS });
+    /// Parameter sets.
+    fn config(&mut self, codec: Codec, record: Bytes) -> Outcome {
+        match CodecConfig::read(codec, record) {
+            Ok(Some(config)) => self.configure(config),
+            Ok(None) => {}
+            Err(_) => return Outcome::Bad,
         }
         Outcome::Taken
     }
 
-    fn audio_config(&mut self, record: Bytes) -> Outcome {
-        let Ok(config) = aac::Config::read(record) else { return Outcome::Bad };
-        let config = CodecConfig::Aac(config);
-        if self.tracks.audio.as_ref().is_none_or(|track| track.config != config) {
-            let tracks = Arc::make_mut(&mut self.tracks);
-            tracks.epoch = tracks.epoch.wrapping_add(1);
-            tracks.audio = Some(Track { id: TrackId::AUDIO, config, timescale: Timescale::MILLISECONDS });
+    /// Makes this the configuration of the track of its kind. One that differs begins an epoch.
+    fn configure(&mut self, config: CodecConfig) {
+        let codec = config.codec();
+        let (id, known) = match codec.kind() {
+            TrackKind::Video => (TrackId::VIDEO, &self.tracks.video),
+            TrackKind::Audio | TrackKind::Data => (TrackId::AUDIO, &self.tracks.audio),
+        };
+        if known.as_ref().is_some_and(|track| track.config == config) {
+            return;
         }
+        let same = known.as_ref().filter(|track| track.config.codec() == codec);
+        // Another codec begins with a key frame of its own.
+        self.key_seen &= id != TrackId::VIDEO || same.is_some();
+        let extra = same.and_then(|track| track.extra.clone());
+        let track = Some(Track { id, config, timescale: Timescale::MILLISECONDS, extra });
+        let tracks = self.next_epoch();
+        if id == TrackId::VIDEO {
+            tracks.video = track;
+        } else {
+            tracks.audio = track;
+        }
+    }
+
+    /// Colour or channels of a track: the newest stays with it.
+    fn extra(&mut self, codec: Codec, body: Bytes) -> Outcome {
+        if body.is_empty() || body.len() > METADATA_BYTES_MAX {
+            return Outcome::Bad;
+        }
+        let of_codec = |track: &Track| track.config.codec() == codec;
+        let Some(track) = self.track(codec.kind()).filter(|track| of_codec(track)) else {
+            return Outcome::Dropped;
+        };
+        if track.extra.as_ref() == Some(&body) {
+            return Outcome::Taken;
+        }
+        let tracks = self.next_epoch();
+        let known = [&mut tracks.video, &mut tracks.audio].into_iter().flatten();
+        known.filter(|track| of_codec(track)).for_each(|track| track.extra = Some(body.clone()));
         Outcome::Taken
+    }
+
+    fn next_epoch(&mut self) -> &mut Tracks {
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        tracks
+    }
+
+    fn track(&self, kind: TrackKind) -> Option<&Track> {
+        match kind {
+            TrackKind::Video => self.tracks.video.as_ref(),
+            TrackKind::Audio => self.tracks.audio.as_ref(),
+            TrackKind::Data => None,
+        }
+    }
+
+    fn has(&self, codec: Codec) -> bool {
+        self.track(codec.kind()).is_some_and(|track| track.config.codec() == codec)
     }
 
     fn video_unit(&mut self, timestamp: u32, tag: VideoTag) -> Outcome {
-        let Some(CodecConfig::H264(config)) = self.tracks.video.as_ref().map(|track| &track.config) else {
+        if tag.codec == Codec::Vp8 && !self.has(Codec::Vp8) {
+            // It needs no parameter sets, and not all send the empty ones.
+            self.config(tag.codec, Bytes::new());
+        }
+        let Some(track) = self.tracks.video.as_ref().filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
         };
         if tag.payload.is_empty()
@@ -140,14 +237,12 @@ impl Ingest {
         }
         // A picture is not shown before it is decoded; encoders that say so are a little off.
         let composition = tag.composition_time_ms.max(0);
-        let Ok(payload) = nal::to_four_byte_lengths(tag.payload, config.length_size) else {
-            return Outcome::Bad;
-        };
-        let mut pictures = nal::Nals::new(&payload, 4).flatten().filter(|nal| h264::is_picture(nal));
-        if pictures.next().is_none() {
+        let payload = match picture(&track.config, tag.payload) {
+            Ok(Some(payload)) => payload,
             // Parameter sets, SEI or delimiters in a tag of their own: well-formed, and no picture.
-            return Outcome::Dropped;
-        }
+            Ok(None) => return Outcome::Dropped,
+            Err(_) => return Outcome::Bad,
+        };
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
         let key_frame = matches!(tag.frame_type, FrameType::Key | FrameType::GeneratedKey);
         self.key_seen |= key_frame;
@@ -159,17 +254,63 @@ impl Ingest {
         Outcome::Unit(self.unit(TrackId::VIDEO, dts, pts, key_frame, payload))
     }
 
-    fn audio_unit(&mut self, timestamp: u32, payload: Bytes) -> Outcome {
-        if self.tracks.audio.is_none() {
+    fn audio_unit(&mut self, timestamp: u32, tag: AudioTag) -> Outcome {
+        match implied_config(&tag) {
+            Ok(Some(config)) if tells_in_frames(tag.codec) || !self.has(tag.codec) => self.configure(config),
+            Ok(_) => {}
+            Err(_) => return Outcome::Bad,
+        }
+        if !self.has(tag.codec) {
             return Outcome::Dropped;
         }
         let dts = self.timeline.map(TrackId::AUDIO, u64::from(timestamp));
-        Outcome::Unit(self.unit(TrackId::AUDIO, dts, dts, false, payload))
+        Outcome::Unit(self.unit(TrackId::AUDIO, dts, dts, false, tag.payload))
     }
 
     fn unit(&self, track: TrackId, dts: i64, pts: i64, key_frame: bool, payload: Bytes) -> AccessUnit {
         AccessUnit { track, dts, pts, key_frame, config_epoch: self.tracks.epoch, payload }
     }
+}
+
+/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when there is no picture in it.
+fn picture(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
+    let (length_size, is_picture): (_, fn(&[u8]) -> bool) = match config {
+        CodecConfig::H264(config) => (config.length_size, h264::is_picture),
+        CodecConfig::H265(config) => (config.length_size, h265::is_picture),
+        CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => return Ok(Some(payload)),
+    };
+    let payload = nal::to_four_byte_lengths(payload, length_size)?;
+    let has_picture = nal::Nals::new(&payload, 4).flatten().any(is_picture);
+    Ok(has_picture.then_some(payload))
+}
+
+/// What a frame says of its track, for codecs that can do without a record.
+fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::Error> {
+    match tag.codec {
+        Codec::Mp3 => mp3::Config::of_frame(&tag.payload).map(|config| Some(CodecConfig::Mp3(config))),
+        Codec::G711(law) => {
+            let channels = if tag.stereo { 2 } else { 1 };
+            Ok(Some(CodecConfig::G711(g711::Config { law, channels })))
+        }
+        Codec::Opus | Codec::Ac3 | Codec::Eac3 => CodecConfig::read(tag.codec, Bytes::new()),
+        Codec::Aac | Codec::Flac | Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Vp8 => {
+            Ok(None)
+        }
+    }
+}
+
+/// Whether every frame says it again, so that a change shows.
+const fn tells_in_frames(codec: Codec) -> bool {
+    matches!(codec, Codec::Mp3 | Codec::G711(_))
 }
 
 /// Codecs that this server does not carry end the publish with a word; anything else is noise and dropped.
@@ -178,67 +319,4 @@ fn refused(error: flv::Error) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::AppSettings;
-    use crate::mail::StreamId;
-
-    fn ingest() -> Ingest {
-        Ingest::new(&Grant {
-            stream: StreamId(1),
-            position: media::Position::default(),
-            epoch: 0,
-            settings: Arc::new(AppSettings::defaults("live").unwrap()),
-        })
-    }
-
-    fn config() -> Bytes {
-        Bytes::from_static(b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68")
-    }
-
-    #[test]
-    fn frames_need_a_config_and_then_a_key_frame() {
-        let mut ingest = ingest();
-        let inter = Bytes::from_static(b"\x27\x01\0\0\x28\0\0\0\x01\x41");
-        let key = Bytes::from_static(b"\x17\x01\0\0\x50\0\0\0\x01\x65");
-        assert_eq!(ingest.video(0, &key), Outcome::Dropped);
-        assert_eq!(ingest.video(0, &config()), Outcome::Taken);
-        assert_eq!(ingest.video(10, &inter), Outcome::Dropped);
-        let Outcome::Unit(unit) = ingest.video(20, &key) else { panic!() };
-        assert_eq!((unit.dts, unit.pts, unit.key_frame, unit.config_epoch), (20, 100, true, 1));
-        assert_eq!(unit.payload.as_ptr(), key[5..].as_ptr());
-        let Outcome::Unit(unit) = ingest.video(53, &inter) else { panic!() };
-        assert_eq!((unit.dts, unit.pts, unit.key_frame), (53, 93, false));
-    }
-
-    #[test]
-    fn m_20_bad_frames_are_dropped_and_foreign_codecs_named() {
-        let mut ingest = ingest();
-        ingest.video(0, &config());
-        for bad in [
-            &b""[..],
-            b"\x17",
-            b"\x17\x01\0\0\0",
-            b"\x17\x01\0\0\0\0\0\0\x09\x65",
-            b"\x17\x01\x80\0\0\0\0\0\x01\x65",
-        ] {
-            assert_eq!(ingest.video(0, &Bytes::from_static(bad)), Outcome::Bad, "{bad:?}");
-        }
-        assert!(matches!(ingest.video(0, &Bytes::from_static(b"\x90hvc1")), Outcome::Unsupported(_)));
-        assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x2fabc")), Outcome::Unsupported(_)));
-        assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11")), Outcome::Bad);
-        assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\x01abc")), Outcome::Dropped);
-        assert_eq!(ingest.audio(0, &Bytes::new()), Outcome::Taken);
-    }
-
-    #[test]
-    fn the_same_parameter_sets_again_are_no_new_epoch() {
-        let mut ingest = ingest();
-        ingest.video(0, &config());
-        ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
-        assert_eq!(ingest.tracks().epoch, 2);
-        ingest.video(0, &config());
-        ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
-        assert_eq!(ingest.tracks().epoch, 2);
-    }
-}
+mod tests;

@@ -68,7 +68,7 @@ impl Api {
         parse(&answer)
     }
 
-    fn call(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+    pub fn call(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
         self.try_call(method, path, body).unwrap_or_else(|| panic!("no answer to {method} {path}"))
     }
 }

@@ -34,6 +34,31 @@ pub fn media_file(bframes: bool, seconds: u32) -> PathBuf {
     path
 }
 
+/// A FLV file of 320x180 at 30 frames a second, made by ffmpeg 9: `coding` are the arguments of its encoders.
+pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
+    let _making = MAKING.lock().unwrap();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media");
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(format!("{name}.flv"));
+    if path.exists() {
+        return path;
+    }
+    let part = directory.join(format!("part-{name}.flv"));
+    let status = Command::new(super::ffmpeg9())
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi", "-i"])
+        .arg("testsrc2=size=320x180:rate=30")
+        .args(["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "12", "-g", "30"])
+        .args(["-pix_fmt", "yuv420p", "-ac", "2"])
+        .args(coding)
+        .args(["-f", "flv"])
+        .arg(&part)
+        .status()
+        .unwrap();
+    assert!(status.success(), "ffmpeg could not make {name}");
+    std::fs::rename(part, &path).unwrap();
+    path
+}
+
 /// The packets of a file as [`super::frame_md5`] gives them for a player.
 pub fn source_packets(path: &std::path::Path) -> Vec<super::programs::Packet> {
     super::frame_md5(path.to_str().unwrap(), None)

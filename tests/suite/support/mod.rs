@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 pub use api::{Api, raw_exchange};
 pub use bystander::Bystander;
-pub use media::{media_file, source_packets};
-pub use programs::{Nginx, Packet, Program, frame_md5, run};
+pub use media::{coded_file, media_file, source_packets};
+pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run};
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 pub use world::{Id as SimId, World};

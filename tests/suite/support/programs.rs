@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ impl Program {
     }
 
     /// Publishes a file in real time, again and again.
-    pub fn ffmpeg_publish(file: &std::path::Path, url: &str) -> Self {
+    pub fn ffmpeg_publish(file: &Path, url: &str) -> Self {
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
         Self::start(command.arg(file).args(["-c", "copy", "-f", "flv", url]))
@@ -58,10 +59,29 @@ pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
 /// One packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
 pub type Packet = (u32, i64, i64, u64, String);
 
+/// ffmpeg 9, where tests/install.sh has put it.
+pub fn ffmpeg9() -> PathBuf {
+    let missing = "no ffmpeg 9: run tests/install.sh";
+    let entries = |folder: PathBuf| fs::read_dir(folder).expect(missing).map(|entry| entry.unwrap().path());
+    let is = |path: &PathBuf, start: &str| path.file_name().unwrap().to_string_lossy().starts_with(start);
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/lib");
+    let python = entries(library).find(|path| is(path, "python3")).expect(missing);
+    let binaries = python.join("site-packages/imageio_ffmpeg/binaries");
+    entries(binaries).find(|path| is(path, "ffmpeg-")).expect(missing)
+}
+
 /// Demuxes a URL or file with ffmpeg and hashes every packet. FLV counts milliseconds, so does what comes out.
 pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts", "-i", url]);
+    frame_md5_by(Path::new("ffmpeg"), &[], url, seconds)
+}
+
+/// The same by another ffmpeg, with options before its input.
+pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    let mut command = Command::new(ffmpeg);
+    command
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts"])
+        .args(options)
+        .args(["-i", url]);
     if let Some(seconds) = seconds {
         command.args(["-t", &seconds.to_string()]);
     }
@@ -118,4 +138,11 @@ impl Nginx {
     pub fn url(&self, name: &str) -> String {
         format!("rtmp://{}/live/{name}", self.address)
     }
+}
+
+/// The Python that has the packages of `tests/install.sh`.
+pub fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
+    assert!(python.exists(), "run tests/install.sh: there is no {}", python.display());
+    python
 }

@@ -12,7 +12,7 @@ use crypto::Seed;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use netsim::{MediaSource, SyntheticUnit, Verifier};
-use rtmp::{Client, ClientConfig, ClientEvent, MediaKind, MediaMessage};
+use rtmp::{Client, ClientConfig, ClientEvent, FourCcs, MediaKind, MediaMessage};
 use wire::SendQueue;
 
 /// One connection.
@@ -27,24 +27,36 @@ pub struct RtmpPeer {
 impl RtmpPeer {
     /// Asks to publish `app/name`; the refusal's code and description otherwise.
     pub fn publish(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
-        Self::open(address, app, name, Client::publish)
+        Self::open(address, app, name, FourCcs::NONE, Client::publish)
     }
 
     /// Asks to play `app/name`.
     pub fn play(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
-        Self::open(address, app, name, Client::play)
+        Self::play_announcing(address, app, name, FourCcs::NONE)
+    }
+
+    /// The same as a player that can decode these.
+    pub fn play_announcing(
+        address: SocketAddr,
+        app: &str,
+        name: &str,
+        four_ccs: FourCcs,
+    ) -> Result<Self, String> {
+        Self::open(address, app, name, four_ccs, Client::play)
     }
 
     fn open(
         address: SocketAddr,
         app: &str,
         name: &str,
+        four_ccs: FourCcs,
         begin: impl FnOnce(Instant, Arc<ClientConfig>, Seed) -> Client,
     ) -> Result<Self, String> {
         let config = ClientConfig {
             app: app.to_owned(),
             tc_url: format!("rtmp://{address}/{app}"),
             stream: name.to_owned(),
+            four_ccs,
             ..ClientConfig::default()
         };
         let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
@@ -127,14 +139,13 @@ impl RtmpPeer {
         let timestamp = u32::try_from(unit.dts_ms).unwrap();
         if unit.is_video {
             let frame = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
-            let head =
-                VideoTag::write_header(frame, VideoPacket::NalUnits, i32::try_from(unit.cts_ms).unwrap());
+            let head = VideoTag::write_header(frame, VideoPacket::Frame, i32::try_from(unit.cts_ms).unwrap());
             self.send(MediaKind::Video, timestamp, body(&head, &unit.payload))
         } else {
             self.send(
                 MediaKind::Audio,
                 timestamp,
-                body(&AudioTag::write_header(AudioPacket::Raw), &unit.payload),
+                body(&AudioTag::write_header(AudioPacket::Frame), &unit.payload),
             )
         }
     }
@@ -169,11 +180,11 @@ pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
     match message.kind {
         MediaKind::Video => {
             let tag = VideoTag::read(&message.payload).ok()?;
-            (tag.packet == VideoPacket::NalUnits).then_some(tag.payload)
+            (tag.packet == VideoPacket::Frame).then_some(tag.payload)
         }
         MediaKind::Audio => {
             let tag = AudioTag::read(&message.payload).ok()?;
-            (tag.packet == AudioPacket::Raw).then_some(tag.payload)
+            (tag.packet == AudioPacket::Frame).then_some(tag.payload)
         }
         MediaKind::Data => None,
     }

@@ -704,10 +704,10 @@ fn send_configs(machine: &mut Client, now: Instant, stream: u32) {
 fn send_unit(machine: &mut Client, now: Instant, stream: u32, unit: &netsim::SyntheticUnit) {
     if unit.is_video {
         let frame = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
-        let head = VideoTag::write_header(frame, VideoPacket::NalUnits, i32::try_from(unit.cts_ms).unwrap());
+        let head = VideoTag::write_header(frame, VideoPacket::Frame, i32::try_from(unit.cts_ms).unwrap());
         send(machine, now, stream, MediaKind::Video, unit.dts_ms, [&head, &unit.payload]);
     } else {
-        let head = AudioTag::write_header(AudioPacket::Raw);
+        let head = AudioTag::write_header(AudioPacket::Frame);
         send(machine, now, stream, MediaKind::Audio, unit.dts_ms, [&head, &unit.payload]);
     }
 }

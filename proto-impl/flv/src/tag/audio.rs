@@ -1,71 +1,217 @@
 //! Audio bodies.
 
 use bytes::Bytes;
+use media::codec::g711;
+use media::{Codec, TrackKind};
 use wire::Reader;
 
+use super::enhanced::{Multitrack, Part, nibbles, read_modifiers, read_tracks};
 use crate::Error;
 
 /// The sound format of AAC in the legacy header.
 pub const AAC: u8 = 10;
 /// The sound format that makes a body an enhanced-RTMP one.
 const EX_HEADER: u8 = 9;
+/// Of MP3.
+const MP3: u8 = 2;
+/// Of MP3 at 8 kHz, which the two bits of the rate cannot say.
+const MP3_8K: u8 = 14;
+/// Of G.711 A-law.
+const ALAW: u8 = 7;
+/// Of G.711 mu-law.
+const MULAW: u8 = 8;
+/// 16 bits a sample: what compressed formats say (§E.4.2.1).
+const SIXTEEN_BITS: u8 = 0x02;
+/// The lowest bit.
+const STEREO: u8 = 0x01;
 /// 44 kHz, 16 bit, stereo: what §E.4.2.1 demands of AAC whatever the stream really is.
 const AAC_FLAGS: u8 = 0x0f;
 
-/// What the payload is (§E.4.2.2, `AACPacketType`).
+/// `AudioPacketType` of Enhanced RTMP v2.
+mod packet_type {
+    pub(super) const SEQUENCE_START: u8 = 0;
+    pub(super) const CODED_FRAMES: u8 = 1;
+    pub(super) const SEQUENCE_END: u8 = 2;
+    pub(super) const MULTICHANNEL_CONFIG: u8 = 4;
+    pub(super) const MULTITRACK: u8 = 5;
+}
+
+/// What the payload is (§E.4.2.2, `AACPacketType`; Enhanced RTMP v2, `AudioPacketType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AudioPacket {
-    /// The AudioSpecificConfig.
-    SequenceHeader = 0,
+    /// The AudioSpecificConfig, or what the codec has in its place.
+    SequenceHeader,
     /// One raw access unit.
-    Raw = 1,
+    Frame,
     /// An empty body, with which some encoders mark silence. It is legal and carries nothing.
-    Silence = 2,
+    Silence,
+    /// The end of the sequence; no payload.
+    EndOfSequence,
+    /// Order and number of the channels.
+    MultichannelConfig,
 }
 
 /// An audio body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AudioBody {
+    /// Of one track, as nearly all are.
+    Tag(AudioTag),
+    /// Of several, or of one that is not the default track.
+    Multitrack(Multitrack<AudioTag>),
+}
+
+impl AudioBody {
+    /// Reads a body; payloads share its memory.
+    pub fn read(body: &Bytes) -> Result<Self, Error> {
+        let mut r = Reader::new(body);
+        if body.is_empty() {
+            return Ok(Self::Tag(AudioTag::silence()));
+        }
+        let first = r.u8()?;
+        let [format, packet] = nibbles(first);
+        if format != EX_HEADER {
+            return AudioTag::read_legacy(body, first, r).map(Self::Tag);
+        }
+        let (packet, nanos) = read_modifiers(&mut r, packet)?;
+        if packet != packet_type::MULTITRACK {
+            let part = Part { four_cc: r.array()?, body: r };
+            return AudioTag::read_enhanced(body, packet, nanos, part).map(Self::Tag);
+        }
+        let (packet, Multitrack { default, others }) = read_tracks(&mut r, packet_type::MULTITRACK)?;
+        let read = |part| AudioTag::read_enhanced(body, packet, nanos, part);
+        Ok(Self::Multitrack(Multitrack { default: default.map(read).transpose()?, others }))
+    }
+}
+
+/// A packet of the default track.
 ///
 /// ```text
+/// legacy:
 ///  0         3 4    5 6    7        8              15
 /// +-----------+------+----+--------+-----------------+---------
-/// |  format   | rate |size| stereo | AAC packet type | payload
+/// |  format   | rate |size| stereo | AAC packet type | payload      (the packet type: of AAC only)
 /// +-----------+------+----+--------+-----------------+---------
+/// enhanced:
+///  0         3 4           7 8              39
+/// +-----------+-------------+-----------------+---------
+/// | 9         | packet type | FourCC          | payload
+/// +-----------+-------------+-----------------+---------
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// The legacy sound format; [`AAC`] (also for an empty body, which has none).
-    pub format: u8,
+    /// The codec, whichever way it was named; AAC for an empty body, which names none.
+    pub codec: Codec,
     /// What the payload is.
     pub packet: AudioPacket,
+    /// The stereo bit of the legacy header: only G.711 has no better word.
+    pub stereo: bool,
+    /// Nanoseconds to be added to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
+    pub offset_nanos: u32,
     /// A slice of the body.
     pub payload: Bytes,
 }
 
 impl AudioTag {
-    /// Reads a body; the payload shares its memory.
+    /// Reads a body of one track.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
-        if body.is_empty() {
-            return Ok(Self { format: AAC, packet: AudioPacket::Silence, payload: Bytes::new() });
+        match AudioBody::read(body)? {
+            AudioBody::Tag(tag) | AudioBody::Multitrack(Multitrack { default: Some(tag), .. }) => Ok(tag),
+            AudioBody::Multitrack(Multitrack { default: None, .. }) => Err(Error::NoDefaultTrack),
         }
-        let mut r = Reader::new(body);
-        let format = r.u8()? >> 4;
-        if format == EX_HEADER {
-            return Err(Error::UnsupportedAudioFourCc(r.array()?));
-        }
-        if format != AAC {
-            return Err(Error::UnsupportedAudioCodec(format));
-        }
-        let packet = match r.u8()? {
-            0 => AudioPacket::SequenceHeader,
-            1 => AudioPacket::Raw,
-            other => return Err(Error::UnknownPacketType(other)),
-        };
-        Ok(Self { format, packet, payload: body.slice_ref(r.rest()) })
     }
 
-    /// The head of an AAC body. [`AudioPacket::Silence`] has no head: its body is empty.
+    const fn silence() -> Self {
+        let (codec, packet) = (Codec::Aac, AudioPacket::Silence);
+        Self { codec, packet, stereo: false, offset_nanos: 0, payload: Bytes::new() }
+    }
+
+    fn read_legacy(body: &Bytes, first: u8, mut r: Reader<'_>) -> Result<Self, Error> {
+        let codec = match first >> 4 {
+            AAC => Codec::Aac,
+            MP3 | MP3_8K => Codec::Mp3,
+            ALAW => Codec::G711(g711::Law::A),
+            MULAW => Codec::G711(g711::Law::Mu),
+            other => return Err(Error::UnsupportedAudioCodec(other)),
+        };
+        let packet = if codec != Codec::Aac {
+            AudioPacket::Frame
+        } else {
+            match r.u8()? {
+                0 => AudioPacket::SequenceHeader,
+                1 => AudioPacket::Frame,
+                other => return Err(Error::UnknownPacketType(other)),
+            }
+        };
+        let payload = body.slice_ref(r.rest());
+        Ok(Self { codec, packet, stereo: first & STEREO != 0, offset_nanos: 0, payload })
+    }
+
+    fn read_enhanced(body: &Bytes, packet: u8, offset_nanos: u32, mut part: Part<'_>) -> Result<Self, Error> {
+        let codec = Codec::from_four_cc(part.four_cc)
+            .filter(|codec| codec.kind() == TrackKind::Audio)
+            .ok_or(Error::UnsupportedAudioFourCc(part.four_cc))?;
+        let packet = match packet {
+            packet_type::SEQUENCE_START => AudioPacket::SequenceHeader,
+            packet_type::CODED_FRAMES => AudioPacket::Frame,
+            packet_type::SEQUENCE_END => AudioPacket::EndOfSequence,
+            packet_type::MULTICHANNEL_CONFIG => AudioPacket::MultichannelConfig,
+            other => return Err(Error::UnknownPacketType(other)),
+        };
+        let payload = body.slice_ref(part.body.rest());
+        Ok(Self { codec, packet, stereo: false, offset_nanos, payload })
+    }
+
+    /// The legacy head of an AAC body. Silence has no head: its body is empty. Packets that the legacy form does not
+    /// have are written as frames: a bug of the caller.
     #[must_use]
     pub const fn write_header(packet: AudioPacket) -> [u8; 2] {
-        [(AAC << 4) | AAC_FLAGS, packet as u8]
+        let packet = match packet {
+            AudioPacket::SequenceHeader => 0,
+            AudioPacket::Frame
+            | AudioPacket::Silence
+            | AudioPacket::EndOfSequence
+            | AudioPacket::MultichannelConfig => 1,
+        };
+        [(AAC << 4) | AAC_FLAGS, packet]
     }
+
+    /// The legacy head of an MP3 frame. The rate is the nearest of those that two bits can say, as ffmpeg writes it;
+    /// the frame knows better.
+    #[must_use]
+    pub const fn write_mp3(sample_rate: u32, channels: u8) -> [u8; 1] {
+        let (format, rate) = match sample_rate {
+            0..=8_000 => (MP3_8K, 0),
+            8_001..=12_000 => (MP3, 1),
+            12_001..=24_000 => (MP3, 2),
+            _ => (MP3, 3),
+        };
+        [(format << 4) | (rate << 2) | SIXTEEN_BITS | stereo(channels)]
+    }
+
+    /// The legacy head of G.711 samples.
+    #[must_use]
+    pub const fn write_g711(law: g711::Law, channels: u8) -> [u8; 1] {
+        let format = match law {
+            g711::Law::A => ALAW,
+            g711::Law::Mu => MULAW,
+        };
+        [(format << 4) | SIXTEEN_BITS | stereo(channels)]
+    }
+
+    /// The enhanced head of a body.
+    #[must_use]
+    pub const fn write_enhanced(packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 5] {
+        let packet = match packet {
+            AudioPacket::SequenceHeader => packet_type::SEQUENCE_START,
+            AudioPacket::Frame | AudioPacket::Silence => packet_type::CODED_FRAMES,
+            AudioPacket::EndOfSequence => packet_type::SEQUENCE_END,
+            AudioPacket::MultichannelConfig => packet_type::MULTICHANNEL_CONFIG,
+        };
+        let [a, b, c, d] = four_cc;
+        [(EX_HEADER << 4) | packet, a, b, c, d]
+    }
+}
+
+const fn stereo(channels: u8) -> u8 {
+    if channels > 1 { STEREO } else { 0 }
 }

@@ -1,14 +1,29 @@
 //! Video bodies.
 
 use bytes::Bytes;
+use media::{Codec, TrackKind};
 use wire::Reader;
 
+use super::enhanced::{Multitrack, Part, nibbles, read_modifiers, read_tracks};
 use crate::Error;
 
 /// The codec id of H.264 in the legacy header.
 pub const AVC: u8 = 7;
+/// The codec id that encoders gave HEVC before Enhanced RTMP; laid out like H.264's.
+pub const HEVC: u8 = 12;
 /// The top bit that makes a body an enhanced-RTMP one.
 const EX_HEADER: u8 = 0x80;
+
+/// `VideoPacketType` of Enhanced RTMP v2.
+mod packet_type {
+    pub(super) const SEQUENCE_START: u8 = 0;
+    pub(super) const CODED_FRAMES: u8 = 1;
+    pub(super) const SEQUENCE_END: u8 = 2;
+    pub(super) const CODED_FRAMES_X: u8 = 3;
+    pub(super) const METADATA: u8 = 4;
+    pub(super) const MPEG2TS_SEQUENCE_START: u8 = 5;
+    pub(super) const MULTITRACK: u8 = 6;
+}
 
 /// What a video frame depends on (§E.4.3.1, `FrameType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,78 +53,199 @@ impl FrameType {
     }
 }
 
-/// What the payload is (§E.4.3.1, `AVCPacketType`).
+/// What the payload is (§E.4.3.1, `AVCPacketType`; Enhanced RTMP v2, `VideoPacketType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoPacket {
     /// The decoder configuration record.
-    SequenceHeader = 0,
-    /// NAL units with their lengths.
-    NalUnits = 1,
+    SequenceHeader,
+    /// One frame, as the codec frames it: NAL units with their lengths, OBUs, or what it is.
+    Frame,
     /// The end of the sequence; no payload.
-    EndOfSequence = 2,
+    EndOfSequence,
+    /// AMF0 values: a name (`colorInfo`) and an object.
+    Metadata,
+    /// An AV1 video descriptor of MPEG-2 TS in place of the configuration record.
+    Mpeg2TsSequenceStart,
 }
 
 /// A video body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VideoBody {
+    /// Of one track, as nearly all are.
+    Tag(VideoTag),
+    /// Of several, or of one that is not the default track.
+    Multitrack(Multitrack<VideoTag>),
+    /// No media but a command to the player: 0 and 1 are the start and end of a seek.
+    Command(u8),
+}
+
+impl VideoBody {
+    /// Reads a body; payloads share its memory. A legacy command frame of any codec is [`Error::UnknownFrameType`].
+    pub fn read(body: &Bytes) -> Result<Self, Error> {
+        let mut r = Reader::new(body);
+        let first = r.u8()?;
+        if first & EX_HEADER == 0 {
+            return VideoTag::read_legacy(body, first, r).map(Self::Tag);
+        }
+        let frame_type = FrameType::read((first >> 4) & 7)?;
+        let (packet, nanos) = read_modifiers(&mut r, first & 0x0f)?;
+        if frame_type == FrameType::Command && packet != packet_type::METADATA {
+            return Ok(Self::Command(r.u8()?));
+        }
+        if packet != packet_type::MULTITRACK {
+            let part = Part { four_cc: r.array()?, body: r };
+            return VideoTag::read_enhanced(body, frame_type, packet, nanos, part).map(Self::Tag);
+        }
+        let (packet, Multitrack { default, others }) = read_tracks(&mut r, packet_type::MULTITRACK)?;
+        let read = |part| VideoTag::read_enhanced(body, frame_type, packet, nanos, part);
+        Ok(Self::Multitrack(Multitrack { default: default.map(read).transpose()?, others }))
+    }
+}
+
+/// A packet of the default track.
 ///
 /// ```text
+/// legacy:
 ///  0        3 4       7 8              15 16                                   39
 /// +----------+---------+-----------------+--------------------------------------+---------
 /// |frame type|codec id | AVC packet type | composition time, ms, signed         | payload
 /// +----------+---------+-----------------+--------------------------------------+---------
+/// enhanced:
+///  0 1       3 4        7 8          39 40                                     63
+/// +-+---------+----------+-------------+----------------------------------------+---------
+/// |1|frametype|packettype| FourCC      | the same, of avc1 and hvc1 CodedFrames | payload
+/// +-+---------+----------+-------------+----------------------------------------+---------
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoTag {
     /// What the frame depends on.
     pub frame_type: FrameType,
-    /// The legacy codec id; [`AVC`].
-    pub codec_id: u8,
+    /// The codec, whichever way it was named.
+    pub codec: Codec,
     /// What the payload is.
     pub packet: VideoPacket,
     /// PTS minus DTS in milliseconds.
     pub composition_time_ms: i32,
+    /// Nanoseconds to be added to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
+    pub offset_nanos: u32,
     /// A slice of the body.
     pub payload: Bytes,
 }
 
 impl VideoTag {
-    /// Reads a body; the payload shares its memory. A command frame (type 5) of any codec is
-    /// [`Error::UnknownFrameType`]: there is no frame in it, and it is to be dropped.
+    /// Reads a body of one track.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
-        let mut r = Reader::new(body);
-        let first = r.u8()?;
-        if first & EX_HEADER != 0 {
-            return Err(Error::UnsupportedVideoFourCc(r.array()?));
+        match VideoBody::read(body)? {
+            VideoBody::Tag(tag) | VideoBody::Multitrack(Multitrack { default: Some(tag), .. }) => Ok(tag),
+            VideoBody::Multitrack(Multitrack { default: None, .. }) => Err(Error::NoDefaultTrack),
+            VideoBody::Command(_) => Err(Error::UnknownFrameType(FrameType::Command as u8)),
         }
-        let frame_type = FrameType::read(first >> 4)?;
+    }
+
+    fn read_legacy(body: &Bytes, first: u8, mut r: Reader<'_>) -> Result<Self, Error> {
+        let [frame_type, codec_id] = nibbles(first);
+        let frame_type = FrameType::read(frame_type)?;
         if frame_type == FrameType::Command {
             return Err(Error::UnknownFrameType(first >> 4));
         }
-        let codec_id = first & 0x0f;
-        if codec_id != AVC {
-            return Err(Error::UnsupportedVideoCodec(codec_id));
-        }
+        let codec = match codec_id {
+            AVC => Codec::H264,
+            HEVC => Codec::H265,
+            other => return Err(Error::UnsupportedVideoCodec(other)),
+        };
         let packet = match r.u8()? {
             0 => VideoPacket::SequenceHeader,
-            1 => VideoPacket::NalUnits,
+            1 => VideoPacket::Frame,
             2 => VideoPacket::EndOfSequence,
             other => return Err(Error::UnknownPacketType(other)),
         };
         // Some encoders end the sequence with two bytes and no composition time.
-        let composition_time_ms = match packet {
-            VideoPacket::EndOfSequence if r.remaining() < 3 => 0,
-            VideoPacket::SequenceHeader | VideoPacket::NalUnits | VideoPacket::EndOfSequence => r.i24()?,
-        };
-        Ok(Self { frame_type, codec_id, packet, composition_time_ms, payload: body.slice_ref(r.rest()) })
+        let ends = packet == VideoPacket::EndOfSequence && r.remaining() < 3;
+        let composition_time_ms = if ends { 0 } else { r.i24()? };
+        let payload = body.slice_ref(r.rest());
+        Ok(Self { frame_type, codec, packet, composition_time_ms, offset_nanos: 0, payload })
     }
 
-    /// The head of an AVC body. The composition time is cut to 24 bits.
+    fn read_enhanced(
+        body: &Bytes,
+        frame_type: FrameType,
+        packet: u8,
+        offset_nanos: u32,
+        mut part: Part<'_>,
+    ) -> Result<Self, Error> {
+        let codec = Codec::from_four_cc(part.four_cc)
+            .filter(|codec| codec.kind() == TrackKind::Video)
+            .ok_or(Error::UnsupportedVideoFourCc(part.four_cc))?;
+        let (packet, composed) = match packet {
+            packet_type::SEQUENCE_START => (VideoPacket::SequenceHeader, false),
+            packet_type::CODED_FRAMES => (VideoPacket::Frame, matches!(codec, Codec::H264 | Codec::H265)),
+            packet_type::SEQUENCE_END => (VideoPacket::EndOfSequence, false),
+            packet_type::CODED_FRAMES_X => (VideoPacket::Frame, false),
+            packet_type::METADATA => (VideoPacket::Metadata, false),
+            packet_type::MPEG2TS_SEQUENCE_START => (VideoPacket::Mpeg2TsSequenceStart, false),
+            other => return Err(Error::UnknownPacketType(other)),
+        };
+        let composition_time_ms = if composed { part.body.i24()? } else { 0 };
+        let payload = body.slice_ref(part.body.rest());
+        Ok(Self { frame_type, codec, packet, composition_time_ms, offset_nanos, payload })
+    }
+
+    /// The legacy head of an H.264 body. The composition time is cut to 24 bits. Packets that the legacy form does
+    /// not have are written as frames: a bug of the caller.
     #[must_use]
     pub const fn write_header(
         frame_type: FrameType,
         packet: VideoPacket,
         composition_time_ms: i32,
     ) -> [u8; 5] {
+        let packet = match packet {
+            VideoPacket::SequenceHeader => 0,
+            VideoPacket::Frame | VideoPacket::Metadata | VideoPacket::Mpeg2TsSequenceStart => 1,
+            VideoPacket::EndOfSequence => 2,
+        };
         let [_, a, b, c] = composition_time_ms.to_be_bytes();
-        [((frame_type as u8) << 4) | AVC, packet as u8, a, b, c]
+        [((frame_type as u8) << 4) | AVC, packet, a, b, c]
+    }
+
+    /// The enhanced head of a body. A composition time, cut to 24 bits, is written where the codec has one and it is
+    /// not zero: CodedFramesX saves it.
+    #[must_use]
+    pub fn write_enhanced(
+        frame_type: FrameType,
+        packet: VideoPacket,
+        four_cc: [u8; 4],
+        composition_time_ms: i32,
+    ) -> EnhancedHead {
+        let reorders = matches!(&four_cc, b"avc1" | b"hvc1");
+        let packet = match packet {
+            VideoPacket::SequenceHeader => packet_type::SEQUENCE_START,
+            VideoPacket::Frame if reorders && composition_time_ms == 0 => packet_type::CODED_FRAMES_X,
+            VideoPacket::Frame => packet_type::CODED_FRAMES,
+            VideoPacket::EndOfSequence => packet_type::SEQUENCE_END,
+            VideoPacket::Metadata => packet_type::METADATA,
+            VideoPacket::Mpeg2TsSequenceStart => packet_type::MPEG2TS_SEQUENCE_START,
+        };
+        let [a, b, c, d] = four_cc;
+        let [_, x, y, z] = composition_time_ms.to_be_bytes();
+        let composed = reorders && packet == packet_type::CODED_FRAMES;
+        EnhancedHead {
+            bytes: [EX_HEADER | ((frame_type as u8) << 4) | packet, a, b, c, d, x, y, z],
+            len: if composed { 8 } else { 5 },
+        }
+    }
+}
+
+/// The head of an enhanced video body: with or without a composition time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnhancedHead {
+    bytes: [u8; 8],
+    len: usize,
+}
+
+impl std::ops::Deref for EnhancedHead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 }

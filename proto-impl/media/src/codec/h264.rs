@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use wire::{BitReader, Reader, Truncated};
 
-use super::{CONFIG_BYTES_MAX, Error};
+use super::{CONFIG_BYTES_MAX, Error, real_size};
+use crate::nal::unescape;
 
 /// nal_unit_type of a coded slice of an IDR picture (H.264 table 7-1).
 const NAL_IDR: u8 = 5;
@@ -14,8 +15,6 @@ const NAL_SLICE_FIRST: u8 = 1;
 const NAL_SPS: u8 = 7;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
-/// Largest width or height that counts as real.
-const DIMENSION_MAX: u32 = 16_384;
 
 /// A checked AVCDecoderConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,23 +177,7 @@ fn cropped_size(
     let [left, right, top, bottom] = crop;
     let width = width.checked_sub(left.checked_add(right)?.checked_mul(unit_x)?)?;
     let height = height.checked_sub(top.checked_add(bottom)?.checked_mul(unit_y)?)?;
-    let real = 1..=DIMENSION_MAX;
-    (real.contains(&width) && real.contains(&height)).then_some((width, height))
-}
-
-/// Drops emulation_prevention_three_byte (H.264 §7.4.1.1).
-fn unescape(body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len());
-    let mut zeros = 0;
-    for &byte in body {
-        if zeros >= 2 && byte == 3 {
-            zeros = 0;
-            continue;
-        }
-        zeros = if byte == 0 { zeros + 1 } else { 0 };
-        out.push(byte);
-    }
-    out
+    real_size(width, height)
 }
 
 #[cfg(test)]

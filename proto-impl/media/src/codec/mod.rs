@@ -2,25 +2,142 @@
 //! matches then list every container that must answer for it.
 
 pub mod aac;
+pub mod ac3;
+pub mod av1;
+pub mod flac;
+pub mod g711;
 pub mod h264;
+pub mod h265;
+pub mod mp3;
+pub mod opus;
+pub mod vp8;
+pub mod vp9;
+
+use bytes::Bytes;
+
+use crate::TrackKind;
 
 /// Largest parameter set record that is taken.
 pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
+/// Largest width or height that counts as real.
+const DIMENSION_MAX: u32 = 16_384;
+
+/// What a track without a record gives as one.
+static NO_RECORD: Bytes = Bytes::new();
 
 /// A coding of sound or pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// H.264 / AVC (ITU-T H.264).
     H264,
+    /// H.265 / HEVC (ITU-T H.265).
+    H265,
+    /// AV1 (AOMedia).
+    Av1,
+    /// VP9 (draft-grange-vp9-bitstream).
+    Vp9,
+    /// VP8 (RFC 6386).
+    Vp8,
     /// AAC (ISO/IEC 14496-3).
     Aac,
+    /// Opus (RFC 6716).
+    Opus,
+    /// MPEG audio layer III (ISO/IEC 11172-3).
+    Mp3,
+    /// AC-3 (ETSI TS 102 366).
+    Ac3,
+    /// Enhanced AC-3 (ETSI TS 102 366 annex E).
+    Eac3,
+    /// FLAC (RFC 9639).
+    Flac,
+    /// G.711 (ITU-T G.711).
+    G711(g711::Law),
+}
+
+impl Codec {
+    /// Every one of them.
+    pub const ALL: [Self; 13] = [
+        Self::H264,
+        Self::H265,
+        Self::Av1,
+        Self::Vp9,
+        Self::Vp8,
+        Self::Aac,
+        Self::Opus,
+        Self::Mp3,
+        Self::Ac3,
+        Self::Eac3,
+        Self::Flac,
+        Self::G711(g711::Law::A),
+        Self::G711(g711::Law::Mu),
+    ];
+
+    /// What a track of it carries.
+    #[must_use]
+    pub const fn kind(self) -> TrackKind {
+        match self {
+            Self::H264 | Self::H265 | Self::Av1 | Self::Vp9 | Self::Vp8 => TrackKind::Video,
+            Self::Aac | Self::Opus | Self::Mp3 | Self::Ac3 | Self::Eac3 | Self::Flac | Self::G711(_) => {
+                TrackKind::Audio
+            }
+        }
+    }
+
+    /// Its FourCC in Enhanced RTMP v2 (`VideoFourCc`, `AudioFourCc`); G.711 has none.
+    #[must_use]
+    pub const fn four_cc(self) -> Option<[u8; 4]> {
+        Some(match self {
+            Self::H264 => *b"avc1",
+            Self::H265 => *b"hvc1",
+            Self::Av1 => *b"av01",
+            Self::Vp9 => *b"vp09",
+            Self::Vp8 => *b"vp08",
+            Self::Aac => *b"mp4a",
+            Self::Opus => *b"Opus",
+            Self::Mp3 => *b".mp3",
+            Self::Ac3 => *b"ac-3",
+            Self::Eac3 => *b"ec-3",
+            Self::Flac => *b"fLaC",
+            Self::G711(_) => return None,
+        })
+    }
+
+    /// The codec of a FourCC of Enhanced RTMP v2.
+    #[must_use]
+    pub const fn from_four_cc(four_cc: [u8; 4]) -> Option<Self> {
+        Some(match &four_cc {
+            b"avc1" => Self::H264,
+            b"hvc1" => Self::H265,
+            b"av01" => Self::Av1,
+            b"vp09" => Self::Vp9,
+            b"vp08" => Self::Vp8,
+            b"mp4a" => Self::Aac,
+            b"Opus" => Self::Opus,
+            b".mp3" => Self::Mp3,
+            b"ac-3" => Self::Ac3,
+            b"ec-3" => Self::Eac3,
+            b"fLaC" => Self::Flac,
+            _ => return None,
+        })
+    }
 }
 
 impl std::fmt::Display for Codec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::H264 => "H264",
+            Self::H265 => "H265",
+            Self::Av1 => "AV1",
+            Self::Vp9 => "VP9",
+            Self::Vp8 => "VP8",
             Self::Aac => "AAC",
+            Self::Opus => "Opus",
+            Self::Mp3 => "MP3",
+            Self::Ac3 => "AC-3",
+            Self::Eac3 => "E-AC-3",
+            Self::Flac => "FLAC",
+            Self::G711(g711::Law::A) => "PCMA",
+            Self::G711(g711::Law::Mu) => "PCMU",
         })
     }
 }
@@ -30,17 +147,100 @@ impl std::fmt::Display for Codec {
 pub enum CodecConfig {
     /// AVCDecoderConfigurationRecord.
     H264(h264::Config),
+    /// HEVCDecoderConfigurationRecord.
+    H265(h265::Config),
+    /// AV1CodecConfigurationRecord.
+    Av1(av1::Config),
+    /// VPCodecConfigurationBox.
+    Vp9(vp9::Config),
+    /// VPCodecConfigurationBox, or nothing.
+    Vp8(vp8::Config),
     /// AudioSpecificConfig.
     Aac(aac::Config),
+    /// Identification header, or nothing.
+    Opus(opus::Config),
+    /// What the frames say.
+    Mp3(mp3::Config),
+    /// Nothing.
+    Ac3(ac3::Config),
+    /// Nothing.
+    Eac3(ac3::Config),
+    /// STREAMINFO.
+    Flac(flac::Config),
+    /// What the container says.
+    G711(g711::Config),
 }
 
 impl CodecConfig {
+    /// Reads the record of a codec. `None` for codecs that have none and whose frames or container tell instead.
+    pub fn read(codec: Codec, record: Bytes) -> Result<Option<Self>, Error> {
+        Ok(Some(match codec {
+            Codec::H264 => Self::H264(h264::Config::read(record)?),
+            Codec::H265 => Self::H265(h265::Config::read(record)?),
+            Codec::Av1 => Self::Av1(av1::Config::read(record)?),
+            Codec::Vp9 => Self::Vp9(vp9::Config::read(record)?),
+            Codec::Vp8 => Self::Vp8(vp8::Config::read(record)?),
+            Codec::Aac => Self::Aac(aac::Config::read(record)?),
+            Codec::Opus => Self::Opus(opus::Config::read(record)?),
+            Codec::Flac => Self::Flac(flac::Config::read(record)?),
+            Codec::Ac3 => Self::Ac3(ac3::Config),
+            Codec::Eac3 => Self::Eac3(ac3::Config),
+            Codec::Mp3 | Codec::G711(_) => return Ok(None),
+        }))
+    }
+
     /// Which codec it configures.
     #[must_use]
     pub const fn codec(&self) -> Codec {
         match self {
             Self::H264(_) => Codec::H264,
+            Self::H265(_) => Codec::H265,
+            Self::Av1(_) => Codec::Av1,
+            Self::Vp9(_) => Codec::Vp9,
+            Self::Vp8(_) => Codec::Vp8,
             Self::Aac(_) => Codec::Aac,
+            Self::Opus(_) => Codec::Opus,
+            Self::Mp3(_) => Codec::Mp3,
+            Self::Ac3(_) => Codec::Ac3,
+            Self::Eac3(_) => Codec::Eac3,
+            Self::Flac(_) => Codec::Flac,
+            Self::G711(config) => Codec::G711(config.law),
+        }
+    }
+
+    /// The record as it came. Empty for codecs that have none.
+    #[must_use]
+    pub fn record(&self) -> &Bytes {
+        match self {
+            Self::H264(config) => &config.record,
+            Self::H265(config) => &config.record,
+            Self::Av1(config) => &config.record,
+            Self::Vp9(config) => &config.record,
+            Self::Vp8(config) => &config.record,
+            Self::Aac(config) => &config.record,
+            Self::Opus(config) => &config.record,
+            Self::Flac(config) => &config.record,
+            Self::Mp3(_) | Self::Ac3(_) | Self::Eac3(_) | Self::G711(_) => &NO_RECORD,
+        }
+    }
+
+    /// Width and height, where the parameter sets tell: those of VP8 and VP9 do not.
+    #[must_use]
+    pub const fn picture_size(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::H264(config) if config.width > 0 => Some((config.width, config.height)),
+            Self::H265(config) => config.size,
+            Self::Av1(config) => config.size,
+            Self::H264(_)
+            | Self::Vp9(_)
+            | Self::Vp8(_)
+            | Self::Aac(_)
+            | Self::Opus(_)
+            | Self::Mp3(_)
+            | Self::Ac3(_)
+            | Self::Eac3(_)
+            | Self::Flac(_)
+            | Self::G711(_) => None,
         }
     }
 }
@@ -58,4 +258,24 @@ pub enum Error {
     /// The record is larger than [`CONFIG_BYTES_MAX`].
     #[error("parameter sets of {0} bytes")]
     TooLarge(usize),
+}
+
+/// A size that an encoder may mean.
+fn real_size(width: u32, height: u32) -> Option<(u32, u32)> {
+    let real = 1..=DIMENSION_MAX;
+    (real.contains(&width) && real.contains(&height)).then_some((width, height))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_four_cc_leads_back_to_its_codec() {
+        for codec in Codec::ALL {
+            let expected = if matches!(codec, Codec::G711(_)) { None } else { Some(codec) };
+            assert_eq!(codec.four_cc().and_then(Codec::from_four_cc), expected);
+        }
+        assert_eq!(Codec::from_four_cc(*b"vvc1"), None);
+    }
 }

@@ -7,6 +7,7 @@ use flv::amf0::Value;
 use super::{Client, ClientEvent, Phase, Role, transaction};
 use crate::chunk::Message;
 use crate::command::{Command, text};
+use crate::four_cc::{Ability, FourCcs};
 use crate::{CloseReason, Error, message};
 
 /// How much of a server's reason is passed on; it ends up in records and pages.
@@ -33,6 +34,13 @@ impl Client {
             let via = config.via.iter().map(|node| Value::string(node.as_str())).collect();
             object.push(("via".to_owned(), Value::StrictArray(via)));
         }
+        if !config.four_ccs.is_empty() {
+            let ability = match self.role {
+                Role::Publish => Ability::ENCODE,
+                Role::Play => Ability::DECODE,
+            };
+            config.four_ccs.write(ability, &mut object);
+        }
         self.link.send_command("connect", transaction::CONNECT, &[Value::Object(object)]);
     }
 
@@ -55,7 +63,10 @@ impl Client {
     fn handle_result(&mut self, command: &Command) {
         let is = |transaction: f64| command.transaction.to_bits() == transaction.to_bits();
         match self.phase {
-            Phase::Connecting if is(transaction::CONNECT) => self.send_create_stream(),
+            Phase::Connecting if is(transaction::CONNECT) => {
+                self.four_ccs = answered_four_ccs(command);
+                self.send_create_stream();
+            }
             Phase::Creating if is(transaction::CREATE_STREAM) => match stream_id(command.argument(0)) {
                 Some(id) => self.send_request(id),
                 None => self.rejected("NetConnection.Call.Failed", "The stream id is no id."),
@@ -143,6 +154,12 @@ impl Client {
             self.finish(CloseReason::Rejected);
         }
     }
+}
+
+/// What a server says that it takes: in the properties, or in the information of those that put everything there.
+fn answered_four_ccs(command: &Command) -> Option<FourCcs> {
+    let takes = Ability::DECODE.or(Ability::FORWARD);
+    FourCcs::read(command.object(), takes).or_else(|| FourCcs::read(command.argument(0), takes))
 }
 
 /// An id is a whole number; the largest that a header can hold is out of any server's use.

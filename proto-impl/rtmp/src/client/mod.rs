@@ -25,7 +25,7 @@ use crate::chunk::Message;
 use crate::link::Link;
 use crate::message::{self, kind};
 use crate::timers::Timers;
-use crate::{ClientConfig, CloseReason, Config, Error, MediaMessage, Stats, Timer, handshake};
+use crate::{ClientConfig, CloseReason, Config, Error, FourCcs, MediaMessage, Stats, Timer, handshake};
 
 /// Transactions, fixed: each command is sent once.
 mod transaction {
@@ -89,6 +89,7 @@ pub struct Client {
     link: Link,
     timers: Timers,
     events: VecDeque<ClientEvent>,
+    four_ccs: Option<FourCcs>,
 }
 
 impl Client {
@@ -110,7 +111,7 @@ impl Client {
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now, config.handshake_timeout);
         let phase = Phase::Handshake(Box::new(handshake));
-        Self { config, role, phase, link, timers, events: VecDeque::new() }
+        Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None }
     }
 
     /// Takes bytes of the server, split anywhere. After the end they are dropped.
@@ -182,6 +183,12 @@ impl Client {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
+    }
+
+    /// What the server's answer to `connect` says that it takes; `None` when it says nothing.
+    #[must_use]
+    pub const fn four_ccs(&self) -> Option<FourCcs> {
+        self.four_ccs
     }
 
     /// Counters.

@@ -8,6 +8,7 @@ use flv::amf0::Value;
 use super::{Phase, Server, State};
 use crate::chunk::Message;
 use crate::command::{Command, text};
+use crate::four_cc::{Ability, FourCcs};
 use crate::{
     ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Violation, command, key, message,
 };
@@ -81,8 +82,13 @@ impl Server {
             flash_ver: text(object, "flashVer").to_owned(),
             via,
             object_encoding: object.get("objectEncoding").and_then(Value::as_number).unwrap_or(0.0),
+            four_ccs: FourCcs::read(object, Ability::DECODE),
         };
-        self.phase = Phase::ConnectPending { transaction: command.transaction, app: path.to_owned() };
+        self.phase = Phase::ConnectPending {
+            transaction: command.transaction,
+            app: path.to_owned(),
+            negotiates: request.four_ccs.is_some(),
+        };
         self.events.push_back(Event::Connect(request));
     }
 

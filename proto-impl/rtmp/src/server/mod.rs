@@ -44,6 +44,8 @@ enum Phase {
     ConnectPending {
         transaction: f64,
         app: String,
+        /// The peer spoke of FourCCs and gets an answer.
+        negotiates: bool,
     },
     /// Commands are served; `app` is `connect`'s, with all its components.
     Connected {

@@ -6,22 +6,26 @@ use std::time::Instant;
 use flv::amf0::Value;
 
 use super::{Phase, Server, State};
+use crate::four_cc::Ability;
 use crate::{CloseReason, MediaMessage, PlayTracks, Rejection, Timer, command};
 
 impl Server {
     /// Accepts the pending `connect`.
     pub fn accept_connect(&mut self, now: Instant) {
-        let Phase::ConnectPending { transaction, app } = &mut self.phase else { return };
-        let (transaction, app) = (*transaction, std::mem::take(app));
+        let Phase::ConnectPending { transaction, app, negotiates } = &mut self.phase else { return };
+        let (transaction, app, negotiates) = (*transaction, std::mem::take(app), *negotiates);
         self.phase = Phase::Connected { app };
         self.link.announce();
         self.link.stream_begin(0);
         let version = self.config.server_version.as_str();
-        let properties = Value::object([
-            ("fmsVer", Value::string(version)),
-            ("capabilities", Value::Number(31.0)),
-            ("mode", Value::Number(1.0)),
-        ]);
+        let mut properties = vec![
+            ("fmsVer".to_owned(), Value::string(version)),
+            ("capabilities".to_owned(), Value::Number(31.0)),
+            ("mode".to_owned(), Value::Number(1.0)),
+        ];
+        if negotiates {
+            self.config.four_ccs.write(Ability::FORWARD, &mut properties);
+        }
         // AMF0 is what we speak, also to a peer that offers AMF3.
         let information = Value::object([
             ("level", Value::string("status")),
@@ -30,7 +34,7 @@ impl Server {
             ("objectEncoding", Value::Number(0.0)),
             ("data", Value::EcmaArray(vec![("version".to_owned(), Value::string("3,0,1,123"))])),
         ]);
-        self.link.send_command("_result", transaction, &[properties, information]);
+        self.link.send_command("_result", transaction, &[Value::Object(properties), information]);
         self.resume(now);
     }
 

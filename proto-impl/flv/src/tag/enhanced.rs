@@ -1,0 +1,109 @@
+//! What the bodies of Enhanced RTMP v2 have in common: the packet type behind its modifiers, FourCCs, several tracks.
+//!
+//! ```text
+//! first byte (ends in the packet type) | ModEx ... | Multitrack: kind(4) packet type(4) | FourCC | body
+//!                                                  | ... one track:   FourCC | id | body
+//!                                                  | ... many:        FourCC | (id | size(3) | body) ...
+//!                                                  | ... many codecs: (FourCC | id | size(3) | body) ...
+//! ```
+
+use wire::Reader;
+
+use crate::Error;
+
+/// Packet type of a modifier that stands before the real one.
+const MOD_EX: u8 = 7;
+/// modExType of nanoseconds that refine the timestamp.
+const TIMESTAMP_OFFSET_NANO: u8 = 0;
+/// Largest nanosecond offset: the next is a millisecond.
+const NANOS_MAX: u32 = 999_999;
+/// Tracks that one body may have besides the first.
+const OTHERS_MAX: usize = 64;
+
+/// The track that is carried.
+const DEFAULT_TRACK: u8 = 0;
+
+/// A track of a body that is not the default one. It is named and not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherTrack {
+    /// Its id.
+    pub id: u8,
+    /// How it says that it is coded.
+    pub four_cc: [u8; 4],
+}
+
+/// What a body with several tracks has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Multitrack<T> {
+    /// The packet of track 0, if the body has one.
+    pub default: Option<T>,
+    /// The others, in their order.
+    pub others: Vec<OtherTrack>,
+}
+
+/// Reads modifiers up to the real packet type; also gives the nanoseconds, if any modifier has them.
+pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32), Error> {
+    let (mut packet, mut nanos) = (first, 0);
+    while packet == MOD_EX {
+        let mut size = usize::from(r.u8()?) + 1;
+        if size == 256 {
+            size = usize::from(r.u16()?) + 1;
+        }
+        let mut data = r.sub(size)?;
+        let [kind, next] = nibbles(r.u8()?);
+        // A modifier that is not known changes nothing that matters here.
+        if kind == TIMESTAMP_OFFSET_NANO {
+            nanos = data.u24()?.min(NANOS_MAX);
+        }
+        packet = next;
+    }
+    Ok((packet, nanos))
+}
+
+/// One track's share of a body.
+pub(super) struct Part<'a> {
+    pub(super) four_cc: [u8; 4],
+    pub(super) body: Reader<'a>,
+}
+
+/// The tracks of a multitrack body, and the type of all their packets. `multitrack` is the type that must not come
+/// again inside.
+pub(super) fn read_tracks<'a>(
+    r: &mut Reader<'a>,
+    multitrack: u8,
+) -> Result<(u8, Multitrack<Part<'a>>), Error> {
+    let [kind, packet] = nibbles(r.u8()?);
+    if packet == multitrack {
+        return Err(Error::NestedMultitrack);
+    }
+    let (single, shared) = match kind {
+        0 => (true, Some(r.array()?)),
+        1 => (false, Some(r.array()?)),
+        2 => (false, None),
+        other => return Err(Error::UnknownMultitrack(other)),
+    };
+    let mut tracks = Multitrack { default: None, others: Vec::new() };
+    while !r.is_empty() {
+        let four_cc = shared.map_or_else(|| r.array(), Ok)?;
+        let id = r.u8()?;
+        let body = if single {
+            Reader::new(r.rest())
+        } else {
+            let size = usize::try_from(r.u24()?).unwrap_or(usize::MAX);
+            r.sub(size)?
+        };
+        if id == DEFAULT_TRACK && tracks.default.is_none() {
+            tracks.default = Some(Part { four_cc, body });
+        } else if tracks.others.len() < OTHERS_MAX {
+            tracks.others.push(OtherTrack { id, four_cc });
+        } else {
+            return Err(Error::TooManyTracks);
+        }
+    }
+    Ok((packet, tracks))
+}
+
+/// The two halves of a byte, the high one first.
+pub(super) const fn nibbles(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 0x0f]
+}

@@ -1,0 +1,84 @@
+//! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP wants the stream marker and the block with its
+//! head; ffmpeg writes the block's 34 bytes alone. Both are taken and given on as they came.
+
+use bytes::Bytes;
+use wire::{BitReader, Reader};
+
+use super::{CONFIG_BYTES_MAX, Error};
+
+/// The stream marker (§6).
+const MARKER: &[u8; 4] = b"fLaC";
+/// Bytes of STREAMINFO.
+const STREAMINFO_BYTES: u32 = 34;
+/// Bits of STREAMINFO before the sample rate: block sizes and frame sizes.
+const BITS_BEFORE_RATE: usize = 16 + 16 + 24 + 24;
+
+/// A checked STREAMINFO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The record as it came, with or without its marker.
+    pub record: Bytes,
+    /// Hz.
+    pub sample_rate: u32,
+    /// 1 to 8.
+    pub channels: u8,
+}
+
+impl Config {
+    /// Reads a STREAMINFO, behind `fLaC` and its block head or alone. Further blocks may follow.
+    pub fn read(record: Bytes) -> Result<Self, Error> {
+        if record.len() > CONFIG_BYTES_MAX {
+            return Err(Error::TooLarge(record.len()));
+        }
+        let mut reader = Reader::new(&record);
+        if record.starts_with(MARKER) {
+            reader.take(MARKER.len())?;
+            if reader.u8()? & 0x7f != 0 || reader.u24()? != STREAMINFO_BYTES {
+                return Err(Error::Invalid("STREAMINFO head"));
+            }
+        }
+        let info = reader.array::<{ STREAMINFO_BYTES as usize }>()?;
+        let mut bits = BitReader::new(&info);
+        bits.skip(BITS_BEFORE_RATE)?;
+        let sample_rate = bits.bits(20)?;
+        if sample_rate == 0 {
+            return Err(Error::Invalid("sample rate"));
+        }
+        let channels = u8::try_from(bits.bits(3)?).unwrap_or(0) + 1;
+        Ok(Self { sample_rate, channels, record })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streaminfo() -> Vec<u8> {
+        let mut info = vec![4, 0, 4, 0, 0, 0, 0, 0, 0x10, 0x98, 0x0b, 0xb8, 0x02, 0xf0];
+        info.resize(34, 0);
+        info
+    }
+
+    #[test]
+    fn the_block_is_read_alone_and_behind_its_marker() {
+        let alone = Config::read(streaminfo().into()).unwrap();
+        assert_eq!((alone.sample_rate, alone.channels), (48_000, 2));
+        let marked = [&b"fLaC\x80\0\0\x22"[..], &streaminfo()].concat();
+        let marked = Config::read(marked.into()).unwrap();
+        assert_eq!((marked.sample_rate, marked.channels, marked.record.len()), (48_000, 2, 42));
+    }
+
+    #[test]
+    fn m_20_lying_records_are_refused() {
+        let good = [&b"fLaC\x80\0\0\x22"[..], &streaminfo()].concat();
+        // A piece of the marker is no marker, but too short for a block anyway.
+        for end in 0..good.len() {
+            assert!(Config::read(Bytes::copy_from_slice(&good[..end])).is_err(), "cut at {end}");
+        }
+        let mut other = good.clone();
+        other[4] = 0x84;
+        assert_eq!(Config::read(other.into()), Err(Error::Invalid("STREAMINFO head")));
+        assert_eq!(Config::read(vec![0; 34].into()), Err(Error::Invalid("sample rate")));
+        assert_eq!(Config::read(vec![1; 65_537].into()), Err(Error::TooLarge(65_537)));
+    }
+}

@@ -1,0 +1,343 @@
+use super::*;
+use crate::config::AppSettings;
+use crate::mail::StreamId;
+
+fn ingest() -> Ingest {
+    Ingest::new(&Grant {
+        stream: StreamId(1),
+        position: media::Position::default(),
+        epoch: 0,
+        settings: Arc::new(AppSettings::defaults("live").unwrap()),
+    })
+}
+
+fn config() -> Bytes {
+    Bytes::from_static(b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68")
+}
+
+#[test]
+fn frames_need_a_config_and_then_a_key_frame() {
+    let mut ingest = ingest();
+    let inter = Bytes::from_static(b"\x27\x01\0\0\x28\0\0\0\x01\x41");
+    let key = Bytes::from_static(b"\x17\x01\0\0\x50\0\0\0\x01\x65");
+    assert_eq!(ingest.video(0, &key), Outcome::Dropped);
+    assert_eq!(ingest.video(0, &config()), Outcome::Taken);
+    assert_eq!(ingest.video(10, &inter), Outcome::Dropped);
+    let Outcome::Unit(unit) = ingest.video(20, &key) else { panic!() };
+    assert_eq!((unit.dts, unit.pts, unit.key_frame, unit.config_epoch), (20, 100, true, 1));
+    assert_eq!(unit.payload.as_ptr(), key[5..].as_ptr());
+    let Outcome::Unit(unit) = ingest.video(53, &inter) else { panic!() };
+    assert_eq!((unit.dts, unit.pts, unit.key_frame), (53, 93, false));
+}
+
+#[test]
+fn m_20_bad_frames_are_dropped_and_foreign_codecs_named() {
+    let mut ingest = ingest();
+    ingest.video(0, &config());
+    for bad in [
+        &b""[..],
+        b"\x17",
+        b"\x17\x01\0\0\0",
+        b"\x17\x01\0\0\0\0\0\0\x09\x65",
+        b"\x17\x01\x80\0\0\0\0\0\x01\x65",
+    ] {
+        assert_eq!(ingest.video(0, &Bytes::from_static(bad)), Outcome::Bad, "{bad:?}");
+    }
+    assert!(matches!(ingest.video(0, &Bytes::from_static(b"\x90vvc1")), Outcome::Unsupported(_)));
+    assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x6fabc")), Outcome::Unsupported(_)));
+    assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11")), Outcome::Bad);
+    assert_eq!(ingest.audio(0, &Bytes::from_static(b"\xaf\x01abc")), Outcome::Dropped);
+    assert_eq!(ingest.audio(0, &Bytes::new()), Outcome::Taken);
+}
+
+#[test]
+fn the_same_parameter_sets_again_are_no_new_epoch() {
+    let mut ingest = ingest();
+    ingest.video(0, &config());
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    assert_eq!(ingest.tracks().epoch, 2);
+    ingest.video(0, &config());
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    assert_eq!(ingest.tracks().epoch, 2);
+}
+
+fn bytes(parts: &[&[u8]]) -> Bytes {
+    parts.concat().into()
+}
+
+/// x265 at 320x180 through ffmpeg, without its SEI.
+const HVCC: &[u8] = include_bytes!("../../../../fuzz/corpus/hevc_config/x265_320x180");
+const AV1C: &[u8] = include_bytes!("../../../../fuzz/corpus/av1_config/svt_320x180");
+const VPCC: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/libvpx");
+const OPUS_HEAD: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/opus_head");
+const STREAMINFO: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/streaminfo");
+const MP3_FRAME: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/mp3_frame");
+const HEVC_NAL: &[u8] = b"\0\0\0\x03\x26\x01\xaf";
+
+/// A codec as a publisher sends it: its parameter sets, a (key) frame, and what comes out behind: the same bodies for
+/// a late player, whose frame is `given`.
+struct Case {
+    codec: Codec,
+    start: Option<Bytes>,
+    frame: Bytes,
+    payload: &'static [u8],
+    given: Bytes,
+}
+
+fn cases() -> Vec<Case> {
+    let enhanced = |codec, four_cc: &[u8; 4], record: &[u8], payload: &'static [u8]| {
+        let frame = bytes(&[b"\x91", four_cc, payload]);
+        Case { codec, start: Some(bytes(&[b"\x90", four_cc, record])), given: frame.clone(), frame, payload }
+    };
+    let legacy = |codec, head: &[u8], payload: &'static [u8]| {
+        let frame = bytes(&[head, payload]);
+        Case { codec, start: None, given: frame.clone(), frame, payload }
+    };
+    vec![
+        Case {
+            codec: Codec::H265,
+            start: Some(bytes(&[b"\x90hvc1", HVCC])),
+            frame: bytes(&[b"\x91hvc1\0\0\x28", HEVC_NAL]),
+            payload: HEVC_NAL,
+            given: bytes(&[b"\x91hvc1\0\0\x28", HEVC_NAL]),
+        },
+        // Under its old id, and without a composition time.
+        Case {
+            codec: Codec::H265,
+            start: Some(bytes(&[b"\x1c\0\0\0\0", HVCC])),
+            frame: bytes(&[b"\x1c\x01\0\0\0", HEVC_NAL]),
+            payload: HEVC_NAL,
+            given: bytes(&[b"\x93hvc1", HEVC_NAL]),
+        },
+        // What has a legacy form is given in it.
+        Case {
+            codec: Codec::H264,
+            start: Some(bytes(&[b"\x90avc1", &config()[5..]])),
+            frame: Bytes::from_static(b"\x93avc1\0\0\0\x01\x65"),
+            payload: b"\0\0\0\x01\x65",
+            given: Bytes::from_static(b"\x17\x01\0\0\0\0\0\0\x01\x65"),
+        },
+        Case {
+            codec: Codec::Aac,
+            start: Some(Bytes::from_static(b"\x90mp4a\x11\x90")),
+            frame: Bytes::from_static(b"\x91mp4aabc"),
+            payload: b"abc",
+            given: Bytes::from_static(b"\xaf\x01abc"),
+        },
+        Case {
+            codec: Codec::Mp3,
+            start: Some(Bytes::from_static(b"\x90.mp3")),
+            frame: bytes(&[b"\x91.mp3", MP3_FRAME]),
+            payload: MP3_FRAME,
+            given: bytes(&[b"\x2f", MP3_FRAME]),
+        },
+        enhanced(Codec::Av1, b"av01", AV1C, b"\x12\0\x0a\x01\0"),
+        enhanced(Codec::Vp9, b"vp09", VPCC, b"\x82\x49\x83\x42"),
+        enhanced(Codec::Vp8, b"vp08", b"", b"\x10\x02"),
+        enhanced(Codec::Opus, b"Opus", OPUS_HEAD, b"\xfc\x01"),
+        enhanced(Codec::Ac3, b"ac-3", b"", b"\x0b\x77"),
+        enhanced(Codec::Eac3, b"ec-3", b"", b"\x0b\x77"),
+        enhanced(Codec::Flac, b"fLaC", STREAMINFO, b"\xff\xf8"),
+        legacy(Codec::Mp3, b"\x2f", MP3_FRAME),
+        legacy(Codec::G711(g711::Law::A), b"\x72", b"\xd5\xd5"),
+        legacy(Codec::G711(g711::Law::Mu), b"\x83", b"\xff\xff"),
+    ]
+}
+
+fn feed(ingest: &mut Ingest, kind: TrackKind, timestamp: u32, body: &Bytes) -> Outcome {
+    match kind {
+        TrackKind::Video => ingest.video(timestamp, body),
+        TrackKind::Audio => ingest.audio(timestamp, body),
+        TrackKind::Data => ingest.data(timestamp, body),
+    }
+}
+
+fn whole(body: &crate::protocol::tags::Body<'_>) -> Vec<u8> {
+    [&body.head[..], body.payload].concat()
+}
+
+#[test]
+fn every_codec_comes_in_and_goes_out() {
+    for case in cases() {
+        let (mut ingest, name, kind) = (ingest(), case.codec, case.codec.kind());
+        if let Some(start) = &case.start {
+            assert_eq!(feed(&mut ingest, kind, 0, start), Outcome::Taken, "{name}");
+        }
+        let Outcome::Unit(unit) = feed(&mut ingest, kind, 7, &case.frame) else { panic!("{name}") };
+        assert_eq!((unit.dts, unit.key_frame), (7, kind == TrackKind::Video), "{name}");
+        assert_eq!(unit.payload, case.payload, "{name}");
+        let tracks = Arc::clone(ingest.tracks());
+        let track = tracks.get(unit.track).unwrap().clone();
+        assert_eq!((track.config.codec(), unit.config_epoch), (case.codec, tracks.epoch), "{name}");
+        let given = crate::hub::Entry::new(std::time::Instant::now(), unit, tracks);
+        assert_eq!(whole(&crate::protocol::tags::unit(&given)), case.given, "{name}");
+        // What is given as parameter sets makes the same track when it comes in again.
+        let start = crate::protocol::tags::config(&track).map(|body| Bytes::from(whole(&body)));
+        let mut second = tests::ingest();
+        for body in start.iter().chain([&case.given]) {
+            assert_ne!(feed(&mut second, kind, 7, body), Outcome::Bad, "{name}");
+        }
+        assert_eq!(second.tracks().get(track.id), Some(&track), "{name}");
+    }
+}
+
+#[test]
+fn picture_sizes_are_those_of_the_parameter_sets() {
+    for (four_cc, record, size) in
+        [(b"hvc1", HVCC, Some((320, 180))), (b"av01", AV1C, Some((320, 180))), (b"vp09", VPCC, None)]
+    {
+        let mut ingest = ingest();
+        ingest.video(0, &bytes(&[b"\x90", four_cc, record]));
+        let track = ingest.tracks().video.clone().unwrap();
+        assert_eq!(track.config.picture_size(), size);
+    }
+}
+
+#[test]
+fn codecs_without_records_need_none() {
+    for frame in [&b"\x91Opus\xfc"[..], b"\x91ac-3\x0b\x77", b"\x91ec-3\x0b\x77"] {
+        let mut ingest = ingest();
+        assert!(matches!(ingest.audio(0, &Bytes::from_static(frame)), Outcome::Unit(_)), "{frame:?}");
+    }
+    let mut ingest = ingest();
+    assert!(matches!(ingest.video(0, &Bytes::from_static(b"\x91vp08\x10")), Outcome::Unit(_)));
+    // Opus keeps the header it came with.
+    ingest.audio(0, &bytes(&[b"\x90Opus", OPUS_HEAD]));
+    let epoch = ingest.tracks().epoch;
+    assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x91Opus\xfc")), Outcome::Unit(_)));
+    assert_eq!(
+        (ingest.tracks().epoch, ingest.tracks().audio.as_ref().unwrap().config.record().len()),
+        (epoch, 19)
+    );
+    // A frame that changes what it says of itself begins an epoch.
+    for (frame, next) in [(b"\x72\xd5", 1), (b"\x72\xd6", 1), (b"\x73\xd5", 2)] {
+        assert!(matches!(ingest.audio(0, &Bytes::copy_from_slice(frame)), Outcome::Unit(_)));
+        assert_eq!(ingest.tracks().epoch, epoch + next);
+    }
+}
+
+#[test]
+fn another_codec_waits_for_its_own_key_frame() {
+    let mut ingest = ingest();
+    ingest.video(0, &config());
+    assert!(matches!(
+        ingest.video(0, &Bytes::from_static(b"\x17\x01\0\0\0\0\0\0\x01\x65")),
+        Outcome::Unit(_)
+    ));
+    ingest.video(10, &bytes(&[b"\x90hvc1", HVCC]));
+    assert_eq!(ingest.video(20, &Bytes::from_static(b"\x27\x01\0\0\0\0\0\0\x01\x41")), Outcome::Dropped);
+    assert_eq!(ingest.video(20, &bytes(&[b"\xa3hvc1", HEVC_NAL])), Outcome::Dropped);
+    assert!(matches!(ingest.video(30, &bytes(&[b"\x93hvc1", HEVC_NAL])), Outcome::Unit(_)));
+}
+
+#[test]
+fn colours_and_channels_stay_with_their_tracks() {
+    let mut ingest = ingest();
+    let colours = |text: &[u8]| bytes(&[b"\xd4hvc1\x02\0\x09colorInfo", text]);
+    assert_eq!(ingest.video(0, &colours(b"1")), Outcome::Dropped);
+    ingest.video(0, &bytes(&[b"\x90hvc1", HVCC]));
+    ingest.audio(0, &bytes(&[b"\x90Opus", OPUS_HEAD]));
+    let channels = Bytes::from_static(b"\x94Opus\x01\x02\0\0\0\x03");
+    for (body, epoch) in [(colours(b"1"), 3), (colours(b"1"), 3), (colours(b"2"), 4)] {
+        assert_eq!(ingest.video(0, &body), Outcome::Taken);
+        assert_eq!(ingest.tracks().epoch, epoch);
+    }
+    assert_eq!(ingest.audio(0, &channels), Outcome::Taken);
+    let tracks = ingest.tracks();
+    let given =
+        |track: &Option<Track>| whole(&crate::protocol::tags::extra(track.as_ref().unwrap()).unwrap());
+    assert_eq!((given(&tracks.video), given(&tracks.audio)), (colours(b"2").to_vec(), channels.to_vec()));
+    let huge = bytes(&[b"\xd4hvc1", &[0; METADATA_BYTES_MAX + 1]]);
+    assert_eq!(ingest.video(0, &huge), Outcome::Bad);
+    assert_eq!(ingest.video(0, &Bytes::from_static(b"\xd4hvc1")), Outcome::Bad);
+}
+
+#[test]
+fn m_20_further_tracks_are_counted_and_named_and_the_default_one_is_carried() {
+    let mut ingest = ingest();
+    // As OBS sends them: track 0 plain, the others on their own. An unknown codec there is no reason to refuse.
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    for body in [&b"\x95\x01Opus\x01ab"[..], b"\x95\x01Opus\x01cd", b"\x95\x01nope\x02cd"] {
+        assert_eq!(ingest.audio(0, &Bytes::copy_from_slice(body)), Outcome::Taken);
+    }
+    let Outcome::Unit(unit) = ingest.audio(0, &Bytes::from_static(b"\x95\x11mp4a\x01\0\0\x01x\0\0\0\x03abc"))
+    else {
+        panic!()
+    };
+    assert_eq!(unit.payload, b"abc"[..]);
+    assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x03hvc1\x01x")), Outcome::Taken);
+    let other = |kind, id, four_cc: &[u8; 4]| (kind, OtherTrack { id, four_cc: *four_cc });
+    assert_eq!(ingest.others().packets, 5);
+    assert_eq!(
+        ingest.others().seen,
+        [
+            other(TrackKind::Audio, 1, b"Opus"),
+            other(TrackKind::Audio, 2, b"nope"),
+            other(TrackKind::Audio, 1, b"mp4a"),
+            other(TrackKind::Video, 1, b"hvc1"),
+        ]
+    );
+    assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x06hvc1\x01x")), Outcome::Bad);
+    for id in 3..100 {
+        ingest.audio(0, &bytes(&[b"\x95\x01Opus", &[id], b"x"]));
+    }
+    assert_eq!(ingest.others().seen.len(), OTHERS_MAX);
+}
+
+#[test]
+fn m_20_bad_bodies_of_every_codec_are_dropped() {
+    let mut ingest = ingest();
+    ingest.video(0, &bytes(&[b"\x90hvc1", HVCC]));
+    for (bad, outcome) in [
+        (&b"\x93hvc1"[..], Outcome::Bad),
+        (b"\x93hvc1\0\0\0\x09\x26", Outcome::Bad),
+        (b"\x91hvc1\x80\0\0\0\0\0\x01\x26", Outcome::Bad),
+        (b"\x91hvc1\0\0", Outcome::Bad),
+        (b"\x98hvc1", Outcome::Bad),
+        (b"\x90hvc1\x02", Outcome::Bad),
+        (b"\x90vp09", Outcome::Taken),
+        (b"\xd0\x01", Outcome::Taken),
+        (b"\x92hvc1", Outcome::Taken),
+        (b"\x95av01\x80", Outcome::Dropped),
+        (b"\x91av01\x12", Outcome::Dropped),
+        // A VPS alone.
+        (b"\x93hvc1\0\0\0\x02\x40\x01", Outcome::Dropped),
+    ] {
+        assert_eq!(ingest.video(0, &Bytes::from_static(bad)), outcome, "{bad:?}");
+    }
+    for (bad, outcome) in [
+        (&b"\x2fabcd"[..], Outcome::Bad),
+        (b"\x91.mp3\xff", Outcome::Bad),
+        (b"\x90OpusOpusHea", Outcome::Bad),
+        (b"\x94Opus", Outcome::Bad),
+        (b"\x91fLaC\xff", Outcome::Dropped),
+        (b"\x92Opus", Outcome::Taken),
+        (b"\x91Opus", Outcome::Taken),
+        (b"\x72", Outcome::Taken),
+    ] {
+        assert_eq!(ingest.audio(0, &Bytes::from_static(bad)), outcome, "{bad:?}");
+    }
+    // Every cut of every record is refused or taken, and nothing stops.
+    for (four_cc, record) in [(b"hvc1", HVCC), (b"av01", AV1C), (b"vp09", VPCC)] {
+        for end in 0..record.len() {
+            let outcome = ingest.video(0, &bytes(&[b"\x90", four_cc, &record[..end]]));
+            assert!(matches!(outcome, Outcome::Bad | Outcome::Taken), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn data_of_every_name_travels_once_media_flows() {
+    let mut ingest = ingest();
+    let metadata = Bytes::from_static(b"\x02\0\x0aonMetaData\x08\0\0\0\0\0\0\x09");
+    assert_eq!(ingest.data(0, &flv::data::wrap(&metadata)), Outcome::Taken);
+    assert_eq!(ingest.tracks().metadata, Some(metadata.clone()));
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    let named = |name: &[u8; 4]| bytes(&[b"\x02\0\x04", name, b"\x05"]);
+    for body in [metadata, named(b"onFI"), named(b"text")] {
+        let Outcome::Unit(unit) = ingest.data(40, &body) else { panic!("{body:?}") };
+        assert_eq!((unit.track, &unit.payload), (TrackId::DATA, &body));
+        let entry = crate::hub::Entry::new(std::time::Instant::now(), unit, Arc::clone(ingest.tracks()));
+        assert_eq!(whole(&crate::protocol::tags::unit(&entry)), body);
+    }
+}

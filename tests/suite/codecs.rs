@@ -1,0 +1,173 @@
+//! Every codec, through ffmpeg 9: what it publishes by (Enhanced) RTMP is what players that announced it get, and only
+//! they.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use rtmp::{FourCcs, MediaKind};
+
+use crate::publish_play::assert_track_equal;
+use crate::support::{
+    Program, RtmpPeer, Server, coded_file, ffmpeg9, frame_md5, frame_md5_by, secs, wait_for,
+};
+
+const X264: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2"];
+const X265: [&str; 8] = [
+    "-c:v",
+    "libx265",
+    "-preset",
+    "ultrafast",
+    "-bf",
+    "2",
+    "-x265-params",
+    "log-level=none:keyint=30:min-keyint=30:open-gop=0",
+];
+const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", "lp=1"];
+const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
+const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
+
+/// The files: a name, the picture's encoder, the sound's.
+fn files() -> Vec<(&'static str, PathBuf)> {
+    let file = |name, video: &[&str], audio: &[&str]| (name, coded_file(name, &[video, audio].concat()));
+    vec![
+        file("hevc-aac", &X265, &["-c:a", "aac"]),
+        file("av1-opus", &AV1, &["-c:a", "libopus"]),
+        file("vp9-flac", &VP9, &["-c:a", "flac", "-sample_fmt", "s16"]),
+        file("h264-ac3", &X264, &["-c:a", "ac3"]),
+        file("h264-eac3", &X264, &["-c:a", "eac3"]),
+        file("h264-mp3", &X264, &["-c:a", "libmp3lame"]),
+        file("pcma", &[], &G711),
+    ]
+}
+
+fn publish(server: &Server, name: &str, file: &Path) -> Program {
+    let mut command = Command::new(ffmpeg9());
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
+    let url = server.rtmp_url(&format!("live/{name}"));
+    let program = Program::start(command.args(["-c", "copy", "-f", "flv", &url]));
+    wait_for("the stream", secs(20), || {
+        server.api().broadcast("live", name).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
+    });
+    program
+}
+
+/// A body of media: its time, and what it is but for a legacy head that says the same with other flags.
+type Body = (MediaKind, u32, Bytes);
+
+/// The bodies of a file's pictures and sounds.
+fn bodies(file: &Path) -> Vec<Body> {
+    let mut reader = flv::file::Reader::new(16 << 20);
+    reader.push(&std::fs::read(file).unwrap());
+    let mut bodies = Vec::new();
+    while let Ok(Some(tag)) = reader.poll_tag() {
+        let kind = match tag.kind {
+            flv::file::TagKind::Video => MediaKind::Video,
+            flv::file::TagKind::Audio => MediaKind::Audio,
+            _ => continue,
+        };
+        bodies.push((kind, tag.timestamp, tag.body));
+    }
+    bodies
+}
+
+/// What a player that announced `four_ccs` gets in so many bodies.
+fn played(server: &Server, name: &str, four_ccs: FourCcs, count: usize) -> Vec<Body> {
+    let mut peer = RtmpPeer::play_announcing(server.rtmp, "live", name, four_ccs).unwrap();
+    let mut bodies = Vec::new();
+    while bodies.len() < count {
+        let message = peer.next_media(secs(10)).unwrap();
+        if message.kind != MediaKind::Data {
+            bodies.push((message.kind, message.timestamp, message.payload));
+        }
+    }
+    bodies
+}
+
+/// Whether a body is a frame, and not what comes before the first one.
+fn is_frame((kind, _, body): &Body) -> bool {
+    match kind {
+        MediaKind::Video => {
+            flv::VideoTag::read(body).is_ok_and(|tag| tag.packet == flv::tag::VideoPacket::Frame)
+        }
+        MediaKind::Audio => {
+            flv::AudioTag::read(body).is_ok_and(|tag| tag.packet == flv::tag::AudioPacket::Frame)
+        }
+        MediaKind::Data => false,
+    }
+}
+
+/// Frames of one kind: time, composition time, payload.
+fn frames(bodies: &[Body], kind: MediaKind) -> Vec<(u32, i32, Bytes)> {
+    let read = |(kind, time, body): &Body| match kind {
+        MediaKind::Video => {
+            let tag = flv::VideoTag::read(body).unwrap();
+            (*time, tag.composition_time_ms, tag.payload)
+        }
+        _ => (*time, 0, flv::AudioTag::read(body).unwrap().payload),
+    };
+    bodies.iter().filter(|body| body.0 == kind && is_frame(body)).map(read).collect()
+}
+
+#[test]
+fn every_codec_reaches_a_player_that_announced_it_unchanged() {
+    let server = Server::start(&[]);
+    let files = files();
+    let _publishers: Vec<_> = files.iter().map(|(name, file)| publish(&server, name, file)).collect();
+    for (name, file) in &files {
+        let (source, played) = (bodies(file), played(&server, name, FourCcs::ALL, 100));
+        for kind in [MediaKind::Video, MediaKind::Audio] {
+            let (all, got) = (frames(&source, kind), frames(&played, kind));
+            assert_eq!(got.is_empty(), all.is_empty(), "{name} {kind:?}");
+            let start = all.iter().position(|frame| Some(frame) == got.first());
+            let part = start.map(|start| &all[start..(start + got.len()).min(all.len())]);
+            assert!(all.is_empty() || part == Some(&got), "{name} {kind:?}: no unbroken part of the source");
+            // What precedes the frames is what the publisher sent before them.
+            let before = |bodies: &[Body]| {
+                let mut before: Vec<_> = bodies
+                    .iter()
+                    .filter(|body| body.0 == kind && !is_frame(body))
+                    .map(|body| body.2.clone())
+                    .collect();
+                // The end of the file's sequence comes last.
+                before.retain(|body| !matches!(body[..], [0x17, 2, ..] | [_, b'h', b'v', b'c', b'1']));
+                before
+            };
+            let (theirs, ours) = (before(&source), before(&played));
+            let all_given = theirs.iter().all(|body| ours.contains(body) || body.len() < 5);
+            assert!(all_given, "{name} {kind:?}: {theirs:?} became {ours:?}");
+        }
+    }
+}
+
+#[test]
+fn ffmpeg_9_plays_the_pictures_that_it_announces() {
+    let server = Server::start(&[]);
+    for (name, file) in files().iter().take(3) {
+        let _publisher = publish(&server, name, file);
+        let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
+        let announce = ["-rtmp_enhanced_codecs", "hvc1,av01,vp09"];
+        let url = server.rtmp_url(&format!("live/{name}"));
+        let played = frame_md5_by(&ffmpeg9(), &announce, &url, Some(4));
+        assert_track_equal((0, &source), (0, &played));
+    }
+}
+
+#[test]
+fn a_player_that_announces_nothing_gets_the_sound_it_knows_and_no_picture_that_it_does_not() {
+    let server = Server::start(&[]);
+    let (_, file) = files().remove(0);
+    let _publisher = publish(&server, "hevc-aac", &file);
+    let played = played(&server, "hevc-aac", FourCcs::NONE, 100);
+    assert!(played.iter().all(|body| body.0 == MediaKind::Audio), "{:?}", played.first());
+    let (all, got) = (frames(&bodies(&file), MediaKind::Audio), frames(&played, MediaKind::Audio));
+    let start = all.iter().position(|frame| Some(frame) == got.first()).unwrap();
+    assert_eq!(all[start..start + got.len()], got);
+    // Debian's ffmpeg is of the time before Enhanced RTMP.
+    let url = server.rtmp_url("live/hevc-aac");
+    let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
+    let played = frame_md5(&url, Some(4));
+    let sound = played.iter().map(|packet| packet.0).max().unwrap();
+    assert!(played.iter().all(|packet| packet.0 == sound));
+    assert_track_equal((1, &source), (sound, &played));
+}

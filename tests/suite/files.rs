@@ -1,0 +1,222 @@
+//! Files below `webapps`: paths, links, ranges, slow readers (robustness.md H-13, H-15, H-16, H-22).
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Instant;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{Bystander, Home, Server, raw_exchange, secs, wait_for};
+
+fn ask(address: SocketAddr, target: &str, fields: &str) -> (u16, String, Vec<u8>) {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    let answer = raw_exchange(address, request.as_bytes());
+    let end =
+        answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or_else(|| panic!("{target}: {answer:?}"));
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (status, head, answer[end + 4..].to_vec())
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    crypto::Seed::from_number(5).random().fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let app = server.home().join("home/webapps/live");
+    assert!(
+        ask(server.http, "/live/play.html", "").1.contains("Content-Security-Policy: default-src 'self'")
+    );
+    fs::write(app.join("play.html"), "ours").unwrap();
+    assert_eq!(ask(server.http, "/live/play.html", "").2, b"ours");
+    assert_eq!(ask(server.http, "/live", "").0, 301);
+    assert!(ask(server.http, "/", "").1.starts_with("HTTP/1.1 200 OK"));
+    let bytes = noise(1_000_000);
+    fs::write(app.join("streams/a.mp4"), &bytes).unwrap();
+    let (status, head, body) = ask(server.http, "/live/streams/a.mp4", "");
+    assert!(status == 200 && body == bytes && head.contains("Content-Type: video/mp4\r\n"), "{head}");
+    let (status, head, body) = ask(server.http, "/live/streams/a.mp4", "Range: bytes=70000-900000\r\n");
+    assert!(status == 206 && body == bytes[70_000..=900_000], "{head}");
+    assert!(head.contains("Content-Range: bytes 70000-900000/1000000\r\n"), "{head}");
+    let etag = head.lines().find(|line| line.starts_with("ETag: ")).unwrap().replace("ETag", "If-None-Match");
+    let (status, _, body) = ask(server.http, "/live/streams/a.mp4", &format!("{etag}\r\n"));
+    assert_eq!((status, body.len()), (304, 0));
+    // Two requests of one connection, the second one waits for the first one's last block.
+    let request = "GET /live/streams/a.mp4 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2);
+    let answers = raw_exchange(server.http, request.as_bytes());
+    assert_eq!(answers.windows(12).filter(|w| w == b"HTTP/1.1 200").count(), 2);
+    assert!(answers.ends_with(&bytes) && answers.len() > 2_000_000);
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn h_13_no_range_gets_more_than_the_file() {
+    let server = Server::start(&[]);
+    let bytes = noise(100_000);
+    fs::write(server.home().join("home/webapps/live/streams/a.mp4"), &bytes).unwrap();
+    let many = format!("bytes={}", vec!["0-"; 1000].join(","));
+    for (range, want) in [
+        (many.as_str(), 200),
+        ("bytes=0-99999,0-99999", 200),
+        ("bytes=5-2", 200),
+        ("bytes=99999999999999999999999-", 416),
+        ("bytes=9223372036854775808-9223372036854775809", 416),
+        ("bytes=-0", 416),
+        ("bytes=-99999999999999999999", 206),
+        ("bytes=0-99999999999999999999", 206),
+    ] {
+        let (status, head, body) = ask(server.http, "/live/streams/a.mp4", &format!("Range: {range}\r\n"));
+        assert_eq!(status, want, "{head}");
+        assert!(body.len() <= bytes.len(), "{} bytes", body.len());
+        assert_eq!(status == 416, head.contains("Content-Range: bytes */100000"), "{head}");
+    }
+}
+
+#[test]
+fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
+    let home = Home::new();
+    let trace = home.path().join("trace");
+    let inner = home.path().join("home");
+    let plain = Server::command(&inner, &[]);
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"]).arg(&trace);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let server = Server::spawn(&mut command);
+    fs::write(inner.join("conf/secret"), "secret").unwrap();
+    ask(server.http, "/live/streams/first", "");
+    let before = fs::read_to_string(&trace).unwrap().len();
+    for target in [
+        "/../conf/secret",
+        "/%2e%2e%2fconf/secret",
+        "/..%2fconf/secret",
+        "/%252e%252e/conf/secret",
+        "/..%5cconf%5csecret",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/live/%00",
+        "/%c0%ae%c0%ae/conf/secret",
+        "/live/streams/../../conf/secret",
+        "/live/streams/../../../conf/secret",
+        "/live/x.m3u8/../../../conf/secret",
+        "/live/x.m3u8/..",
+        "/live/;/../conf",
+        "/live/streams/x;a=b",
+        "/live/WEB-INF/red5-web.properties",
+        "/live/web-inf/red5-web.properties",
+        "/live/./WEB-INF/red5-web.properties",
+        "/WEB-INF/x",
+        "/root/../live/WEB-INF/red5-web.properties",
+        "/live/.hidden",
+        "http://h/../conf/secret",
+    ] {
+        let (status, _, body) = ask(server.http, target, "");
+        assert!([400, 404].contains(&status), "{target}: {status}");
+        let text = String::from_utf8_lossy(&body).into_owned();
+        assert!(!text.contains("root:") && text != "secret", "{target}: {text}");
+    }
+    let trace = fs::read_to_string(&trace).unwrap();
+    let disk: Vec<&str> =
+        trace[before..].lines().filter(|line| line.contains("open") || line.contains("stat")).collect();
+    assert!(disk.iter().any(|line| line.contains("webapps")), "the oracle sees nothing: {disk:#?}");
+    for line in disk {
+        // Below the folder every name is opened beside its folder, one at a time.
+        let named = line.split('"').nth(1).unwrap_or_default();
+        let harmless = named.ends_with("/webapps") || named == "/proc/meminfo" || !named.contains('/');
+        assert!(harmless && named != "..", "{line}");
+    }
+}
+
+#[test]
+fn h_16_neither_a_prefix_nor_a_link_leads_out() {
+    let server = Server::start(&[]);
+    let webapps = server.home().join("home/webapps");
+    for folder in ["live_secret", "root_secret"] {
+        fs::create_dir_all(webapps.join(folder)).unwrap();
+        fs::write(webapps.join(folder).join("x.txt"), "secret").unwrap();
+    }
+    fs::write(server.home().join("outside.txt"), "secret").unwrap();
+    std::os::unix::fs::symlink(server.home().join("outside.txt"), webapps.join("live/link.txt")).unwrap();
+    std::os::unix::fs::symlink(server.home(), webapps.join("live/streams/out")).unwrap();
+    std::os::unix::fs::symlink("/", webapps.join("live/slash")).unwrap();
+    for target in [
+        "/live_secret/x.txt",
+        "/root_secret/x.txt",
+        "/_secret/x.txt",
+        "/live/link.txt",
+        "/live/streams/out/outside.txt",
+        "/live/slash/etc/passwd",
+    ] {
+        assert_eq!(ask(server.http, target, "").0, 404, "{target}");
+    }
+    assert_eq!(ask(server.http, "/live/streams/", "").0, 403);
+    assert_eq!(ask(server.http, "/live/streams", "").0, 403);
+}
+
+#[test]
+fn h_22_a_reader_that_stops_is_given_up_and_holds_little() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    fs::write(server.home().join("home/webapps/live/streams/big.ts"), noise(10_000_000)).unwrap();
+    let files = server.open_files();
+    let rss = server.rss_kb();
+    let mut readers: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_recv_buffer_size(1).unwrap();
+            socket.connect(&server.http.into()).unwrap();
+            let mut stream = TcpStream::from(socket);
+            stream.write_all(b"GET /live/streams/big.ts HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    wait_for("the files to be open", secs(10), || server.open_files() >= files + 100);
+    let began = Instant::now();
+    assert!(server.rss_kb() < rss + 50 * 1024, "1 MiB each: {} after {rss}", server.rss_kb());
+    // One of them leaves: its file is closed with it.
+    drop(readers.pop());
+    wait_for("a file to be closed", secs(5), || server.open_files() <= files + 98);
+    wait_for("the others to be given up", secs(60), || server.open_files() <= files);
+    assert!(began.elapsed() > secs(25), "too early: {:?}", began.elapsed());
+    let mut rest = Vec::new();
+    let _ = readers[0].read_to_end(&mut rest);
+    assert!(rest.len() < 10_000_000);
+    drop(readers);
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn cross_origin_requests_are_answered_before_the_filters() {
+    let server =
+        Server::start(&["app.remoteAllowedCIDR=10.0.0.0/8", "server.cors_origins=https://panel.example"]);
+    let call = |method: &str, path: &str, fields: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+        String::from_utf8(raw_exchange(server.http, request.as_bytes())).unwrap()
+    };
+    let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n";
+    let answer = call("OPTIONS", "/live/rest/v2/broadcasts/x", preflight);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("Access-Control-Max-Age: 1800\r\n"),
+        "{answer}"
+    );
+    // The filter refuses the request itself, readably for the page.
+    let answer = call("GET", "/live/rest/v2/version", "Origin: https://a.example\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ") && answer.contains("Access-Control-Allow-Origin: *\r\n"),
+        "{answer}"
+    );
+    let answer = call("GET", "/live/streams/x.ts", "Origin: no origin\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    // R-35: management is for named origins.
+    let answer = call("OPTIONS", "/rest/v2/version", preflight);
+    assert!(!answer.contains("Access-Control"), "{answer}");
+    let answer = call("OPTIONS", "/rest/v2/version", &preflight.replace("a.example", "panel.example"));
+    assert!(answer.contains("Access-Control-Allow-Origin: https://panel.example\r\n"), "{answer}");
+    assert!(answer.contains("Access-Control-Allow-Credentials: true\r\n"), "{answer}");
+}
