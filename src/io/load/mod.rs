@@ -351,6 +351,8 @@ impl Load {
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    // TLS takes nothing during its handshake, whose first flight waits in it.
+                    let _ = conn.transport.flush();
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
