@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -46,7 +46,7 @@ pub(super) fn start(home: &Path, workers: &[Postbox]) -> io::Result<Sender<Reque
     Ok(requests)
 }
 
-fn serve_all(queue: &Mutex<Receiver<Request>>, workers: &[Postbox], webapps: &PathBuf) {
+fn serve_all(queue: &Mutex<Receiver<Request>>, workers: &[Postbox], webapps: &Path) {
     loop {
         let request = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Request { worker, conn, ask }) = request else { return };

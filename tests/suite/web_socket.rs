@@ -243,7 +243,7 @@ fn echo_server() -> SocketAddr {
 fn echo(mut stream: TcpStream) {
     let now = std::time::Instant::now();
     let mut buffer = vec![0; 65536];
-    let mut connection = millstream::http::Connection::new(now, Default::default());
+    let mut connection = http::Connection::new(now, Default::default());
     let request = loop {
         let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
         connection.handle_bytes(now, &buffer[..count]).unwrap();

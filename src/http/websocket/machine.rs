@@ -478,7 +478,16 @@ fn blame(error: &Judgement) -> Error {
     match error {
         Judgement::Utf8(_) => Error::NotUtf8,
         Judgement::Capacity(_) => Error::TooLarge,
-        _ => Error::Protocol("frame out of order"),
+        Judgement::ConnectionClosed
+        | Judgement::AlreadyClosed
+        | Judgement::Io(_)
+        | Judgement::Tls(_)
+        | Judgement::Protocol(_)
+        | Judgement::WriteBufferFull(_)
+        | Judgement::AttackAttempt
+        | Judgement::Url(_)
+        | Judgement::Http(_)
+        | Judgement::HttpFormat(_) => Error::Protocol("frame out of order"),
     }
 }
 
