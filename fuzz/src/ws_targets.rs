@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crypto::Seed;
 use wire::SendQueue;
 
-use crate::http::parse_range;
 use crate::http::Range;
+use crate::http::parse_range;
 use crate::http::websocket::{Event, FrameHead, Limits, WebSocket};
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};

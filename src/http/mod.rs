@@ -20,7 +20,7 @@
 //! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
 //!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
-//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type`], and
+//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`], and
 //! [`websocket`].
 
 mod body;
