@@ -43,7 +43,7 @@ const ROWS: [Row; 9] = [
     row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
     row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
     row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
-    row("chunks-60000", "1 s and 2 s of RTMP in chunks of 60 000", [1, 2], 2.05),
+    row("chunks-60000", "4 s and 8 s of RTMP in chunks of 60 000", [4, 8], 2.05),
     row("tags", "4 s and 8 s of FLV", [4, 8], 2.05),
     row("package", "100 and 200 units packaged as RTMP", [100, 200], 2.05),
     // The payload is named and never touched.

@@ -124,15 +124,14 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
 
     let playing = process::resident(pid);
     load.clear();
-    let start = process::usage(pid);
+    let (start, own) = (process::usage(pid), process::cpu_of(pid, answers_api));
     let largest = run_and_watch(&mut load, pid, options.window)?.max(playing);
     let end = process::usage(pid);
+    let streaming = process::cpu_of(pid, answers_api).saturating_sub(own);
     let (played, published) = (load.played(), load.published());
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
     let rest = match kind {
-        Kind::Millstream(_) if options.rest_rate => {
-            Some(ask(&mut load, pid, options.window, end.cpu.saturating_sub(start.cpu))?)
-        }
+        Kind::Millstream(_) if options.rest_rate => Some(ask(&mut load, pid, options.window, streaming)?),
         Kind::Millstream(_) | Kind::Nginx | Kind::Floor | Kind::FloorMessage => None,
     };
     load.stop()?;
@@ -151,12 +150,16 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     })
 }
 
+/// The threads that the API's goal is about.
+fn answers_api(thread: &str) -> bool {
+    thread.starts_with("worker-") || thread == "control"
+}
+
 /// A window with questions; `streaming` is what workers and control used in one without.
 fn ask(load: &mut Load, pid: u32, window: Duration, streaming: Duration) -> Result<Rest, String> {
-    let own = |name: &str| name.starts_with("worker-") || name == "control";
-    let before = process::cpu_of(pid, own);
+    let before = process::cpu_of(pid, answers_api);
     let answers = load.ask(window)?;
-    let cpu = process::cpu_of(pid, own).saturating_sub(before);
+    let cpu = process::cpu_of(pid, answers_api).saturating_sub(before);
     Ok(Rest { answers, cpu, beyond: cpu.saturating_sub(streaming) })
 }
 

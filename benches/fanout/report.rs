@@ -160,14 +160,13 @@ pub fn table(options: &Options, all: &[Measured]) -> String {
             let _ = write!(text, "\nvideo {quantile} beyond the floor: {added:.0} us");
         }
     }
-    let rates = all.iter().filter_map(|measured| Some(measured.rest?.per_cpu_second()));
-    let rates = Spread::of(rates);
-    if rates.median.is_finite() {
+    for rest in all.iter().filter_map(|measured| measured.rest) {
         let _ = write!(
             text,
-            "\nGETs of a broadcast per CPU second of workers and control, beside the viewers: {:.0} / {:.0} / {:.0} \
-             (goal: at least 20000)",
-            rates.min, rates.median, rates.max
+            "\nGETs of a broadcast per CPU second of workers and control: {:.0} beyond what the viewers need, {:.0} with \
+             it (goal: at least 20000)",
+            rest.per_cpu_second(),
+            rest.answers as f64 / rest.cpu.as_secs_f64(),
         );
     }
     text.push('\n');
