@@ -1,7 +1,7 @@
 //! The loop of the load generator: many peers of `bench`, each behind a socket, driven over mio by one thread.
 //!
 //! Sockets are edge-triggered. What comes is stamped with the time after the read that brought it; what a publisher
-//! sends is stamped before the write. [`run`] makes a whole run of it, with several threads.
+//! sends is stamped before the write. [`run()`] makes a whole run of it, with several threads.
 
 pub mod process;
 mod run;
@@ -351,6 +351,8 @@ impl Load {
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    // TLS takes nothing during its handshake, whose first flight waits in it.
+                    let _ = conn.transport.flush();
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
