@@ -1,6 +1,7 @@
 //! Access units to RTMP messages, in chunks that every viewer of a message stream shares.
 
 use bytes::{Bytes, BytesMut};
+use flv::data::Data;
 use flv::file::TagKind;
 use media::{Track, Tracks};
 use rtmp::chunk::{MessageHead, write_message};
@@ -13,6 +14,28 @@ use crate::protocol::tags::{self, Body};
 const SCRATCH_BYTES: usize = 4096;
 /// Room that a head may need: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
+
+/// Members of onMetaData that speak of the picture, and of the sound.
+const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
+const AUDIO_MEMBERS: [&str; 6] =
+    ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
+
+/// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
+/// half a minute for a picture whose codec it was told.
+fn without_left_out(tracks: &Tracks, four_ccs: FourCcs, body: &Bytes) -> Option<Bytes> {
+    let is_left_out = |track: &Option<Track>| track.as_ref().is_some_and(|track| !is_sent(track, four_ccs));
+    let (video, audio) = (is_left_out(&tracks.video), is_left_out(&tracks.audio));
+    if !video && !audio {
+        return None;
+    }
+    let metadata = Data::read(body).ok()?;
+    let mut members = metadata.as_metadata()?.to_vec();
+    members.retain(|(name, _)| {
+        let name = name.as_str();
+        !(video && VIDEO_MEMBERS.contains(&name) || audio && AUDIO_MEMBERS.contains(&name))
+    });
+    Some(Data::metadata(members).write())
+}
 
 /// Whether a player that announced `four_ccs` is sent the track.
 pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
@@ -63,7 +86,8 @@ impl Package for RtmpPackage {
     fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
         if let Some(metadata) = &tracks.metadata {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
-            self.message(MediaKind::Data, 0, &[], metadata);
+            let told = without_left_out(tracks, self.four_ccs, metadata);
+            self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
         }
         for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
             if !is_sent(track, self.four_ccs) {
@@ -79,8 +103,14 @@ impl Package for RtmpPackage {
     }
 
     fn unit(&mut self, entry: &Entry) -> Parts {
-        if entry.tracks.get(entry.unit.track).is_none_or(|track| is_sent(track, self.four_ccs)) {
-            self.body(entry.dts_ms, &tags::unit(entry));
+        match entry.tracks.get(entry.unit.track) {
+            Some(track) if !is_sent(track, self.four_ccs) => {}
+            Some(_) => self.body(entry.dts_ms, &tags::unit(entry)),
+            None => {
+                let payload = &entry.unit.payload;
+                let told = without_left_out(&entry.tracks, self.four_ccs, payload);
+                self.message(MediaKind::Data, entry.dts_ms, &[], told.as_ref().unwrap_or(payload));
+            }
         }
         Parts::new(self.out.drain(..))
     }
@@ -148,6 +178,24 @@ mod tests {
             has(&prelude, b"\x90vp08") && has(&prelude, b"\xd4vp08extra") && has(&prelude, b"\x94Opusextra")
         );
         assert!(has(&video, b"\xa1vp08unit") && has(&audio, b"\x91Opusunit"));
+    }
+
+    #[test]
+    fn metadata_says_nothing_of_what_is_left_out() {
+        let config = media::codec::aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        let mut tracks = tracks(CodecConfig::Aac(config));
+        let members = ["width", "videocodecid", "audiocodecid", "encoder"];
+        let members = members.map(|name| (name.to_owned(), flv::amf0::Value::Number(7.0)));
+        tracks.metadata = Some(Data::metadata(members.to_vec()).write());
+        let [prelude, ..] = sent(&tracks, FourCcs::NONE);
+        assert!(has(&prelude, b"audiocodecid") && has(&prelude, b"encoder"));
+        assert!(!has(&prelude, b"width") && !has(&prelude, b"videocodecid"));
+        // With everything it is what came, to the byte.
+        let [prelude, ..] = sent(&tracks, FourCcs::ALL);
+        assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
+        // Other data is nobody's business.
+        let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
+        assert_eq!(without_left_out(&tracks, FourCcs::NONE, &text), None);
     }
 
     #[test]

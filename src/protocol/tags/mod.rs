@@ -1,8 +1,7 @@
 //! Access units as FLV bodies and back: what RTMP messages, HTTP-FLV and WS-FLV have in common.
 //!
-//! [`Ingest`] turns bodies into access units, [`unit()`], [`config`] and [`extra`] turn units
-//! and parameter sets into bodies. The
-//! framing around a body, chunks or tags, is the protocol's.
+//! [`Ingest`] turns bodies into access units, [`unit()`], [`config`] and [`extra`] turn units and parameter sets into
+//! bodies. The framing around a body, chunks or tags, is the protocol's.
 
 mod egress;
 mod ingest;
