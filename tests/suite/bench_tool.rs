@@ -142,3 +142,36 @@ fn a_server_that_goes_is_a_lost_connection() {
     let _ = publisher.0.kill();
     let _ = publisher.0.wait();
 }
+
+#[test]
+fn a_certificate_replaced_under_200_tls_viewers_drops_none_of_them() {
+    let server = Server::start(&[]);
+    let _publisher = Publisher::start(&server, &server.rtmp_url("live/s"), &["--bitrate", "300"]);
+    let https = server.https.unwrap();
+    let url = format!("https://{https}/live/s.flv");
+    let viewers = std::thread::spawn(move || {
+        play(&url, &["--count", "200", "--insecure", "--duration", "8", "--late", "60000"])
+    });
+    wait_for("the viewers", secs(30), || {
+        server.api().broadcast("live", "s").is_some_and(|broadcast| broadcast["rtmpViewerCount"] == 200)
+    });
+    let conf = server.home().join("home/conf");
+    for round in 1..=2 {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec![format!("round-{round}.example")]).unwrap();
+        std::fs::write(conf.join("fullchain.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(conf.join("privkey.pem"), key.serialize_pem()).unwrap();
+        server.signal("HUP");
+        wait_for("the new certificate", secs(10), || {
+            server.log().matches("certificate loaded").count() >= round
+        });
+    }
+    // Who comes now is shown the new one.
+    let (report, ok) = play(&format!("https://{https}/live/s.flv"), &["--count", "5", "--insecure"]);
+    assert!(ok, "{report}");
+    let (report, ok) = viewers.join().unwrap();
+    assert!(ok, "{report}");
+    let connections = &report["connections"];
+    assert_eq!((&connections["ready"], &connections["lost"]), (&200.into(), &0.into()), "{report}");
+    assert_eq!(report["units"]["lost"], 0, "{report}");
+}
