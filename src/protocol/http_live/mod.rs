@@ -98,9 +98,9 @@ impl Package for FlvPackage {
             self.tag(&mut tag, &body, None);
         }
         for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
-            // Whoever reads the enhanced form of its frames reads this too; a player of the legacy form may not.
-            let extra = tags::extra(track).filter(|_| tags::needed_four_cc(track).is_some());
-            for body in tags::config(track).into_iter().chain(extra) {
+            // No colour, no channel order (`tags::extra`): a player of FLV cannot say that it knows them, and mpegts.js
+            // ends at a packet type that it does not.
+            if let Some(body) = tags::config(track) {
                 self.tag(&mut tag, &body, Some(dts_ms));
             }
         }
@@ -215,6 +215,20 @@ mod tests {
         let tags = read(&package.prelude(&tracks(), 9000).slices().concat());
         assert_eq!(tags.iter().map(|tag| tag.kind).collect::<Vec<_>>(), [TagKind::Data, TagKind::Video]);
         assert_eq!(tag_time(0x0102_0304), [2, 3, 4, 1]);
+    }
+
+    #[test]
+    fn the_colour_of_a_picture_stays_with_players_that_announced_its_codec() {
+        let record = Bytes::from_static(b"\x81\x08\x0c\0");
+        let video = Track {
+            id: TrackId::VIDEO,
+            config: CodecConfig::Av1(media::codec::av1::Config::read(record).unwrap()),
+            timescale: Timescale::MILLISECONDS,
+            extra: Some(Bytes::from_static(b"\x02\0\x09colorInfo\x05")),
+        };
+        let tracks = Tracks { video: Some(video), ..Tracks::default() };
+        let tags = read(&FlvPackage::new(false).prelude(&tracks, 0).slices().concat());
+        assert_eq!(tags.iter().map(|tag| &tag.body[..]).collect::<Vec<_>>(), [b"\x90av01\x81\x08\x0c\0"]);
     }
 
     #[test]
