@@ -16,6 +16,7 @@ mod registry;
 mod rest;
 mod sides;
 mod stats;
+mod subtracks;
 mod writes;
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::mail::{Now, SessionRef, StreamEnd, StreamKey};
 use crate::store::{self, Op};
 
 use super::broadcast::{Body, Broadcast, EndpointRecord, status};
+use super::rest::Recorder;
 use super::rest::answer::Outcome;
 use super::sides::SideWrite;
 use super::{Control, Output};
@@ -31,9 +32,17 @@ const DIRTY_PER_BATCH: usize = 512;
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Insert(Box<Broadcast>),
-    Update { body: Box<Body>, endpoints: Option<Vec<EndpointRecord>> },
+    Update {
+        body: Box<Body>,
+        endpoints: Option<Vec<EndpointRecord>>,
+    },
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
+    /// A recording switch.
+    Record {
+        recorder: Recorder,
+        on: bool,
+    },
     Delete,
 }
 
@@ -59,6 +68,13 @@ impl Change {
             }
             Self::RemoveEndpoint(id) => {
                 record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+            }
+            Self::Record { recorder, on } => {
+                let switch = if *on { 1 } else { -1 };
+                match recorder {
+                    Recorder::Mp4 => record.mp4_enabled = switch,
+                    Recorder::Webm => record.webm_enabled = switch,
+                }
             }
         }
         Some(record)
@@ -97,6 +113,8 @@ pub(super) enum Answer {
     Created,
     /// A plain success.
     Success,
+    /// A success whose message and id are null.
+    SuccessOfNulls,
     /// A plain failure: an earlier part of a bulk request worked, a later one could not.
     Failure,
     /// Of a delete; the words depend on whether something was live.
@@ -384,6 +402,7 @@ impl Control {
         let live = self.stream_of(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
+        let main_before = self.main_track_of(&key);
         match change.apply(before) {
             Some(mut record) => {
                 self.keep_live_members(now, &key, &mut record);
@@ -396,6 +415,9 @@ impl Control {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
             }
+        }
+        for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
+            self.follow_subtracks(now, &main);
         }
         if let Some((session, answer)) = waiter {
             let response = self.answer_of(now, &key, answer, existed, live.is_some());
@@ -419,7 +441,10 @@ impl Control {
                 None => Outcome::failure("Stream id set generated exception").response(400),
             },
             // A record that publishing made may have ended meanwhile.
-            Answer::Success | Answer::EndpointAdded(_) if !existed => Outcome::failure("").response(200),
+            Answer::Success | Answer::SuccessOfNulls | Answer::EndpointAdded(_) if !existed => {
+                Outcome::failure("").response(200)
+            }
+            Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
             Answer::Success => Outcome::success().response(200),
             Answer::Failure => Outcome::failure("").response(200),
             Answer::Deleted if live => Outcome::success()
