@@ -8,12 +8,14 @@ mod access;
 pub(super) mod answer;
 mod broadcasts;
 mod endpoints;
+mod features;
 mod lists;
 mod openapi;
 mod root;
 mod routes;
 pub(super) mod scan;
 mod schemas;
+mod subtracks;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +28,9 @@ use crate::mail::{Now, SessionRef, StreamKey};
 use access::Caller;
 use routes::Handler;
 
-pub use routes::{Base, BodyKind, Policy, ROUTES, Route};
+pub(super) use features::Recorder;
+
+pub use routes::{Base, BodyKind, Policy, Route, routes};
 
 /// Parts of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
@@ -157,7 +161,7 @@ fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     }
     let method = if method == Method::Head { Method::Get } else { method };
     let mut allowed = Vec::new();
-    for route in ROUTES.iter().filter(|route| route.base == base) {
+    for route in routes().filter(|route| route.base == base) {
         let Some(params) = match_path(route.path, path) else { continue };
         if route.method == method {
             return Found::Route(route, params);
@@ -276,9 +280,9 @@ mod tests {
 
     #[test]
     fn r_23_no_two_routes_are_the_same_and_each_finds_itself() {
-        for route in ROUTES {
+        for route in routes() {
             let same = |r: &&Route| r.path == route.path && r.method == route.method && r.base == route.base;
-            assert_eq!(ROUTES.iter().filter(same).count(), 1, "{}", route.path);
+            assert_eq!(routes().filter(same).count(), 1, "{}", route.path);
             let path = example(route);
             match find(route.base, route.method, &path) {
                 Found::Route(found, _) => assert_eq!(found.path, route.path, "hidden by an earlier route"),
@@ -291,7 +295,7 @@ mod tests {
 
     #[test]
     fn r_23_policies_and_handlers_fit_their_base() {
-        for route in ROUTES {
+        for route in routes() {
             let fits = match route.base {
                 Base::App => route.policy == Policy::AppFilter && matches!(route.handler, Handler::App(_)),
                 Base::Server => {

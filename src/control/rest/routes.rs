@@ -5,7 +5,10 @@
 //! A row: method, path, handler, tag, summary; then what it takes and gives. `{name}` in a path is a parameter, literal
 //! paths stand before those with parameters.
 
-use super::{AppHandler, RootHandler, broadcasts, endpoints, lists, root};
+mod apps;
+mod server;
+
+use super::{AppHandler, RootHandler};
 use crate::http::Method;
 
 /// What stands before a route's path.
@@ -99,145 +102,17 @@ pub struct Route {
 
 impl Route {
     /// With a JSON body of this schema.
-    const fn takes(self, schema: &'static str) -> Self {
+    pub(super) const fn takes(self, schema: &'static str) -> Self {
         Self { body: BodyKind::Json, takes: schema, ..self }
     }
 
     /// With these parameters in the query.
-    const fn query(self, names: &'static [&'static str]) -> Self {
+    pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
         Self { query: names, ..self }
     }
 }
 
-const fn app(
-    method: Method,
-    path: &'static str,
-    handler: AppHandler,
-    gives: &'static str,
-    tag: &'static str,
-    summary: &'static str,
-) -> Route {
-    Route {
-        method,
-        base: Base::App,
-        path,
-        policy: Policy::AppFilter,
-        body: BodyKind::None,
-        takes: "",
-        gives,
-        query: &[],
-        tag,
-        summary,
-        handler: Handler::App(handler),
-    }
-}
-
-const fn server(
-    path: &'static str,
-    handler: RootHandler,
-    gives: &'static str,
-    summary: &'static str,
-) -> Route {
-    Route {
-        method: Method::Get,
-        base: Base::Server,
-        path,
-        policy: Policy::Dashboard,
-        body: BodyKind::None,
-        takes: "",
-        gives,
-        query: &[],
-        tag: "server",
-        summary,
-        handler: Handler::Root(handler),
-    }
-}
-
-use Method::{Delete, Get, Post, Put};
-
-/// Tags of the document.
-const BROADCASTS: &str = "broadcasts";
-const RESTREAM: &str = "restreaming";
-const SERVER: &str = "server";
-
 /// Every operation there is.
-pub const ROUTES: &[Route] = &[
-    // ---- outside of the API
-    server("/metrics", root::metrics, "application/openmetrics-text", "Figures for Prometheus"),
-    server("/openapi.json", root::openapi, "application/json", "This document"),
-    // ---- an application: broadcasts
-    app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")
-        .takes("Broadcast")
-        .query(&["autoStart"]),
-    app(Get, "/broadcasts/count", lists::count, "SimpleStat", BROADCASTS, "Count the broadcasts"),
-    app(
-        Get,
-        "/broadcasts/active-live-stream-count",
-        lists::active,
-        "SimpleStat",
-        BROADCASTS,
-        "Count the live streams",
-    ),
-    app(
-        Get,
-        "/broadcasts/total-broadcast-statistics",
-        lists::total_statistics,
-        "AppBroadcastStatistics",
-        BROADCASTS,
-        "Viewers of all streams",
-    ),
-    app(
-        Get,
-        "/broadcasts/count/{search}",
-        lists::count,
-        "SimpleStat",
-        BROADCASTS,
-        "Count the broadcasts that match",
-    ),
-    app(
-        Get,
-        "/broadcasts/list/{offset}/{size}",
-        lists::list,
-        "[Broadcast]",
-        BROADCASTS,
-        "List broadcasts, 50 at most",
-    )
-    .query(&["type_by", "sort_by", "order_by", "search"]),
-    app(Delete, "/broadcasts", broadcasts::delete_many, "Result", BROADCASTS, "Delete broadcasts")
-        .query(&["ids"]),
-    app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
-    app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
-        .takes("Broadcast"),
-    app(Delete, "/broadcasts/{id}", broadcasts::delete, "Result", BROADCASTS, "Delete a broadcast")
-        .query(&["deleteSubtracks"]),
-    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source"),
-    app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream"),
-    app(
-        Get,
-        "/broadcasts/{id}/broadcast-statistics",
-        lists::statistics,
-        "BroadcastStatistics",
-        BROADCASTS,
-        "Viewers of a stream",
-    ),
-    // ---- an application: restreaming
-    app(Post, "/broadcasts/{id}/endpoint", endpoints::add, "Result", RESTREAM, "Add an endpoint")
-        .takes("Endpoint")
-        .query(&["resolutionHeight"]),
-    app(Delete, "/broadcasts/{id}/endpoint", endpoints::remove, "Result", RESTREAM, "Remove an endpoint")
-        .query(&["endpointServiceId", "resolutionHeight"]),
-    app(Post, "/broadcasts/{id}/rtmp-endpoint", endpoints::add, "Result", RESTREAM, "Add an RTMP endpoint")
-        .takes("Endpoint")
-        .query(&["resolutionHeight"]),
-    app(
-        Delete,
-        "/broadcasts/{id}/rtmp-endpoint",
-        endpoints::remove,
-        "Result",
-        RESTREAM,
-        "Remove an RTMP endpoint",
-    )
-    .query(&["endpointServiceId", "resolutionHeight"]),
-    // ---- an application: the rest
-    app(Get, "/version", root::app_version, "Version", SERVER, "The server's version"),
-];
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    server::ROUTES.iter().chain(apps::ROUTES)
+}
