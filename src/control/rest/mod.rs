@@ -6,16 +6,22 @@
 
 mod access;
 pub(super) mod answer;
+mod apps;
 mod broadcasts;
 mod endpoints;
 mod features;
+mod form;
+mod host;
 mod lists;
 mod openapi;
+mod proxy;
 mod root;
 mod routes;
 pub(super) mod scan;
 mod schemas;
+mod server;
 mod subtracks;
+mod users;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,6 +38,8 @@ pub(super) use features::Recorder;
 
 pub use routes::{Base, BodyKind, Policy, Route, routes};
 
+/// What the panel calls applications by.
+const PROXY: &str = "/request";
 /// Parts of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
 /// Parameters of a path.
@@ -195,7 +203,9 @@ impl Control {
     fn dispatch(&mut self, now: Now, origin: Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
-            let rest = rest.strip_prefix("/v2").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            // The panel's way to applications is there without a version, too (rest.md §7.2).
+            let rest = if rest == PROXY { Some(PROXY) } else { rest.strip_prefix("/v2") };
+            let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return self.dispatch_root(now, origin, Base::Root, rest, request);
         }
         if !matches!(find(Base::Server, Method::Get, path), Found::Nothing) {

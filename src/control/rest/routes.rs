@@ -106,6 +106,11 @@ impl Route {
         Self { body: BodyKind::Json, takes: schema, ..self }
     }
 
+    /// With files of a form.
+    pub(super) const fn multipart(self) -> Self {
+        Self { body: BodyKind::Multipart, ..self }
+    }
+
     /// With these parameters in the query.
     pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
         Self { query: names, ..self }
