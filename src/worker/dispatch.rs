@@ -81,7 +81,10 @@ impl Worker {
             Event::Subscribe { key, format } => self.subscribe(id, &key, format),
             Event::SubscribePush { format } => self.subscribe_push(id, format),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
-            Event::Unsubscribe => self.unsubscribe_keeping_rest(id),
+            Event::Unsubscribe => {
+                self.end_hold(id);
+                self.unsubscribe_keeping_rest(id);
+            }
             Event::Pause(pause) => self.pause(id, pause),
             Event::Rest(request) => {
                 let session = self.session_ref(id);
@@ -97,7 +100,9 @@ impl Worker {
                 self.outputs.push_back(Output::File { conn: id, ask });
             }
             Event::Push(state) => self.push_news(id, state),
+            Event::Pull(state) => self.pull_news(id, state),
             Event::Closed(reason) => {
+                self.end_hold(id);
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.closing.get_or_insert(reason);
                     // A viewer that leaves gets the rest of the unit it was in, and no further one.
@@ -123,12 +128,13 @@ impl Worker {
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
+            pull: conn.pull.map(|role| (role.pull, role.attempt)),
         };
         self.tell(ToControl::Publish(request));
     }
 
     /// Tells control that a publisher is gone, whichever way it had come.
-    fn unpublish(&mut self, id: ConnId, departure: Departure) {
+    pub(super) fn unpublish(&mut self, id: ConnId, departure: Departure) {
         let session = self.session_ref(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         match std::mem::replace(&mut conn.publishing, Publishing::No) {
@@ -212,8 +218,12 @@ impl Worker {
 
     // ---- subscribing
 
-    fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+    pub(super) fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+        self.end_hold(id);
         let verdict = self.subscription(id, key, format);
+        if verdict == Err(NoSubscription::NotFound) && self.hold(id, key, format) {
+            return;
+        }
         let tracks = verdict.map(|stream| {
             self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
@@ -320,6 +330,12 @@ impl Worker {
         self.unpublish(id, Departure::Lost);
         let Some(mut conn) = self.conns.remove(id) else { return };
         let subscriber = conn.subscriber.take();
+        if let Some(held) = conn.held.take() {
+            self.leave_waiting(id, &held);
+        }
+        if let Some(role) = conn.pull {
+            self.forget_pull(id, role, reason);
+        }
         if let Some(subscriber) = &subscriber {
             self.detach(id, subscriber.stream, subscriber.format);
         }
