@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::Position;
+use media::{Codec, Position};
 
 use crate::config::AppSettings;
 use crate::http;
@@ -202,6 +202,8 @@ pub struct SourceFigures {
     pub width: u32,
     /// Picture height, 0 when unknown.
     pub height: u32,
+    /// What the picture is coded with.
+    pub video_codec: Option<Codec>,
     /// Units dropped at ingest.
     pub dropped: u64,
     /// Since when no unit came.

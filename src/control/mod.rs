@@ -14,8 +14,10 @@ mod metrics;
 mod records;
 mod registry;
 mod rest;
+mod sides;
 mod sources;
 mod stats;
+mod subtracks;
 mod supervisor;
 mod writes;
 
@@ -43,6 +45,7 @@ use metrics::Scrape;
 use records::Records;
 use registry::Registry;
 use rest::scan::Scans;
+use sides::{Side, Sides};
 use sources::Sources;
 use stats::Load;
 use supervisor::Supervisor;
@@ -117,6 +120,7 @@ pub struct Control {
     config: ControlConfig,
     apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
     records: Records,
+    sides: Sides,
     writes: Writes,
     registry: Registry,
     supervisor: Supervisor,
@@ -134,10 +138,10 @@ pub struct Control {
 
 /// A stored record that cannot be read; the start is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the stored broadcast {key}: {reason}")]
+#[error("the stored {:?} {key}: {reason}", key.kind)]
 pub struct BadRecord {
     /// Which one.
-    pub key: StreamKey,
+    pub key: store::Key,
     /// Why.
     pub reason: String,
 }
@@ -151,13 +155,14 @@ impl Control {
     pub fn new(
         now: Now,
         config: ControlConfig,
-        stored: Vec<(StreamKey, Bytes)>,
+        stored: Vec<(store::Key, Bytes)>,
         seed: &Seed,
     ) -> Result<Self, BadRecord> {
         let apps = config.apps.iter().map(|app| (app.name.clone(), app.clone())).collect();
         let mut control = Self {
             apps,
             records: Records::default(),
+            sides: Sides::default(),
             writes: Writes::default(),
             registry: Registry::default(),
             supervisor: Supervisor::default(),
@@ -173,9 +178,14 @@ impl Control {
             config,
         };
         for (key, bytes) in stored {
-            let record =
-                Broadcast::decode(&bytes).map_err(|reason| BadRecord { key: key.clone(), reason })?;
-            control.take_over(now, key, record);
+            let bad = |reason| BadRecord { key: key.clone(), reason };
+            if let Some(side) = Side::decode(key.kind, &bytes) {
+                let side = side.map_err(bad)?;
+                control.sides.insert(key, side);
+            } else {
+                let record = Broadcast::decode(&bytes).map_err(bad)?;
+                control.take_over(now, StreamKey { app: key.app, id: key.id }, record);
+            }
         }
         let cors_origins = control.config.server.cors_origins.clone();
         control.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));

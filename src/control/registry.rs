@@ -303,6 +303,9 @@ impl Control {
         if !record.zombi {
             self.mark_dirty(now, key.clone());
         }
+        if let Some(main) = self.main_track_of(key) {
+            self.follow_subtracks(now, &main);
+        }
     }
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
@@ -362,9 +365,18 @@ impl Control {
         self.registry.by_key.remove(&live.key);
         self.forget_pushes(&live);
         self.post_all(&ToWorker::StreamDown { stream, end });
-        let Some(record) = self.records.get_mut(&live.key) else { return };
+        let main = self.main_track_of(&live.key);
+        self.record_ended(now, live.key);
+        if let Some(main) = main {
+            self.follow_subtracks(now, &main);
+        }
+    }
+
+    /// The record goes offline; one that publishing made goes altogether.
+    fn record_ended(&mut self, now: Now, key: StreamKey) {
+        let Some(record) = self.records.get_mut(&key) else { return };
         if record.zombi {
-            self.records.remove(&live.key);
+            self.records.remove(&key);
             return;
         }
         status::FINISHED.clone_into(&mut record.status);
@@ -375,7 +387,7 @@ impl Control {
         for endpoint in record.end_point_list.iter_mut().flatten() {
             status::FINISHED.clone_into(&mut endpoint.status);
         }
-        self.mark_dirty(now, live.key);
+        self.mark_dirty(now, key);
     }
 
     /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.

@@ -18,6 +18,7 @@ use crate::store::{Faults, Memory, Store};
 mod admission;
 mod api;
 mod pushes;
+mod rooms;
 mod storing;
 
 const WORKERS: u16 = 2;
@@ -193,6 +194,7 @@ impl Rig {
             epoch: 1,
             width: 1280,
             height: 720,
+            video_codec: Some(media::Codec::H264),
             dropped: 0,
             silent_ms,
         };

@@ -14,7 +14,9 @@ use crate::mail::{Now, SessionRef, StreamEnd, StreamKey};
 use crate::store::{self, Op};
 
 use super::broadcast::{Body, Broadcast, EndpointRecord, status};
+use super::rest::Recorder;
 use super::rest::answer::Outcome;
+use super::sides::SideWrite;
 use super::{Control, Output};
 
 /// How long changes are gathered when no commit is under way.
@@ -30,9 +32,17 @@ const DIRTY_PER_BATCH: usize = 512;
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Insert(Box<Broadcast>),
-    Update { body: Box<Body>, endpoints: Option<Vec<EndpointRecord>> },
+    Update {
+        body: Box<Body>,
+        endpoints: Option<Vec<EndpointRecord>>,
+    },
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
+    /// A recording switch.
+    Record {
+        recorder: Recorder,
+        on: bool,
+    },
     Delete,
 }
 
@@ -58,6 +68,13 @@ impl Change {
             }
             Self::RemoveEndpoint(id) => {
                 record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+            }
+            Self::Record { recorder, on } => {
+                let switch = if *on { 1 } else { -1 };
+                match recorder {
+                    Recorder::Mp4 => record.mp4_enabled = switch,
+                    Recorder::Webm => record.webm_enabled = switch,
+                }
             }
         }
         Some(record)
@@ -96,6 +113,8 @@ pub(super) enum Answer {
     Created,
     /// A plain success.
     Success,
+    /// A success whose message and id are null.
+    SuccessOfNulls,
     /// A plain failure: an earlier part of a bulk request worked, a later one could not.
     Failure,
     /// Of a delete; the words depend on whether something was live.
@@ -116,6 +135,22 @@ pub(super) struct Write {
     pub(super) waiter: Option<(SessionRef, Answer)>,
 }
 
+/// What waits for the disk.
+#[derive(Debug)]
+enum Pending {
+    Record(Write),
+    Sides(SideWrite),
+}
+
+impl Pending {
+    fn waiter(&self) -> Option<SessionRef> {
+        match self {
+            Self::Record(write) => write.waiter.as_ref().map(|(session, _)| *session),
+            Self::Sides(write) => write.waiter.as_ref().map(|(session, _)| *session),
+        }
+    }
+}
+
 /// After a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
@@ -128,9 +163,9 @@ struct Broken {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    gathered: Vec<Write>,
+    gathered: Vec<Pending>,
     gather_until: Option<Instant>,
-    committing: Option<(u64, Vec<Write>)>,
+    committing: Option<(u64, Vec<Pending>)>,
     overlay: BTreeMap<StreamKey, Option<Broadcast>>,
     inserts: usize,
     dirty: BTreeSet<StreamKey>,
@@ -190,19 +225,43 @@ impl Control {
 
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
-        if self.writes.broken.is_some() {
-            self.fail(write.waiter);
-            return;
-        }
-        let after = write.change.apply(self.pending(&write.key).cloned());
-        self.writes.overlay.insert(write.key.clone(), after);
-        if matches!(write.change, Change::Insert(_)) {
+        if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
             self.writes.inserts += 1;
         }
+        self.gather(now, Pending::Record(write));
+    }
+
+    /// Gathers changes of other records, checked against [`super::sides::Sides::pending`].
+    pub(super) fn write_sides(&mut self, now: Now, write: SideWrite) {
+        self.gather(now, Pending::Sides(write));
+    }
+
+    fn gather(&mut self, now: Now, pending: Pending) {
+        if self.writes.broken.is_some() {
+            self.fail(pending.waiter());
+            return;
+        }
+        self.stage(&pending);
         if self.writes.gathered.is_empty() {
             self.writes.gather_until = now.mono.checked_add(GATHER);
         }
-        self.writes.gathered.push(write);
+        self.writes.gathered.push(pending);
+    }
+
+    /// Makes a change part of what is pending.
+    fn stage(&mut self, pending: &Pending) {
+        match pending {
+            Pending::Record(write) => {
+                let after = write.change.apply(self.pending(&write.key).cloned());
+                self.writes.overlay.insert(write.key.clone(), after);
+            }
+            Pending::Sides(write) => self.sides.stage(&write.changes),
+        }
+    }
+
+    fn unstage(&mut self) {
+        self.writes.overlay.clear();
+        self.sides.unstage();
     }
 
     /// Remembers that a record changed in memory and shall reach the disk some time.
@@ -231,21 +290,32 @@ impl Control {
         }
         let gathered = std::mem::take(&mut self.writes.gathered);
         self.writes.gather_until = None;
-        let mut keys: BTreeSet<StreamKey> = gathered.iter().map(|write| write.key.clone()).collect();
+        let mut keys = BTreeSet::new();
+        let mut sides = BTreeSet::new();
+        for pending in &gathered {
+            match pending {
+                Pending::Record(write) => drop(keys.insert(write.key.clone())),
+                Pending::Sides(write) => sides.extend(write.changes.iter().map(|(key, _)| key.clone())),
+            }
+        }
         while keys.len() < gathered.len().saturating_add(DIRTY_PER_BATCH) {
             let Some(key) = self.writes.dirty.pop_first() else { break };
             keys.insert(key);
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
-        if keys.is_empty() {
+        if keys.is_empty() && sides.is_empty() {
             return;
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
             // A record made by publishing alone lives in memory only; it ends with its stream.
-            Some(record) if !record.zombi => Op::Put(key.clone(), record.encode()),
-            Some(_) | None => Op::Delete(key),
+            Some(record) if !record.zombi => Op::Put(key.clone().into(), record.encode()),
+            Some(_) | None => Op::Delete(key.into()),
         });
-        let ops: Vec<Op> = ops.collect();
+        let sides = sides.into_iter().map(|key| match self.sides.pending(&key) {
+            Some(side) => Op::Put(key.clone(), side.encode()),
+            None => Op::Delete(key),
+        });
+        let ops: Vec<Op> = ops.chain(sides).collect();
         let batch = self.writes.next_batch();
         self.writes.committing = Some((batch, gathered));
         self.outputs.push_back(Output::Store(store::Request::Commit { batch, ops }));
@@ -264,15 +334,17 @@ impl Control {
             self.commit_failed(writes);
             return;
         }
-        self.writes.overlay.clear();
-        for write in writes {
-            self.apply(now, write);
+        self.unstage();
+        for pending in writes {
+            match pending {
+                Pending::Record(write) => self.apply(now, write),
+                Pending::Sides(write) => self.apply_sides(now, write),
+            }
         }
         // What was gathered meanwhile is pending on top of the new memory.
         let gathered = std::mem::take(&mut self.writes.gathered);
-        for write in &gathered {
-            let after = write.change.apply(self.pending(&write.key).cloned());
-            self.writes.overlay.insert(write.key.clone(), after);
+        for pending in &gathered {
+            self.stage(pending);
         }
         self.writes.gathered = gathered;
         if !self.writes.gathered.is_empty() || self.drain.is_some() {
@@ -280,15 +352,15 @@ impl Control {
         }
     }
 
-    fn commit_failed(&mut self, writes: Vec<Write>) {
+    fn commit_failed(&mut self, writes: Vec<Pending>) {
         self.writes.failures += 1;
-        self.writes.overlay.clear();
+        self.unstage();
         self.writes.inserts = 0;
         self.writes.gather_until = None;
         self.writes.dirty_until = None;
         let gathered = std::mem::take(&mut self.writes.gathered);
-        for write in writes.into_iter().chain(gathered) {
-            self.fail(write.waiter);
+        for pending in writes.into_iter().chain(gathered) {
+            self.fail(pending.waiter());
         }
         self.rebuild();
     }
@@ -299,7 +371,9 @@ impl Control {
         self.writes.dirty.clear();
         self.writes.broken = Some(Broken { batch: Some(batch), due: None });
         let all = self.records.all().filter(|(_, record)| !record.zombi);
-        let all = all.map(|(key, record)| (key, record.encode())).collect();
+        let all = all.map(|(key, record)| (key.into(), record.encode()));
+        let sides = self.sides.all().map(|(key, side)| (key.clone(), side.encode()));
+        let all = all.chain(sides).collect();
         self.outputs.push_back(Output::Store(store::Request::Rebuild { batch, all }));
     }
 
@@ -317,8 +391,8 @@ impl Control {
         }
     }
 
-    fn fail(&mut self, waiter: Option<(SessionRef, Answer)>) {
-        if let Some((session, _)) = waiter {
+    fn fail(&mut self, waiter: Option<SessionRef>) {
+        if let Some(session) = waiter {
             self.answer(session, Outcome::failure("The datastore is not available").response(500));
         }
     }
@@ -333,6 +407,7 @@ impl Control {
         let runs = self.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
+        let main_before = self.main_track_of(&key);
         match change.apply(before) {
             Some(mut record) => {
                 self.keep_live_members(now, &key, &mut record);
@@ -351,6 +426,9 @@ impl Control {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
             }
+        }
+        for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
+            self.follow_subtracks(now, &main);
         }
         self.note_auto_start(&key);
         if let Some((session, answer)) = waiter {
@@ -393,7 +471,10 @@ impl Control {
                 None => Outcome::failure("Stream id set generated exception").response(400),
             },
             // A record that publishing made may have ended meanwhile.
-            Answer::Success | Answer::EndpointAdded(_) if !existed => Outcome::failure("").response(200),
+            Answer::Success | Answer::SuccessOfNulls | Answer::EndpointAdded(_) if !existed => {
+                Outcome::failure("").response(200)
+            }
+            Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
             Answer::Success => Outcome::success().response(200),
             Answer::Failure => Outcome::failure("").response(200),
             Answer::Deleted if live => Outcome::success()

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::{Error, Op, Store};
-use crate::mail::StreamKey;
+use super::{Error, Key, Op, Store};
 
 /// What the next calls shall do; shared with the test.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +29,7 @@ impl Faults {
 /// Records in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
-    records: BTreeMap<StreamKey, Bytes>,
+    records: BTreeMap<Key, Bytes>,
     faults: Faults,
     unknown: bool,
 }
@@ -54,7 +53,7 @@ fn injected() -> Error {
 }
 
 impl Store for Memory {
-    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
         Ok(self.records.iter().map(|(key, bytes)| (key.clone(), bytes.clone())).collect())
     }
 
@@ -75,7 +74,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+    fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.faults.take(true) {
             self.unknown = true;
             return Err(injected());

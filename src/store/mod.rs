@@ -1,4 +1,4 @@
-//! The store of broadcast records: one file, loaded whole at start, written in batches with one fsync each.
+//! The store of records: one file, loaded whole at start, written in batches with one fsync each.
 //!
 //! Memory is what everybody reads; the store only makes it survive. Flow:
 //! 1. [`Store::load`] at start: everything, or an error and no start.
@@ -10,6 +10,8 @@
 mod memory;
 mod redb;
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use bytes::Bytes;
@@ -54,13 +56,72 @@ pub enum Error {
     Unknown,
 }
 
+/// Which sort of record. The store keeps each in a table of its own and looks into none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A broadcast of an application.
+    Broadcast,
+    /// A token of a stream.
+    Token,
+    /// A subscriber of a stream.
+    Subscriber,
+    /// A user of the management API; of no application.
+    User,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User];
+
+    /// The table's name; also that of its count in the file.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcasts",
+            Self::Token => "tokens",
+            Self::Subscriber => "subscribers",
+            Self::User => "users",
+        }
+    }
+}
+
+/// What a record is found by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its sort.
+    pub kind: Kind,
+    /// Its application, which has no slash in its name; empty for what belongs to none.
+    pub app: Arc<str>,
+    /// Its id within both.
+    pub id: Arc<str>,
+}
+
+impl Key {
+    /// Of these parts.
+    #[must_use]
+    pub fn new(kind: Kind, app: &str, id: &str) -> Self {
+        Self { kind, app: app.into(), id: id.into() }
+    }
+}
+
+impl From<StreamKey> for Key {
+    fn from(key: StreamKey) -> Self {
+        Self { kind: Kind::Broadcast, app: key.app, id: key.id }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app, self.id)
+    }
+}
+
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Insert or replace.
-    Put(StreamKey, Bytes),
+    Put(Key, Bytes),
     /// Remove; nothing happens when it is not there.
-    Delete(StreamKey),
+    Delete(Key),
 }
 
 /// Where records survive.
@@ -69,7 +130,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// When not everything can be read.
-    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error>;
+    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error>;
 
     /// Makes the changes durable, all or none.
     ///
@@ -81,7 +142,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// As for a commit.
-    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error>;
+    fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error>;
 }
 
 /// What control asks of the store's thread.
@@ -99,7 +160,7 @@ pub enum Request {
         /// Comes back in the reply.
         batch: u64,
         /// Everything.
-        all: Vec<(StreamKey, Bytes)>,
+        all: Vec<(Key, Bytes)>,
     },
 }
 

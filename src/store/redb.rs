@@ -9,18 +9,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use ::redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use ::redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError};
 use bytes::Bytes;
 
-use super::{Error, Op, Store};
-use crate::mail::StreamKey;
+use super::{Error, Key, Kind, Op, Store};
 
 /// Key `app/id`; an application's name has no slash. Value: the record as control encodes it.
-const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("broadcasts");
-/// `version` of the layout, `records` and `commits` as a check against half a file.
+const fn table(kind: Kind) -> TableDefinition<'static, &'static str, &'static [u8]> {
+    TableDefinition::new(kind.table())
+}
+
+/// `version` of the layout, and how many records each table has, as a check against half a file.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// The layout of this file.
-const VERSION: u64 = 1;
+/// The layout of this file: 1 had broadcasts alone. An older one is read, and becomes this one with the next commit.
+const VERSION: u64 = 2;
 /// Everything is in control's memory; the library needs little.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -54,7 +56,7 @@ impl RedbStore {
 }
 
 impl Store for RedbStore {
-    fn load(&mut self) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+    fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
         guarded(&self.path, || read_all(&self.path, database))
     }
@@ -68,7 +70,7 @@ impl Store for RedbStore {
         result
     }
 
-    fn rebuild(&mut self, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+    fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         self.database = None;
         write_fresh(&self.path, all)?;
         self.database = Some(guarded(&self.path, || open_checked(&self.path))?);
@@ -100,7 +102,7 @@ fn open_checked(path: &Path) -> Result<Database, Error> {
         Err(e) => return Err(library(path, &e.into())),
     }
     let version = version_of(&database).map_err(|e| library(path, &e))?;
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(Error::Version { path: path.display().to_string(), version });
     }
     Ok(database)
@@ -111,25 +113,46 @@ fn version_of(database: &Database) -> Result<u64, ::redb::Error> {
     Ok(transaction.open_table(META)?.get("version")?.map_or(0, |v| v.value()))
 }
 
-fn read_all(path: &Path, database: &Database) -> Result<Vec<(StreamKey, Bytes)>, Error> {
-    let read = || -> Result<(Vec<(String, Bytes)>, u64), ::redb::Error> {
-        let transaction = database.begin_read()?;
-        let table = transaction.open_table(RECORDS)?;
-        let told = transaction.open_table(META)?.get("records")?.map_or(0, |v| v.value());
-        let mut all = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or(0).min(1 << 20));
-        for entry in table.iter()? {
-            let (key, value) = entry?;
-            all.push((key.value().to_owned(), Bytes::copy_from_slice(value.value())));
+fn read_all(path: &Path, database: &Database) -> Result<Vec<(Key, Bytes)>, Error> {
+    let mut all = Vec::new();
+    for kind in Kind::ALL {
+        let (records, told) = read_table(database, kind).map_err(|e| library(path, &e))?;
+        if records.len() as u64 != told {
+            return Err(damaged(path, &format!("{} {} instead of {told}", records.len(), kind.table())));
         }
-        Ok((all, told))
-    };
-    let (all, told) = read().map_err(|e| library(path, &e))?;
-    if all.len() as u64 != told {
-        return Err(damaged(path, &format!("{} records instead of {told}", all.len())));
+        for (text, bytes) in records {
+            let Some((app, id)) = text.split_once('/') else {
+                return Err(damaged(path, "a record has no application"));
+            };
+            all.push((Key::new(kind, app, id), bytes));
+        }
     }
-    let key = |text: &str| text.split_once('/').map(|(app, id)| StreamKey::new(app, id));
-    let named = all.into_iter().map(|(text, bytes)| Some((key(&text)?, bytes))).collect::<Option<_>>();
-    named.ok_or_else(|| damaged(path, "a record has no application"))
+    Ok(all)
+}
+
+/// The records of one table in order, and how many there shall be.
+fn read_table(database: &Database, kind: Kind) -> Result<(Vec<(String, Bytes)>, u64), ::redb::Error> {
+    let transaction = database.begin_read()?;
+    let told = transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value());
+    let table = match transaction.open_table(table(kind)) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok((Vec::new(), told)),
+        Err(e) => return Err(e.into()),
+    };
+    let mut all = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or(0).min(1 << 20));
+    for entry in table.iter()? {
+        let (key, value) = entry?;
+        all.push((key.value().to_owned(), Bytes::copy_from_slice(value.value())));
+    }
+    Ok((all, told))
+}
+
+/// The name of a table's count; that of the first layout's only table was another.
+const fn count_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Broadcast => "records",
+        Kind::Token | Kind::Subscriber | Kind::User => kind.table(),
+    }
 }
 
 fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> {
@@ -137,17 +160,24 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
         let mut transaction = database.begin_write()?;
         transaction.set_quick_repair(true);
         {
-            let mut table = transaction.open_table(RECORDS)?;
-            for op in ops {
-                match op {
-                    Op::Put(key, bytes) => drop(table.insert(key.to_string().as_str(), &bytes[..])?),
-                    Op::Delete(key) => drop(table.remove(key.to_string().as_str())?),
-                }
-            }
-            let records = table.len()?;
             let mut meta = transaction.open_table(META)?;
             meta.insert("version", VERSION)?;
-            meta.insert("records", records)?;
+            for kind in Kind::ALL {
+                let of_kind = |op: &&Op| matches!(op, Op::Put(key, _) | Op::Delete(key) if key.kind == kind);
+                let mut ops = ops.iter().filter(of_kind).peekable();
+                // Broadcasts always: a file without that table is none of ours.
+                if ops.peek().is_none() && kind != Kind::Broadcast {
+                    continue;
+                }
+                let mut table = transaction.open_table(table(kind))?;
+                for op in ops {
+                    match op {
+                        Op::Put(key, bytes) => drop(table.insert(key.to_string().as_str(), &bytes[..])?),
+                        Op::Delete(key) => drop(table.remove(key.to_string().as_str())?),
+                    }
+                }
+                meta.insert(count_of(kind), table.len()?)?;
+            }
         }
         transaction.commit()?;
         Ok(())
@@ -156,7 +186,7 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
 }
 
 /// A whole file beside the old one, then swapped in by rename; the directory is synced too.
-fn write_fresh(path: &Path, all: &[(StreamKey, Bytes)]) -> Result<(), Error> {
+fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
         Ok(()) => {}
@@ -203,6 +233,9 @@ fn library(path: &Path, error: &::redb::Error) -> Error {
 }
 
 #[cfg(test)]
+mod crash_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
@@ -228,11 +261,15 @@ mod tests {
         }
     }
 
-    fn put(id: &str, text: &str) -> Op {
-        Op::Put(StreamKey::new("live", id), Bytes::copy_from_slice(text.as_bytes()))
+    fn key(id: &str) -> Key {
+        Key::new(Kind::Broadcast, "live", id)
     }
 
-    fn records(path: &Path) -> Result<Vec<(StreamKey, Bytes)>, Error> {
+    fn put(id: &str, text: &str) -> Op {
+        Op::Put(key(id), Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn records(path: &Path) -> Result<Vec<(Key, Bytes)>, Error> {
         RedbStore::open(path)?.load()
     }
 
@@ -241,7 +278,7 @@ mod tests {
         let folder = Folder::new("reopen");
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1"), put("b", "2")]).unwrap();
-        store.commit(&[put("a", "3"), Op::Delete(StreamKey::new("live", "b")), put("c", "4")]).unwrap();
+        store.commit(&[put("a", "3"), Op::Delete(key("b")), put("c", "4")]).unwrap();
         drop(store);
         let all = records(&folder.file()).unwrap();
         let all: Vec<_> = all.iter().map(|(k, v)| (k.to_string(), &v[..])).collect();
@@ -254,11 +291,53 @@ mod tests {
         let folder = Folder::new("rebuild");
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
-        store.rebuild(&[(StreamKey::new("live", "z"), Bytes::from_static(b"9"))]).unwrap();
+        store.rebuild(&[(key("z"), Bytes::from_static(b"9"))]).unwrap();
         store.commit(&[put("y", "8")]).unwrap();
         drop(store);
         let all = records(&folder.file()).unwrap();
         assert_eq!(all.iter().map(|(k, _)| k.to_string()).collect::<Vec<_>>(), ["live/y", "live/z"]);
+    }
+
+    #[test]
+    fn each_sort_of_record_has_its_own_ids() {
+        let folder = Folder::new("kinds");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        let all: Vec<(Key, Bytes)> = Kind::ALL
+            .map(|kind| {
+                let app = if kind == Kind::User { "" } else { "live" };
+                (Key::new(kind, app, "a/b@c"), Bytes::from(format!("{kind:?}")))
+            })
+            .into();
+        store.commit(&all.iter().map(|(k, v)| Op::Put(k.clone(), v.clone())).collect::<Vec<_>>()).unwrap();
+        assert_eq!(store.load().unwrap(), all);
+        store.commit(&[Op::Delete(all[1].0.clone())]).unwrap();
+        drop(store);
+        let left: Vec<_> = records(&folder.file()).unwrap().into_iter().map(|(key, _)| key.kind).collect();
+        assert_eq!(left, [Kind::Broadcast, Kind::Subscriber, Kind::User]);
+    }
+
+    #[test]
+    fn b_10_a_file_of_the_first_layout_opens_and_becomes_the_present_one() {
+        let folder = Folder::new("upgrade");
+        {
+            let database = Database::builder().create(folder.file()).unwrap();
+            let transaction = database.begin_write().unwrap();
+            {
+                let mut table = transaction.open_table(table(Kind::Broadcast)).unwrap();
+                table.insert("live/old", &b"1"[..]).unwrap();
+                let mut meta = transaction.open_table(META).unwrap();
+                meta.insert("version", 1).unwrap();
+                meta.insert("records", 1).unwrap();
+            }
+            transaction.commit().unwrap();
+        }
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        assert_eq!(store.load().unwrap(), [(key("old"), Bytes::from_static(b"1"))]);
+        let user = Key::new(Kind::User, "", "a@b");
+        store.commit(&[Op::Put(user.clone(), Bytes::from_static(b"2"))]).unwrap();
+        drop(store);
+        let all = records(&folder.file()).unwrap();
+        assert_eq!(all.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key("old"), user]);
     }
 
     #[test]
@@ -273,10 +352,32 @@ mod tests {
         assert!(store.rebuild(&[]).is_err());
         assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
         fs::remove_dir(folder.file().with_extension("new")).unwrap();
-        store.rebuild(&[(StreamKey::new("live", "c"), Bytes::from_static(b"3"))]).unwrap();
+        store.rebuild(&[(key("c"), Bytes::from_static(b"3"))]).unwrap();
         store.commit(&[put("d", "4")]).unwrap();
         let ids: Vec<_> = store.load().unwrap().into_iter().map(|(key, _)| key.id.to_string()).collect();
         assert_eq!(ids, ["c", "d"]);
+    }
+
+    #[test]
+    fn b_07_ten_updates_of_each_record_leave_a_file_of_at_most_four_times_its_size() {
+        let folder = Folder::new("growth");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        let text = "x".repeat(1000);
+        for round in 0..11 {
+            for batch in 0..20 {
+                // Each batch has records from everywhere.
+                let ops: Vec<Op> = (0..250)
+                    .map(|n| put(&format!("id{}", n * 20 + batch), &format!("{round}{text}")))
+                    .collect();
+                store.commit(&ops).unwrap();
+            }
+        }
+        let all = store.load().unwrap();
+        drop(store);
+        let live: u64 =
+            all.iter().map(|(key, bytes)| key.to_string().len() as u64 + bytes.len() as u64).sum();
+        let file = fs::metadata(folder.file()).unwrap().len();
+        assert!(all.len() == 5000 && file <= 4 * live, "{file} bytes for {live}");
     }
 
     #[test]
@@ -300,7 +401,7 @@ mod tests {
         assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
     }
 
-    fn small_file(folder: &Folder) -> (Vec<u8>, Vec<(StreamKey, Bytes)>) {
+    fn small_file(folder: &Folder) -> (Vec<u8>, Vec<(Key, Bytes)>) {
         let mut store = RedbStore::open(&folder.file()).unwrap();
         for n in 0..6 {
             store.commit(&[put(&format!("id{n}"), &"x".repeat(100 * n))]).unwrap();
@@ -311,7 +412,7 @@ mod tests {
     }
 
     /// Bytes outside a page in use may flip unseen; then everything must be there.
-    fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(StreamKey, Bytes)], what: &str) -> bool {
+    fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(Key, Bytes)], what: &str) -> bool {
         fs::write(folder.file(), bytes).unwrap();
         match records(&folder.file()) {
             Ok(found) => {

@@ -48,6 +48,7 @@ impl Worker {
             epoch: tracks.epoch,
             width,
             height,
+            video_codec: tracks.video.as_ref().map(|track| track.config.codec()),
             dropped: count.dropped,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
         })

@@ -147,11 +147,16 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// `DELETE /broadcasts/{id}`.
+/// `DELETE /broadcasts/{id}`: with its subtracks unless `deleteSubtracks=false`.
 pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if control.pending(&key).is_none() {
         return now(Outcome::failure(""));
+    }
+    if unless_false(call, "deleteSubtracks") {
+        for key in control.subtrack_keys(&key) {
+            control.write(at, Write { key, change: Change::Delete, waiter: None });
+        }
     }
     control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
     Reply::Later
@@ -224,11 +229,16 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
 pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
+    let subtracks =
+        if unless_false(call, "stopSubtracks") { control.subtrack_keys(&key) } else { Vec::new() };
+    let mut stopped = false;
+    for key in &subtracks {
+        stopped |= control.stop_live(at, key);
+    }
     if control.stop_source(at, &key, StreamEnd::Stopped) {
         return now(Outcome::success().message(Some("Stream stopped")));
     }
-    if let Some(stream) = control.stream_of(&key) {
-        control.end_stream(at, stream, StreamEnd::Stopped);
+    if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
     match control.pending(&key).map(|record| record.kind.as_str()) {
@@ -240,11 +250,34 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
+/// A switch that is on when it is not given; anything but `true` is off (rest.md §0.1 item 5).
+fn unless_false(call: &Call<'_>, name: &str) -> bool {
+    call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
+}
+
 fn has_dots(folder: Option<&str>) -> bool {
     folder.is_some_and(|folder| folder.contains(".."))
 }
 
 impl Control {
+    /// Ends what is live under this id, pulled or published. Says whether there was something.
+    fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
+        if self.stop_source(at, key, StreamEnd::Stopped) {
+            return true;
+        }
+        let stream = self.stream_of(key);
+        if let Some(stream) = stream {
+            self.end_stream(at, stream, StreamEnd::Stopped);
+        }
+        stream.is_some()
+    }
+
+    /// Subtracks of a main track that have records; itself is not one.
+    fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
+        let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };
+        self.records.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
+    }
+
     /// The record of a create (rest.md §4.2 rows 6 to 8).
     fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
         let endpoints = body.end_point_list.take().flatten();

@@ -7,8 +7,10 @@
 pub(super) mod answer;
 mod broadcasts;
 mod endpoints;
+mod features;
 mod lists;
 pub(super) mod scan;
+mod subtracks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,8 +22,10 @@ use crate::http::{Method, Request, Response};
 use crate::mail::{Now, SessionRef, StreamKey};
 use answer::{Version, json};
 
+pub(super) use features::Recorder;
+
 /// Parts of a path after `rest/v2`.
-const SEGMENTS_MAX: usize = 5;
+const SEGMENTS_MAX: usize = 8;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +106,20 @@ pub const ROUTES: &[Route] = &[
     route(Method::Get, "/broadcasts/count/{}", BodyKind::None, lists::count),
     route(Method::Get, "/broadcasts/list/{}/{}", BodyKind::None, lists::list),
     route(Method::Delete, "/broadcasts", BodyKind::None, broadcasts::delete_many),
+    route(
+        Method::Get,
+        "/broadcasts/webrtc-send-low-level-stats",
+        BodyKind::None,
+        features::webrtc_send_stats,
+    ),
+    route(
+        Method::Get,
+        "/broadcasts/webrtc-receive-low-level-stats",
+        BodyKind::None,
+        features::webrtc_receive_stats,
+    ),
+    route(Method::Get, "/broadcasts/duration", BodyKind::None, features::duration),
+    route(Method::Get, "/broadcasts/onvif-devices", BodyKind::None, features::no_cameras),
     route(Method::Get, "/broadcasts/{}", BodyKind::None, broadcasts::get),
     route(Method::Put, "/broadcasts/{}", BodyKind::Json, broadcasts::update),
     route(Method::Delete, "/broadcasts/{}", BodyKind::None, broadcasts::delete),
@@ -112,6 +130,37 @@ pub const ROUTES: &[Route] = &[
     route(Method::Delete, "/broadcasts/{}/endpoint", BodyKind::None, endpoints::remove),
     route(Method::Post, "/broadcasts/{}/rtmp-endpoint", BodyKind::Json, endpoints::add),
     route(Method::Delete, "/broadcasts/{}/rtmp-endpoint", BodyKind::None, endpoints::remove),
+    route(Method::Put, "/broadcasts/{}/recording/{}", BodyKind::None, features::recording),
+    route(Method::Get, "/broadcasts/{}/stream-info", BodyKind::None, features::stream_info),
+    route(
+        Method::Get,
+        "/broadcasts/{}/webrtc-client-stats/{}/{}",
+        BodyKind::None,
+        features::no_webrtc_clients,
+    ),
+    route(Method::Post, "/broadcasts/{}/subtrack", BodyKind::None, subtracks::add),
+    route(Method::Delete, "/broadcasts/{}/subtrack", BodyKind::None, subtracks::remove),
+    route(Method::Get, "/broadcasts/{}/subtracks/{}/{}", BodyKind::None, subtracks::list),
+    route(Method::Get, "/broadcasts/{}/active-subtracks/{}/{}", BodyKind::None, subtracks::list_active),
+    route(Method::Get, "/broadcasts/{}/active-subtracks-count", BodyKind::None, subtracks::count_active),
+    route(Method::Post, "/broadcasts/{}/data", BodyKind::None, features::data),
+    route(Method::Put, "/broadcasts/{}/seek-time/{}", BodyKind::None, features::seek),
+    route(Method::Post, "/broadcasts/playlists/{}/next", BodyKind::None, features::playlist_next),
+    route(Method::Get, "/broadcasts/{}/ip-camera/device-profiles", BodyKind::None, features::camera_profiles),
+    route(Method::Post, "/broadcasts/{}/ip-camera/move", BodyKind::None, features::camera_move),
+    route(Method::Post, "/broadcasts/{}/ip-camera/stop-move", BodyKind::None, features::camera_stop),
+    route(Method::Get, "/broadcasts/{}/ip-camera-error", BodyKind::None, features::camera_error),
+    route(Method::Post, "/broadcasts/{}/id3", BodyKind::None, features::id3),
+    route(Method::Post, "/broadcasts/{}/sei", BodyKind::None, features::sei),
+    route(Method::Post, "/broadcasts/{}/hls-to-mp4", BodyKind::None, features::hls_to_mp4),
+    route(Method::Get, "/vods/count", BodyKind::None, features::no_vods),
+    route(Method::Get, "/vods/count/{}", BodyKind::None, features::no_vods),
+    route(Method::Get, "/vods/list/{}/{}", BodyKind::None, features::no_vod_list),
+    route(Method::Delete, "/vods", BodyKind::None, features::delete_vods),
+    route(Method::Get, "/vods/{}", BodyKind::None, features::vod),
+    route(Method::Delete, "/vods/{}", BodyKind::None, features::delete_vod),
+    route(Method::Post, "/push-notification/subscribers", BodyKind::None, features::push_notification),
+    route(Method::Post, "/push-notification/topics/{}", BodyKind::None, features::push_notification),
     route(Method::Get, "/version", BodyKind::None, version),
 ];
 

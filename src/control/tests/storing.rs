@@ -1,6 +1,9 @@
 //! Writes, the disk, and what a start finds.
 
 use super::*;
+use crate::control::sides::{Side, SideWrite, Token};
+use crate::http;
+use crate::store::Kind;
 
 const CREATE: &str = "/live/rest/v2/broadcasts/create";
 
@@ -119,7 +122,7 @@ fn b_11_after_a_crash_nothing_is_left_live() {
         status: "broadcasting".into(),
         ..Broadcast::default()
     };
-    rig.store.commit(&[store::Op::Put(StreamKey::new("live", "z"), zombi.encode())]).unwrap();
+    rig.store.commit(&[store::Op::Put(StreamKey::new("live", "z").into(), zombi.encode())]).unwrap();
     let mut again = Rig::start(config(&[], &[]), rig.store);
     assert_eq!(again.record("s")["status"], "finished");
     assert_ne!(again.record("s")["endPointList"][0]["status"], "broadcasting");
@@ -131,13 +134,52 @@ fn b_11_after_a_crash_nothing_is_left_live() {
 }
 
 #[test]
+fn other_records_are_written_and_answered_as_broadcasts_are() {
+    let faults = Faults::default();
+    let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
+    let key = |id| store::Key::new(Kind::Token, "live", id);
+    let token = |id: &str| Side::Token(Token { token_id: id.to_owned() });
+    let write = |rig: &mut Rig, changes| {
+        let session = rig.session(0);
+        let waiter = Some((session, http::Response::text(200, "done".to_owned())));
+        rig.control.write_sides(rig.now, SideWrite { changes, waiter });
+        rig.drain();
+        session
+    };
+    rig.hold = true;
+    let first = write(&mut rig, vec![(key("a"), Some(token("1"))), (key("b"), Some(token("2")))]);
+    rig.run_for(ms(5));
+    let second = write(&mut rig, vec![(key("b"), None), (key("c"), Some(token("3")))]);
+    assert!(rig.control.sides.get(&key("a")).is_none() && rig.answer(first).is_none());
+    assert_eq!(rig.control.sides.pending(&key("c")), Some(&token("3")));
+    assert_eq!(rig.control.sides.pending(&key("b")), None);
+    rig.release();
+    assert_eq!((rig.answer(first).unwrap().0, rig.answer(second).unwrap().0), (200, 200));
+    let ids = |rig: &Rig, from| -> Vec<String> {
+        rig.control.sides.of(Kind::Token, &"live".into(), from).map(|(key, _)| key.id.to_string()).collect()
+    };
+    assert_eq!((ids(&rig, ""), ids(&rig, "b")), (vec!["a".to_owned(), "c".to_owned()], vec!["c".to_owned()]));
+    // A failed commit changes nothing, and the fresh file has them all.
+    faults.fail(1, 0);
+    let failed = write(&mut rig, vec![(key("a"), None)]);
+    rig.run_for(secs(2));
+    assert_eq!(rig.answer(failed).unwrap().0, 500);
+    assert_eq!(rig.control.sides.pending(&key("a")), Some(&token("1")));
+    let again = Rig::start(config(&[], &[]), rig.store);
+    assert_eq!(ids(&again, ""), ["a", "c"]);
+}
+
+#[test]
 fn a_stored_record_that_cannot_be_read_stops_the_start() {
     let now = Now { mono: Instant::now(), wall_ms: START_MS };
     for bytes in [&b""[..], b"\x09{}", b"\x01{", b"\x01{\"streamId\":5}"] {
-        let stored = vec![(StreamKey::new("live", "s"), Bytes::copy_from_slice(bytes))];
+        let stored = vec![(StreamKey::new("live", "s").into(), Bytes::copy_from_slice(bytes))];
         let error = Control::new(now, config(&[], &[]), stored, &Seed::from_number(1)).unwrap_err();
-        assert!(error.to_string().starts_with("the stored broadcast live/s: "));
+        assert!(error.to_string().starts_with("the stored Broadcast live/s: "));
     }
+    let stored = vec![(store::Key::new(Kind::User, "", "a@b"), Bytes::from_static(b"{"))];
+    let error = Control::new(now, config(&[], &[]), stored, &Seed::from_number(1)).unwrap_err();
+    assert!(error.to_string().starts_with("the stored User /a@b: "));
 }
 
 #[test]
