@@ -353,6 +353,8 @@ pub enum ToControl {
         session: SessionRef,
         /// From where.
         peer: SocketAddr,
+        /// Over TLS.
+        secure: bool,
         /// What.
         request: Box<http::Request>,
     },
