@@ -412,6 +412,8 @@ pub enum ToControl {
         session: SessionRef,
         /// From where.
         peer: SocketAddr,
+        /// Over TLS.
+        secure: bool,
         /// What.
         request: Box<http::Request>,
     },

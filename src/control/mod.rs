@@ -51,7 +51,7 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
-pub use rest::{ROUTES, Route};
+pub use rest::{Base, BodyKind, Policy, ROUTES, Route};
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -235,7 +235,9 @@ impl Control {
             ToControl::PublisherGone { session, stream, departure, position, epoch } => {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
-            ToControl::Rest { session, peer, request } => self.rest(now, session, peer, &request),
+            ToControl::Rest { session, peer, secure, request } => {
+                self.rest(now, rest::Origin { session, peer, secure }, &request);
+            }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),

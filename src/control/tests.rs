@@ -221,7 +221,12 @@ impl Rig {
 
     fn send_request(&mut self, peer: &str, request: Request) -> SessionRef {
         let session = self.session(0);
-        self.mail(ToControl::Rest { session, peer: peer.parse().unwrap(), request: Box::new(request) });
+        self.mail(ToControl::Rest {
+            session,
+            peer: peer.parse().unwrap(),
+            secure: false,
+            request: Box::new(request),
+        });
         session
     }
 

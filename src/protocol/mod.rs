@@ -146,7 +146,12 @@ pub enum Event {
     /// Pauses or goes on.
     Pause(bool),
     /// A request of the API; answered by [`Session::rest_reply`].
-    Rest(Box<crate::http::Request>),
+    Rest {
+        /// What.
+        request: Box<crate::http::Request>,
+        /// It came over TLS.
+        secure: bool,
+    },
     /// A wish about a file; answered by [`Session::file_reply`].
     File(FileAsk),
     /// News of the push that this session is.
@@ -267,7 +272,7 @@ protocols! {
     /// HTTP: the API, live streams, files; port 5080.
     Http (Plain) => http::HttpSession::new,
     /// The same over TLS, port 5443.
-    Https (TlsHttp) => http::HttpSession::new,
+    Https (TlsHttp) => http::HttpSession::over_tls,
 }
 
 /// Begins the session of a pull on an outgoing connection.

@@ -86,11 +86,11 @@ impl Worker {
                 self.unsubscribe_keeping_rest(id);
             }
             Event::Pause(pause) => self.pause(id, pause),
-            Event::Rest(request) => {
+            Event::Rest { request, secure } => {
                 let session = self.session_ref(id);
                 let Some(conn) = self.conns.get(id) else { return };
                 let peer = conn.peer;
-                self.tell(ToControl::Rest { session, peer, request });
+                self.tell(ToControl::Rest { session, peer, secure, request });
             }
             Event::File(ask) => {
                 // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.

@@ -12,7 +12,7 @@ const ITEMS_MAX: usize = 50;
 
 /// `GET /broadcasts/list/{offset}/{size}`.
 pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
-    let [offset, size, _] = call.params;
+    let [offset, size, ..] = call.params;
     let (Ok(offset), Ok(size)) = (offset.parse::<i32>(), size.parse::<i32>()) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };

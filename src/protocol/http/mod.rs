@@ -59,6 +59,8 @@ pub(super) struct HttpSession {
     served: bool,
     /// It is, or was, a viewer.
     watched: bool,
+    /// It is within TLS.
+    secure: bool,
     closed: bool,
 }
 
@@ -72,8 +74,15 @@ impl HttpSession {
             events: VecDeque::new(),
             served: false,
             watched: false,
+            secure: false,
             closed: false,
         }
+    }
+
+    /// An accepted connection within TLS.
+    #[must_use]
+    pub(super) fn over_tls(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+        Self { secure: true, ..Self::new(now, peer, seed) }
     }
 
     fn drop_on(&mut self, result: Result<(), http::Error>) {
@@ -96,7 +105,7 @@ impl HttpSession {
         };
         if is_management || second == Some(REST) {
             self.stage = Stage::Control(fields);
-            self.events.push_back(Event::Rest(Box::new(request)));
+            self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
             return;
         }
         let live = second.and_then(|name| name.strip_suffix(FLV)).filter(|_| segments.next().is_none());
