@@ -31,5 +31,6 @@ mod rest_tour;
 mod restream;
 mod rtmp_rows;
 mod simulation;
+mod sources;
 mod tls;
 mod web_socket;

@@ -108,10 +108,8 @@ fn a_source_prepares_delivers_and_stops() {
     );
     assert_eq!(rig.state("s"), "finished");
     assert_eq!(rig.control.stats().pulls, 0);
-    let again = format!(
-        r#"{{"success":false,"message":"No matching stream source in this server:s","dataId":"s","errorId":0}}"#
-    );
-    assert_eq!(rig.op("s", "stop"), (200, again));
+    let again = r#"{"success":false,"message":"No matching stream source in this server:s","dataId":"s","errorId":0}"#;
+    assert_eq!(rig.op("s", "stop"), (200, again.into()));
     assert_eq!(rig.op("s", "start"), ok("s"));
 }
 
