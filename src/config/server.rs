@@ -72,6 +72,8 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
     pub log_level: &'static str,
+    /// `logFormat` is `json`.
+    pub log_json: bool,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
     /// Every key as text, the ones above included.
@@ -118,6 +120,7 @@ impl ServerSettings {
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
+            log_json: log_json(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
@@ -166,6 +169,14 @@ fn origins(values: &Values) -> Result<Vec<String>, Error> {
     }
 }
 
+fn log_json(values: &Values) -> Result<bool, Error> {
+    match values.text("logFormat") {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err(values.bad("logFormat", "must be text or json")),
+    }
+}
+
 fn log_level(values: &Values) -> Result<&'static str, Error> {
     let text = values.text("logLevel").to_ascii_lowercase();
     let known = ["off", "error", "warn", "info", "debug", "trace"].into_iter().find(|l| *l == text);
@@ -209,6 +220,7 @@ mod tests {
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),
+            ("logFormat", "xml"),
             ("limits.broadcasts", "x"),
         ] {
             let error = ServerSettings::with(&[(key, value)]).unwrap_err().to_string();
