@@ -322,6 +322,7 @@ impl Shell {
             Ok(place) => place,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "connection refused");
+                self.worker.note_refused(why);
                 return;
             }
         };
@@ -357,15 +358,14 @@ impl Shell {
         self.install(now, id, Socket { place: Some(place), ..Socket::new(id, transport) });
     }
 
-    /// The transport that the listener speaks. `None`: too many handshakes run.
+    /// The transport that the listener speaks.
     fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
         let config = match listener.security() {
             Security::Plain => return Some(Transport::plain(stream)),
             Security::Tls => &self.parts.tls.rtmps,
             Security::TlsHttp => &self.parts.tls.https,
         };
-        let place = self.parts.budget.begin_handshake()?;
-        Transport::server(stream, config, place)
+        Transport::server(stream, config)
             .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
             .ok()
     }
@@ -426,6 +426,13 @@ impl Shell {
             if socket.transport.is_handshaking() {
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
+                // Only now: a peer that says nothing must not keep the others out.
+                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                    socket.ended = true;
+                    self.worker.note_refused(why);
+                    self.broken(now, id, &io::Error::other("too many TLS handshakes"));
+                    return false;
+                }
             }
             let received = socket.transport.read(&mut self.buffer);
             if socket.transport.take_handshake_end() {
@@ -465,7 +472,11 @@ impl Shell {
 
     /// The peers of a TLS connection know each other: what waited for it goes on.
     fn handshake_ended(&mut self, now: Now, id: ConnId) {
-        if self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some()) {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Ok(()));
         }
         self.worker.handle_writable(now, id);

@@ -31,7 +31,7 @@ use crate::mail::{
     WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
-use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
+use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
@@ -240,6 +240,11 @@ impl Worker {
                 Timer::Report => self.report(),
             }
         }
+    }
+
+    /// A connection was refused, or is about to be.
+    pub fn note_refused(&mut self, why: Refused) {
+        self.stats.refused.count(why);
     }
 
     /// The shell was busy for so long since it last said so, and so much mail waits for it.

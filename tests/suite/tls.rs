@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::support::{Bystander, Home, Program, Publisher, Server, frame_md5, media_file, secs, wait_for};
+use crate::support::{
+    Bystander, Home, Program, Publisher, Server, connect_from, frame_md5, media_file, secs, wait_for,
+};
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
@@ -125,6 +127,33 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
     let said = openssl(https, &["-split_send_frag", "1", "-max_send_frag", "512"]);
     assert!(said.contains("TLSv1.3"), "{said}");
     bystander.finish(&mut server);
+}
+
+#[test]
+fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() {
+    let server = Server::start(&[
+        "limits.exempt_loopback=false",
+        "limits.new_connections_per_second=1000000",
+        "limits.new_connections_burst=1000000",
+    ]);
+    let https = server.https.unwrap();
+    let served = || openssl(https, &["-tls1_3"]).contains("TLSv1.3");
+    let refused = || {
+        let page = server.api().get("/metrics").body;
+        let lines = page.lines().filter(|line| {
+            line.starts_with("millstream_refused_connections_total") && line.contains("\"handshakes\"")
+        });
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>()
+    };
+    let mut crowd: Vec<_> = (0..300).map(|_| connect_from("127.0.5.1", https)).collect();
+    assert!(served(), "a peer that says nothing has a handshake");
+    assert_eq!(refused(), 0.0);
+    // The begin of a hello, and no more.
+    for stream in &mut crowd {
+        stream.write_all(&[0x16, 3, 1, 0x10, 0]).unwrap();
+    }
+    wait_for("those over the share of their address", secs(20), || refused() >= 200.0);
+    assert!(served(), "one address has all handshakes");
 }
 
 /// Accepts connections and tells the first byte of each: a ClientHello, or something in plain text.

@@ -10,8 +10,6 @@ use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use crate::io::budget::HandshakePlace;
-
 /// Plain bytes that TLS takes before the kernel has taken their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
@@ -27,8 +25,6 @@ pub(in crate::io) struct Received {
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// Counts among the handshakes that run at a time; gone when it is over.
-    handshake: Option<HandshakePlace>,
     /// The end of the handshake was not told yet.
     untold: bool,
 }
@@ -49,10 +45,9 @@ impl Transport {
     pub(in crate::io) fn server(
         stream: TcpStream,
         config: &Arc<ServerConfig>,
-        place: HandshakePlace,
     ) -> Result<Self, rustls::Error> {
         let connection = ServerConnection::new(Arc::clone(config))?;
-        Ok(Self { stream, tls: Some(Tls::new(connection.into(), Some(place))) })
+        Ok(Self { stream, tls: Some(Tls::new(connection.into())) })
     }
 
     /// Begins TLS on a socket that has just been connected to a server of this name (or address).
@@ -60,7 +55,7 @@ impl Transport {
         let invalid = |_| io::Error::other("the host is not a name that a certificate can have");
         let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
         let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        self.tls = Some(Tls::new(connection.into(), None));
+        self.tls = Some(Tls::new(connection.into()));
         Ok(())
     }
 
@@ -72,11 +67,7 @@ impl Transport {
     /// True once, when the handshake is over.
     pub(in crate::io) fn take_handshake_end(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
-        if tls.connection.is_handshaking() || !std::mem::replace(&mut tls.untold, false) {
-            return false;
-        }
-        tls.handshake = None;
-        true
+        !tls.connection.is_handshaking() && std::mem::replace(&mut tls.untold, false)
     }
 
     /// Reads plain bytes. What TLS itself has to say to the peer is sent on the way.
@@ -156,9 +147,9 @@ impl Transport {
 }
 
 impl Tls {
-    fn new(mut connection: Connection, handshake: Option<HandshakePlace>) -> Box<Self> {
+    fn new(mut connection: Connection) -> Box<Self> {
         connection.set_buffer_limit(Some(PENDING_BYTES_MAX));
-        Box::new(Self { connection, handshake, untold: true })
+        Box::new(Self { connection, untold: true })
     }
 
     /// True when nothing is left; false when the socket is full.
