@@ -563,6 +563,7 @@ impl Shell {
             Output::Control(mail) => {
                 if matches!(mail, crate::mail::ToControl::Drained(_)) {
                     self.drained = true;
+                    self.lingering.hurry(now.mono);
                 }
                 self.parts.desk.send(OfficeMail::Worker(mail));
             }

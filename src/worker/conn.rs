@@ -14,7 +14,7 @@ const WRITE_STALL: Duration = Duration::from_secs(30);
 /// A push is given up sooner: its supervisor opens a new one.
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// A goodbye that is not taken by then is not said.
-const CLOSE_STALL: Duration = Duration::from_secs(5);
+pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 
 /// Where a publisher stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use crate::mail::{
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
 use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
+pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;

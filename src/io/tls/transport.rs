@@ -27,6 +27,8 @@ struct Tls {
     connection: Connection,
     /// The end of the handshake was not told yet.
     untold: bool,
+    /// Bytes of the wire that the kernel has taken.
+    flushed: u64,
 }
 
 /// A connected (or connecting) socket.
@@ -130,6 +132,11 @@ impl Transport {
         }
     }
 
+    /// Bytes of the wire that [`Transport::flush`] and the others have moved out of TLS so far.
+    pub(in crate::io) fn flushed(&self) -> u64 {
+        self.tls.as_ref().map_or(0, |tls| tls.flushed)
+    }
+
     /// Says goodbye in TLS (RFC 8446 §6.1); [`Transport::flush`] sends it.
     pub(in crate::io) fn begin_close(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -149,14 +156,16 @@ impl Transport {
 impl Tls {
     fn new(mut connection: Connection) -> Box<Self> {
         connection.set_buffer_limit(Some(PENDING_BYTES_MAX));
-        Box::new(Self { connection, untold: true })
+        Box::new(Self { connection, untold: true, flushed: 0 })
     }
 
     /// True when nothing is left; false when the socket is full.
     fn flush(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(stream) {
-                Ok(_) => {}
+                Ok(count) => {
+                    self.flushed = self.flushed.saturating_add(u64::try_from(count).unwrap_or(0));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
