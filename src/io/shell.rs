@@ -68,6 +68,8 @@ struct Socket {
     ending: bool,
     /// The peer's end of stream was read.
     ended: bool,
+    /// TLS has ended with an alert that the peer is to hear.
+    alerted: bool,
     place: Option<Place>,
 }
 
@@ -82,6 +84,7 @@ impl Socket {
             tls_name: None,
             ending: false,
             ended: false,
+            alerted: false,
             place: None,
         }
     }
@@ -463,6 +466,7 @@ impl Shell {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     socket.ended = true;
+                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
                     self.broken(now, id, &error);
                     return false;
                 }
@@ -492,8 +496,11 @@ impl Shell {
     }
 
     fn broken(&mut self, now: Now, id: ConnId, error: &io::Error) {
-        let was_connecting = self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some());
-        if was_connecting {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Err(error.to_string()));
         } else {
             self.worker.handle_hangup(now, id, Some(&error.to_string()));
@@ -614,8 +621,10 @@ impl Shell {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.load().fetch_sub(1, Ordering::Relaxed);
         let _ = self.parts.poll.registry().deregister(socket.transport.stream_mut());
-        if !abort {
-            self.lingering.add(now, socket.transport, socket.place, socket.ended);
+        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
+        if !abort || socket.alerted {
+            let ended = socket.ended && !socket.alerted;
+            self.lingering.add(now, socket.transport, socket.place, ended);
         }
     }
 
