@@ -65,6 +65,10 @@ pub(super) struct Conn {
     pub(super) untold: usize,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
+    /// Jumps of its subscriptions that are over.
+    pub(super) jumps: u64,
+    /// Units that those were not sent.
+    pub(super) skipped: u64,
 }
 
 impl Conn {
@@ -88,6 +92,8 @@ impl Conn {
             untold: 0,
             bytes_in: 0,
             bytes_out: 0,
+            jumps: 0,
+            skipped: 0,
         }
     }
 

@@ -403,3 +403,6 @@ impl Worker {
         self.conns.get(id).is_some_and(|conn| conn.publishing == Publishing::Granted(stream))
     }
 }
+
+#[cfg(test)]
+mod tests;
