@@ -44,6 +44,8 @@ impl Worker {
                 None => return,
             }
         }
+        let Some(protocol) = self.call(id, |session, _| session.protocol()) else { return };
+        self.note_protocol(id, protocol);
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.session.poll_transmit(&mut conn.queue);
         if conn.has_own_bytes() {
@@ -328,10 +330,9 @@ impl Worker {
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.session.protocol()) {
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             row.ended = row.ended.saturating_add(1);
-            row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
-            row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+            conn.count_into(row);
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, reason, self.now.mono);
@@ -340,8 +341,7 @@ impl Worker {
 
 /// One line per session: info for media, debug for the API, of which there may be thousands a second.
 fn log_end(conn: &Conn, reason: &str, now: Instant) {
-    let protocol = conn.session.protocol();
-    let peer = conn.peer;
+    let (protocol, peer) = (conn.protocol, conn.peer);
     let seconds = now.saturating_duration_since(conn.began).as_secs();
     let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
     let (jumps, skipped) = (conn.jumps, conn.skipped);

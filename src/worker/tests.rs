@@ -11,9 +11,16 @@ use crate::protocol::{Event, Format};
 use crate::stats::WorkerFigures;
 
 /// What a session does next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Script {
     events: VecDeque<Event>,
+    protocol: &'static str,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self { events: VecDeque::new(), protocol: "http" }
+    }
 }
 
 /// A session that follows its script.
@@ -54,7 +61,7 @@ impl Session for Actor {
     }
 
     fn protocol(&self) -> &'static str {
-        "rtmp"
+        self.script().protocol
     }
 }
 
@@ -127,4 +134,29 @@ fn jumps_outlive_the_subscription_and_are_counted_once() {
     }
     rig.worker.handle_hangup(rig.now, id, Some("reset"));
     assert_eq!(rig.measure().counters.jumps, 6);
+}
+
+#[test]
+fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.connect();
+    let rows = |rig: &mut Rig| {
+        let traffic = rig.measure().traffic;
+        let of = |name| traffic.iter().find(|row| row.protocol == name).copied();
+        ["http", "http-flv"].map(|name| {
+            of(name).map_or((0, 0, 0, 0), |row| (row.open, row.ended, row.bytes_in, row.bytes_out))
+        })
+    };
+    rig.worker.handle_bytes(rig.now, id, &[0; 100]);
+    rig.worker.sent(rig.now.mono, id, 0, 0);
+    assert_eq!(rows(&mut rig), [(1, 0, 100, 0), (0, 0, 0, 0)]);
+    actor.script().protocol = "http-flv";
+    // The bytes that made it something else were still those of a request.
+    rig.worker.handle_bytes(rig.now, id, &[0; 10]);
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 0, 0)]);
+    rig.worker.handle_bytes(rig.now, id, &[0; 1]);
+    rig.worker.sent(rig.now.mono, id, 5000, 5000);
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 1, 5000)]);
+    rig.worker.handle_hangup(rig.now, id, Some("reset"));
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (0, 1, 1, 5000)]);
 }
