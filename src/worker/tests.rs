@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
+use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
 use wire::SendQueue;
 
 use super::*;
@@ -97,6 +99,13 @@ impl Rig {
         self.worker.finish_turn();
     }
 
+    /// A publisher that feeds `live/s`.
+    fn publisher(&mut self) -> (ConnId, Actor) {
+        let (id, actor) = self.connect();
+        self.worker.conns.get_mut(id).unwrap().publishing = Publishing::Granted(STREAM);
+        (id, actor)
+    }
+
     fn outputs(&mut self) -> Vec<Output> {
         std::iter::from_fn(|| self.worker.poll_output()).collect()
     }
@@ -109,6 +118,22 @@ impl Rig {
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn video_tracks() -> Arc<Tracks> {
+    let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
+    let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
+    Arc::new(Tracks {
+        epoch: 1,
+        video: Some(Track { id, config, timescale, extra: None }),
+        ..Tracks::default()
+    })
+}
+
+fn picture(dts: i64, key_frame: bool) -> Event {
+    let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"picture"));
+    let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
+    Event::Unit { unit, tracks: video_tracks() }
 }
 
 fn subscribe() -> Event {
@@ -159,4 +184,30 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 1, 5000)]);
     rig.worker.handle_hangup(rig.now, id, Some("reset"));
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (0, 1, 1, 5000)]);
+}
+
+#[test]
+fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.publisher();
+    let mirrored = |rig: &mut Rig| -> Vec<i64> {
+        let units = rig.outputs().into_iter().filter_map(|output| match output {
+            Output::Mirrored(WorkerId(1), unit) => Some(unit.unit.dts),
+            _ => None,
+        });
+        units.collect()
+    };
+    rig.say(id, &actor, [picture(0, true), picture(33, false)]);
+    // As without a GOP cache, or behind a GOP longer than the ring.
+    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    rig.worker.handle_mail(rig.now, ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: None });
+    rig.say(id, &actor, [picture(66, false), picture(99, false), picture(132, true), picture(165, false)]);
+    assert_eq!(mirrored(&mut rig), [132, 165]);
+    assert_eq!(rig.worker.stats.units_unmirrored, 0, "nothing was refused");
+    // Who has the beginning goes on where it is.
+    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    let again = ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: Some(165) };
+    rig.worker.handle_mail(rig.now, again);
+    rig.say(id, &actor, [picture(198, false)]);
+    assert_eq!(mirrored(&mut rig), [198]);
 }
