@@ -174,6 +174,15 @@ impl Page {
             "sent_bytes",
             "Bytes to peers",
             rows().map(|(labels, row)| (labels, number(row.bytes_out))),
+        )?;
+        let refused = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let labels = move |reason: &str| vec![worker(index), ("reason", reason.to_owned())];
+            figures.counters.refused.iter().map(move |(why, count)| (labels(why.name()), number(count)))
+        });
+        out.counters(
+            "refused_connections",
+            "Connections closed before they could say what they want",
+            refused,
         )
     }
 

@@ -31,7 +31,8 @@ use crate::mail::{
     WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
-use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
+use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
+pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
@@ -242,6 +243,11 @@ impl Worker {
         }
     }
 
+    /// A connection was refused, or is about to be.
+    pub fn note_refused(&mut self, why: Refused) {
+        self.stats.refused.count(why);
+    }
+
     /// The shell was busy for so long since it last said so, and so much mail waits for it.
     pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
         self.busy = self.busy.saturating_add(busy);
@@ -397,3 +403,6 @@ impl Worker {
         self.conns.get(id).is_some_and(|conn| conn.publishing == Publishing::Granted(stream))
     }
 }
+
+#[cfg(test)]
+mod tests;

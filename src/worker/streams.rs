@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
-use crate::hub::{Mirror, Stream};
+use crate::hub::{Flow, Mirror, Stream};
 use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
 
 impl Worker {
@@ -164,7 +164,9 @@ impl Worker {
             let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
             self.outputs.push_back(Output::Mirrored(to, mirrored));
         }
-        stream.mirrors.push(Mirror { to, skipping: false, lane });
+        let has_start = after_ms.is_some() || stream.newest_key().is_some();
+        let flow = if has_start { Flow::Open } else { Flow::Waiting };
+        stream.mirrors.push(Mirror { to, flow, lane });
     }
 
     /// Pushes of a stream that ended before their target had answered.
