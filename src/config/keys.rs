@@ -96,6 +96,7 @@ pub const SERVER: &[Key] = &[
     key("outbound.deny", "", "Address rules that restreaming never connects to"),
     key("limits.broadcasts", "100000", "Broadcast records of all applications"),
     key("limits.endpoints", "16", "Restreaming endpoints of one broadcast"),
+    key("limits.pulls", "500", "Stream sources that run at a time"),
     key("limits.connections", "20000", "Open connections"),
     key("limits.connections_per_address", "1000", "Unauthenticated connections of one address"),
     key("limits.unauthenticated", "4096", "Unauthenticated connections"),

@@ -15,6 +15,8 @@ pub struct Limits {
     pub broadcasts: usize,
     /// Restreaming endpoints of one broadcast.
     pub endpoints: usize,
+    /// Stream sources that run at a time.
+    pub pulls: usize,
     /// Open connections.
     pub connections: usize,
     /// Unauthenticated connections of one address.
@@ -150,6 +152,7 @@ fn limits(values: &Values) -> Result<Limits, Error> {
     Ok(Limits {
         broadcasts: values.number("limits.broadcasts", 1, 10_000_000)?,
         endpoints: values.number("limits.endpoints", 0, 1000)?,
+        pulls: values.number("limits.pulls", 0, 100_000)?,
         connections: values.number("limits.connections", 1, 10_000_000)?,
         connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,

@@ -157,6 +157,7 @@ impl Rig {
             user_agent: "enc/1".into(),
             params: Vec::new(),
             via: Vec::new(),
+            pull: None,
         }
     }
 

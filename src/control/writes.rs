@@ -121,6 +121,10 @@ pub(super) enum Answer {
     Deleted,
     /// The id of an endpoint.
     EndpointAdded(String),
+    /// The id of a source that runs by then.
+    Started,
+    /// A source that could not be started; its record is gone again.
+    NotStarted(String),
 }
 
 /// A change and who waits for it.
@@ -400,6 +404,7 @@ impl Control {
             self.writes.inserts = self.writes.inserts.saturating_sub(1);
         }
         let live = self.stream_of(&key);
+        let runs = self.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
         let main_before = self.main_track_of(&key);
@@ -408,10 +413,16 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
+                if runs && matches!(change, Change::Update { .. }) {
+                    // Whatever was changed (rest.md §5.5).
+                    self.restart_source(now, &key);
+                }
             }
             None => {
                 self.records.remove(&key);
-                if let (Some(stream), Change::Delete) = (live, &change) {
+                if !self.stop_source(now, &key, StreamEnd::Deleted)
+                    && let (Some(stream), Change::Delete) = (live, &change)
+                {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
             }
@@ -419,10 +430,29 @@ impl Control {
         for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
             self.follow_subtracks(now, &main);
         }
+        self.note_auto_start(&key);
         if let Some((session, answer)) = waiter {
-            let response = self.answer_of(now, &key, answer, existed, live.is_some());
+            let Some(answer) = self.started(now, session, &key, answer) else { return };
+            let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);
             self.answer(session, response);
         }
+    }
+
+    /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
+    /// waits for that.
+    fn started(&mut self, now: Now, session: SessionRef, key: &StreamKey, answer: Answer) -> Option<Answer> {
+        if !matches!(answer, Answer::Started) {
+            return Some(answer);
+        }
+        let Err(reason) = self.begin_source(now, key) else { return Some(answer) };
+        let answer = Answer::NotStarted(reason);
+        if self.is_live(key) {
+            // Somebody has published to it since; that is not ours to end.
+            return Some(answer);
+        }
+        let waiter = Some((session, answer));
+        self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        None
     }
 
     /// A record that is created while someone publishes under its id by chance takes over the live figures.
@@ -453,6 +483,8 @@ impl Control {
             Answer::Deleted => {
                 Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
             }
+            Answer::Started => Outcome::success().data_id(&key.id).response(200),
+            Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
             Answer::EndpointAdded(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }

@@ -199,6 +199,7 @@ mod tests {
         let now = Instant::now();
         let limits = Limits {
             broadcasts: 0,
+            pulls: 0,
             endpoints: 0,
             connections: 20_000,
             connections_per_address: per_address,

@@ -245,6 +245,13 @@ impl Page {
             "Endpoints of live streams",
             pushes.map(|(state, pushes)| (vec![("state", state.to_owned())], count(pushes))),
         )?;
+        let trying = control.pulls.saturating_sub(control.pulls_broadcasting);
+        let pulls = [("broadcasting", control.pulls_broadcasting), ("trying", trying)];
+        out.gauges(
+            "pulls",
+            "Stream sources that run",
+            pulls.map(|(state, pulls)| (vec![("state", state.to_owned())], count(pulls))),
+        )?;
         out.counters(
             "store_failures",
             "Commits and rebuilds that failed",

@@ -180,6 +180,10 @@ pub struct ControlFigures {
     pub pushes: usize,
     /// Of those, taken by their target.
     pub pushes_broadcasting: usize,
+    /// Stream sources that run.
+    pub pulls: usize,
+    /// Of those, delivering.
+    pub pulls_broadcasting: usize,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Commits and rebuilds that failed since the start.

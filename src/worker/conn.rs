@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use wire::SendQueue;
 
+use super::pulls::Held;
 use crate::hub::Subscriber;
-use crate::mail::{PushId, StreamId};
+use crate::mail::{PullId, PushId, StreamId};
 use crate::protocol::Session;
 use crate::stats::Traffic;
 
@@ -36,6 +37,13 @@ pub(super) struct PushRole {
     pub(super) stream: StreamId,
 }
 
+/// What makes a connection a pull.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PullRole {
+    pub(super) pull: PullId,
+    pub(super) attempt: u64,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -45,6 +53,9 @@ pub(super) struct Conn {
     pub(super) subscriber: Option<Subscriber>,
     pub(super) publishing: Publishing,
     pub(super) push: Option<PushRole>,
+    pub(super) pull: Option<PullRole>,
+    /// A viewer whose stream is being started.
+    pub(super) held: Option<Held>,
     /// An outgoing connection that is not there yet.
     pub(super) connecting: bool,
     /// The socket took less than it was offered; it will tell when it takes more.
@@ -86,6 +97,8 @@ impl Conn {
             subscriber: None,
             publishing: Publishing::No,
             push: None,
+            pull: None,
+            held: None,
             connecting: false,
             blocked: false,
             touched: false,
@@ -129,6 +142,7 @@ impl Conn {
 
     /// The next deadline of any kind.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.session.poll_timeout(), self.stall_deadline()].into_iter().flatten().min()
+        let held = self.held.as_ref().map(|held| held.until);
+        [self.session.poll_timeout(), self.stall_deadline(), held].into_iter().flatten().min()
     }
 }

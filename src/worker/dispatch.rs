@@ -83,7 +83,10 @@ impl Worker {
             Event::Subscribe { key, format } => self.subscribe(id, &key, format),
             Event::SubscribePush { format } => self.subscribe_push(id, format),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
-            Event::Unsubscribe => self.unsubscribe_keeping_rest(id),
+            Event::Unsubscribe => {
+                self.end_hold(id);
+                self.unsubscribe_keeping_rest(id);
+            }
             Event::Pause(pause) => self.pause(id, pause),
             Event::Rest { request, secure } => {
                 let session = self.session_ref(id);
@@ -99,7 +102,9 @@ impl Worker {
                 self.outputs.push_back(Output::File { conn: id, ask });
             }
             Event::Push(state) => self.push_news(id, state),
+            Event::Pull(state) => self.pull_news(id, state),
             Event::Closed(reason) => {
+                self.end_hold(id);
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.closing.get_or_insert(reason);
                     // A viewer that leaves gets the rest of the unit it was in, and no further one.
@@ -125,12 +130,13 @@ impl Worker {
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
+            pull: conn.pull.map(|role| (role.pull, role.attempt)),
         };
         self.tell(ToControl::Publish(request));
     }
 
     /// Tells control that a publisher is gone, whichever way it had come.
-    fn unpublish(&mut self, id: ConnId, departure: Departure) {
+    pub(super) fn unpublish(&mut self, id: ConnId, departure: Departure) {
         let session = self.session_ref(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         match std::mem::replace(&mut conn.publishing, Publishing::No) {
@@ -214,8 +220,12 @@ impl Worker {
 
     // ---- subscribing
 
-    fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+    pub(super) fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+        self.end_hold(id);
         let verdict = self.subscription(id, key, format);
+        if verdict == Err(NoSubscription::NotFound) && self.hold(id, key, format) {
+            return;
+        }
         let tracks = verdict.map(|stream| {
             self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
@@ -321,7 +331,13 @@ impl Worker {
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         self.unpublish(id, Departure::Lost);
         self.unsubscribe(id);
-        let Some(conn) = self.conns.remove(id) else { return };
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        if let Some(held) = conn.held.take() {
+            self.leave_waiting(id, &held);
+        }
+        if let Some(role) = conn.pull {
+            self.forget_pull(id, role, reason);
+        }
         if let Some(role) = conn.push {
             if self.pushes.get(&role.push) == Some(&id) {
                 self.pushes.remove(&role.push);

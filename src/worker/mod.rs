@@ -14,11 +14,12 @@ mod deadlines;
 mod dispatch;
 mod figures;
 pub mod mailbox;
+mod pulls;
 mod slab;
 mod streams;
 mod write;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, FileAsk, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
+    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
     WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
@@ -106,6 +107,11 @@ pub struct Worker {
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
     pushes: BTreeMap<PushId, ConnId>,
+    pulls: BTreeMap<PullId, ConnId>,
+    /// Streams that viewers start.
+    auto_start: BTreeSet<StreamKey>,
+    /// Viewers who wait for theirs to be there.
+    waiting: BTreeMap<StreamKey, Vec<ConnId>>,
     deadlines: Deadlines,
     touched: Vec<ConnId>,
     grown: Vec<StreamId>,
@@ -141,6 +147,9 @@ impl Worker {
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
             pushes: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            auto_start: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             grown: Vec::new(),
@@ -332,6 +341,8 @@ impl Worker {
             self.remove(id, stalled, true);
             return;
         }
+        self.end_overdue_hold(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
         let untold = std::mem::take(&mut conn.untold);
         self.call(id, |session, ctx| {
             if untold > 0 {

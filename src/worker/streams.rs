@@ -38,6 +38,9 @@ impl Worker {
             }
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::StartPull(order) => self.start_pull(&order),
+            ToWorker::StopPull(pull) => self.stop_pull(pull),
+            ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
@@ -62,7 +65,8 @@ impl Worker {
     /// A stream that is new, or whose source has moved.
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
-        self.directory.insert(new.key.clone(), id);
+        let key = new.key.clone();
+        self.directory.insert(key.clone(), id);
         let stream = self.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         if stream.source != source {
@@ -83,6 +87,7 @@ impl Worker {
             }
         }
         self.arm_report();
+        self.serve_waiting(&key);
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
@@ -214,7 +219,9 @@ impl Worker {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publishing = Publishing::No;
                 conn.push = None;
+                conn.pull = None;
             }
+            self.end_hold(id);
             self.call(id, |session, ctx| session.close(ctx, "server goes down"));
             self.unsubscribe_keeping_rest(id);
             self.touch(id);
