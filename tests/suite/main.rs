@@ -30,6 +30,7 @@ mod publish_play;
 mod rest_tour;
 mod restream;
 mod rtmp_rows;
+mod schema;
 mod simulation;
 mod tls;
 mod web_socket;
