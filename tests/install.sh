@@ -21,6 +21,7 @@ need prlimit util-linux
 need unshare util-linux
 need setpriv util-linux
 need timeout coreutils
+need faketime faketime
 need node nodejs
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need gst-launch-1.0 gstreamer1.0-tools
