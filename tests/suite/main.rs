@@ -24,6 +24,7 @@ mod differential;
 mod files;
 mod http_flv;
 mod http_rows;
+mod linear;
 mod observe;
 mod process;
 mod publish_play;
