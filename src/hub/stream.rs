@@ -306,7 +306,7 @@ impl Stream {
         &self.tracks
     }
 
-    /// Payload bytes that the ring retains.
+    /// Bytes that the ring retains.
     #[must_use]
     pub const fn retained_bytes(&self) -> usize {
         self.ring.bytes()

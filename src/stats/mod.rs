@@ -199,7 +199,7 @@ pub struct StreamFigures {
     pub subscribers: u64,
     /// Payload since the publisher's grant, where the publisher is.
     pub received_bytes: Option<u64>,
-    /// Payload that its ring retains.
+    /// Bytes that its ring retains.
     pub ring_bytes: u64,
 }
 
@@ -224,7 +224,7 @@ pub struct WorkerFigures {
     pub streams: u64,
     /// Viewers and pushes.
     pub subscribers: u64,
-    /// Payload that the rings retain.
+    /// Bytes that the rings retain.
     pub ring_bytes: u64,
     /// Each stream, when asked for.
     pub per_stream: Vec<StreamFigures>,

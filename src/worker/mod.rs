@@ -292,7 +292,7 @@ impl Worker {
         self.conns.len()
     }
 
-    /// Payload bytes that the rings of this worker retain.
+    /// Bytes that the rings of this worker retain.
     #[must_use]
     pub fn retained_bytes(&self) -> usize {
         self.streams.values().map(Stream::retained_bytes).sum()
