@@ -102,10 +102,12 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Gives what to ask for, too.
     pub(super) fn begin(
-        request: Request,
+        mut request: Request,
         place: Place,
         fields: Vec<(&'static str, String)>,
     ) -> (Self, FileAsk) {
+        // Nobody reads it, and the transfer may take hours.
+        request.body = Bytes::new();
         let ask = FileAsk::Open { segments: place.segments.clone() };
         (Self { request: Box::new(request), place, fields, stage: Stage::Opening }, ask)
     }
@@ -252,6 +254,27 @@ mod tests {
         }
         assert_eq!(place("/live/streams"), Err(Nowhere::Forbidden));
         assert_eq!(place("/live/streams/"), Err(Nowhere::Forbidden));
+    }
+
+    fn request(target: &str, path: &str) -> Request {
+        Request {
+            method: crate::http::Method::Get,
+            version: crate::http::Version::Http11,
+            target: target.to_owned(),
+            path: path.to_owned(),
+            query: Vec::new(),
+            headers: crate::http::Headers::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn a_transfer_holds_no_body_of_its_request() {
+        let body = Bytes::from(vec![0; 1000]);
+        let request = Request { body: body.clone(), ..request("/live/x", "/live/x") };
+        let place = Place { segments: vec!["live".into(), "x".into()], is_stream: false };
+        let (_transfer, _) = Transfer::begin(request, place, Vec::new());
+        assert!(body.is_unique());
     }
 
     #[test]
