@@ -130,7 +130,7 @@ pub struct Counters {
     pub units_unmirrored: u64,
     /// Times a subscriber jumped.
     pub jumps: u64,
-    /// Sessions that panicked and were closed.
+    /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.
     pub busy: Duration,
