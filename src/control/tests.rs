@@ -19,6 +19,7 @@ mod admission;
 mod api;
 mod pushes;
 mod rooms;
+mod sources;
 mod storing;
 
 const WORKERS: u16 = 2;
@@ -310,6 +311,8 @@ fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
             ToWorker::Replaced { .. } => "replaced".into(),
             ToWorker::StartPush(order) => format!("push {}", order.attempt),
             ToWorker::StopPush(_) => "stop push".into(),
+            ToWorker::StartPull(order) => format!("pull {}", order.attempt),
+            ToWorker::StopPull(_) => "stop pull".into(),
             other => format!("{other:?}").split([' ', '(', '{']).next().unwrap_or("").to_owned(),
         };
         format!("{}: {name}", worker.0)

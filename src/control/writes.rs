@@ -81,6 +81,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether a source that runs begins anew: after an update, whatever it changed (rest.md §5.5). Into which room a
+    /// stream goes is an operation of its own.
+    fn restarts_source(&self) -> bool {
+        let Self::Update { body, .. } = self else { return false };
+        let room = Body { main_track_stream_id: body.main_track_stream_id.clone(), ..Body::default() };
+        room.main_track_stream_id.is_none() || **body != room
+    }
+}
+
 /// The status is a client's to set only while nothing is live, and only of a live stream's record.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
@@ -424,8 +434,7 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
-                if runs && matches!(change, Change::Update { .. }) {
-                    // Whatever was changed (rest.md §5.5).
+                if runs && change.restarts_source() {
                     self.restart_source(now, &key);
                 }
             }

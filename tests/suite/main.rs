@@ -33,5 +33,6 @@ mod restream;
 mod rtmp_rows;
 mod schema;
 mod simulation;
+mod sources;
 mod tls;
 mod web_socket;
