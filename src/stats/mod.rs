@@ -3,11 +3,13 @@
 
 mod exposition;
 mod histogram;
+mod host;
 
 use std::time::{Duration, Instant};
 
 pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
+pub use host::HostFigures;
 
 use crate::mail::{Ingest, StreamKey};
 

@@ -111,6 +111,40 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
+    /// Writes new files, when they fit each other; the watch takes them into use.
+    ///
+    /// # Errors
+    /// What does not fit, or the disk; what is in use stays.
+    pub(in crate::io) fn replace(
+        &self,
+        full_chain: &[u8],
+        chain: &[u8],
+        key: &[u8],
+    ) -> Result<(), CertificateError> {
+        let draft = |path: &Path| path.with_extension("draft");
+        let drafts =
+            Self { certificate: draft(&self.certificate), chain: draft(&self.chain), key: draft(&self.key) };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let written = write_new(&drafts.key, &text(key), 0o600)
+            .and_then(|()| write_new(&drafts.certificate, &text(full_chain), 0o644))
+            .and_then(|()| write_new(&drafts.chain, &text(chain), 0o644))
+            .and_then(|()| drafts.load().map(drop));
+        let moved = written.and_then(|()| {
+            let pairs = [
+                (&drafts.key, &self.key),
+                (&drafts.certificate, &self.certificate),
+                (&drafts.chain, &self.chain),
+            ];
+            pairs.into_iter().try_for_each(|(from, to)| {
+                fs::rename(from, to).map_err(|error| CertificateError::file(to, error))
+            })
+        });
+        for path in [&drafts.key, &drafts.certificate, &drafts.chain] {
+            let _ = fs::remove_file(path);
+        }
+        moved
+    }
+
     fn version(&self) -> Version {
         [&self.certificate, &self.chain, &self.key].map(|path| {
             let data = fs::metadata(path).ok()?;
