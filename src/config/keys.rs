@@ -111,6 +111,7 @@ pub const SERVER: &[Key] = &[
     key("useGlobalIp", "false", "Kept for older files; not used"),
     key("nodeGroup", "default", "Group of nodes"),
     key("logLevel", "INFO", "ERROR, WARN, INFO, DEBUG or TRACE"),
+    key("logFormat", "text", "text, or json: one object per line"),
     key("nativeLogLevel", "ERROR", "Kept for older files; not used"),
     key("clusterdb.host", "localhost", "Kept for older files; not used"),
     key("clusterdb.user", "", "Kept for older files; not used"),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::keys;
-use super::values::{Origin, Values};
+use super::values::{Origin, Secret, Values};
 use crate::auth::CidrList;
+use crate::auth::jwt::SECRET_BYTES_MIN;
 
 /// `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,10 +71,14 @@ pub struct ServerSettings {
     pub dashboard: CidrList,
     /// Whether the operator has set it.
     pub dashboard_explicit: bool,
+    /// `server.jwtServerSecretKey`, when `server.jwtServerControlEnabled`.
+    pub management_secret: Option<Secret>,
     /// `limits.*`.
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
     pub log_level: &'static str,
+    /// `logFormat` is `json`.
+    pub log_json: bool,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
     /// Every key as text, the ones above included.
@@ -118,8 +123,10 @@ impl ServerSettings {
             outbound_deny: values.rules("outbound.deny")?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
+            management_secret: management_secret(&values)?,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
+            log_json: log_json(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
@@ -169,6 +176,26 @@ fn origins(values: &Values) -> Result<Vec<String>, Error> {
     }
 }
 
+fn log_json(values: &Values) -> Result<bool, Error> {
+    match values.text("logFormat") {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err(values.bad("logFormat", "must be text or json")),
+    }
+}
+
+/// Keys of a set (RS256) cannot be used; to ignore the setting would lock its owner out without a word.
+fn management_secret(values: &Values) -> Result<Option<Secret>, Error> {
+    if !values.text("server.jwksURL").is_empty() {
+        let reason = "key sets (RS256) are not supported; leave it empty and set server.jwtServerSecretKey";
+        return Err(values.bad("server.jwksURL", reason));
+    }
+    if !values.boolean("server.jwtServerControlEnabled")? {
+        return Ok(None);
+    }
+    values.secret("server.jwtServerSecretKey", SECRET_BYTES_MIN).map(Some)
+}
+
 fn log_level(values: &Values) -> Result<&'static str, Error> {
     let text = values.text("logLevel").to_ascii_lowercase();
     let known = ["off", "error", "warn", "info", "debug", "trace"].into_iter().find(|l| *l == text);
@@ -197,6 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn r_06_a_short_secret_and_a_key_set_are_refused_by_name() {
+        let on = ("server.jwtServerControlEnabled", "true");
+        let with = |secret: &str| ServerSettings::with(&[on, ("server.jwtServerSecretKey", secret)]);
+        for secret in ["", "canary-canary-canary-canary-031"] {
+            let error = with(secret).unwrap_err().to_string();
+            assert!(error.starts_with("server.jwtServerSecretKey") && !error.contains("canary"), "{error}");
+        }
+        let long = "canary-canary-canary-canary-0032";
+        let server = with(long).unwrap();
+        assert_eq!(server.management_secret.as_ref().map(Secret::expose), Some(long));
+        assert!(!format!("{server:?}").contains("canary"));
+        // Switched off, the secret may be anything.
+        assert!(
+            ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_secret.is_none()
+        );
+        let error = ServerSettings::with(&[("server.jwksURL", "https://h/keys")]).unwrap_err().to_string();
+        assert!(error.starts_with("server.jwksURL") && error.contains("RS256"), "{error}");
+    }
+
+    #[test]
     fn c_03_bad_values_name_the_key() {
         for (key, value) in [
             ("http.port", "65536"),
@@ -212,6 +259,7 @@ mod tests {
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),
+            ("logFormat", "xml"),
             ("limits.broadcasts", "x"),
         ] {
             let error = ServerSettings::with(&[(key, value)]).unwrap_err().to_string();

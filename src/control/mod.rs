@@ -9,10 +9,14 @@
 //!    attempts that they order from the workers, for ever.
 
 pub mod broadcast;
+mod clerk;
 mod endpoints;
+mod management;
 mod metrics;
+mod purge;
 mod records;
 mod registry;
+mod reload;
 mod rest;
 mod sides;
 mod sources;
@@ -37,10 +41,13 @@ use crate::config::{AppSettings, ServerSettings};
 use crate::mail::{
     Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WebSettings, WorkerId,
 };
+use crate::stats::HostFigures;
 use crate::{http, store};
 
 use broadcast::{Broadcast, status};
+use clerk::Errands;
 use endpoints::Pushes;
+use management::Management;
 use metrics::Scrape;
 use records::Records;
 use registry::Registry;
@@ -51,7 +58,10 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
-pub use rest::{Base, BodyKind, Policy, ROUTES, Route};
+pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
+pub use management::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult, is_email};
+pub use rest::{Base, BodyKind, Policy, Route, routes};
+pub use sides::administrator_record;
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -103,6 +113,10 @@ pub enum Output {
     Store(store::Request),
     /// Look up a name.
     Resolve(ResolveRequest),
+    /// Hash a password.
+    Hash(HashRequest),
+    /// Do something on the disk.
+    Errand(ErrandRequest),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -128,7 +142,18 @@ pub struct Control {
     sources: Sources,
     scans: Scans,
     load: Load,
+    /// The machine, a second ago.
+    host: HostFigures,
+    /// When the server started.
+    began: Now,
     scrape: Scrape,
+    management: Management,
+    errands: Errands,
+    /// Applications that are being made or removed.
+    changing_apps: BTreeSet<Arc<str>>,
+    /// Removed applications whose records go, too.
+    purges: VecDeque<Arc<str>>,
+    purge_due: Option<Instant>,
     random: Random,
     /// Makes generated ids unique within one millisecond.
     generated: u64,
@@ -170,7 +195,14 @@ impl Control {
             sources: Sources::default(),
             scans: Scans::default(),
             load: Load::new(config.workers),
+            host: HostFigures::default(),
+            began: now,
             scrape: Scrape::default(),
+            management: Management::default(),
+            errands: Errands::default(),
+            changing_apps: BTreeSet::new(),
+            purges: VecDeque::new(),
+            purge_due: None,
             random: seed.derive("control", 0).random(),
             generated: 0,
             drain: None,
@@ -263,6 +295,16 @@ impl Control {
         self.resolved(now, answer);
     }
 
+    /// The answer to a [`HashRequest`].
+    pub fn handle_hashed(&mut self, now: Now, answer: Hashed) {
+        self.hashed(now, answer);
+    }
+
+    /// The command line adds an administrator; the answer goes to `session`.
+    pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
+        self.add_administrator(now, session, email, hash);
+    }
+
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
@@ -270,12 +312,15 @@ impl Control {
         self.fire_sources(now);
         self.fire_writes(now);
         self.fire_scans(now);
+        self.fire_held(now);
+        self.fire_purges(now);
         self.exit_when_drained();
     }
 
-    /// The share of used memory, in percent; above the limit new publishers are refused.
-    pub const fn handle_memory(&mut self, percent: u8) {
-        self.load.memory_percent = percent;
+    /// Figures of the machine. When its memory is used above the limit, new publishers are refused.
+    pub fn handle_host(&mut self, figures: HostFigures) {
+        self.load.memory_percent = figures.memory_percent;
+        self.host = figures;
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
@@ -309,6 +354,8 @@ impl Control {
             self.sources.deadline(),
             self.writes.deadline(),
             self.scans.deadline(),
+            self.management.deadline(),
+            self.purge_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

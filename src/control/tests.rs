@@ -17,6 +17,7 @@ use crate::store::{Faults, Memory, Store};
 
 mod admission;
 mod api;
+mod management;
 mod pushes;
 mod rooms;
 mod sources;
@@ -36,6 +37,10 @@ struct Rig {
     began: Instant,
     posted: Vec<(WorkerId, ToWorker)>,
     resolves: Vec<ResolveRequest>,
+    /// Password jobs that nobody has done.
+    hashes: Vec<HashRequest>,
+    /// Errands that nobody has done.
+    errands: Vec<ErrandRequest>,
     exited: bool,
     conns: u32,
 }
@@ -79,6 +84,8 @@ impl Rig {
             began,
             posted: Vec::new(),
             resolves: Vec::new(),
+            hashes: Vec::new(),
+            errands: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -96,6 +103,8 @@ impl Rig {
                     self.control.handle_store(self.now, reply);
                 }
                 Output::Resolve(request) => self.resolves.push(request),
+                Output::Hash(request) => self.hashes.push(request),
+                Output::Errand(request) => self.errands.push(request),
                 Output::Exit => {
                     assert!(!self.exited);
                     self.exited = true;

@@ -233,6 +233,11 @@ impl Control {
         }
     }
 
+    /// Whether a change of the record is on its way to the disk.
+    pub(super) fn is_pending(&self, key: &StreamKey) -> bool {
+        self.writes.overlay.contains_key(key)
+    }
+
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
         if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
@@ -314,6 +319,8 @@ impl Control {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && sides.is_empty() {
+            // Answers that waited for the last commit.
+            self.apply_all(now, gathered);
             return;
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -345,12 +352,7 @@ impl Control {
             return;
         }
         self.unstage();
-        for pending in writes {
-            match pending {
-                Pending::Record(write) => self.apply(now, write),
-                Pending::Sides(write) => self.apply_sides(now, write),
-            }
-        }
+        self.apply_all(now, writes);
         // What was gathered meanwhile is pending on top of the new memory.
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -359,6 +361,15 @@ impl Control {
         self.writes.gathered = gathered;
         if !self.writes.gathered.is_empty() || self.drain.is_some() {
             self.flush_now(now);
+        }
+    }
+
+    fn apply_all(&mut self, now: Now, writes: Vec<Pending>) {
+        for pending in writes {
+            match pending {
+                Pending::Record(write) => self.apply(now, write),
+                Pending::Sides(write) => self.apply_sides(now, write),
+            }
         }
     }
 

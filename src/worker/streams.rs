@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
-use crate::hub::{Mirror, Stream};
+use crate::hub::{Flow, Mirror, Stream};
 use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
 
 impl Worker {
@@ -56,8 +56,10 @@ impl Worker {
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
         let MirroredUnit { stream, received, unit, tracks, credit } = mirrored;
-        if self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here) {
-            self.append(stream, received, unit, tracks);
+        let is_wanted = self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here);
+        if is_wanted && self.append(stream, received, unit, tracks).is_err() {
+            // Its publisher is another worker's.
+            self.stats.panics = self.stats.panics.saturating_add(1);
         }
         drop(credit);
     }
@@ -169,7 +171,9 @@ impl Worker {
             let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
             self.outputs.push_back(Output::Mirrored(to, mirrored));
         }
-        stream.mirrors.push(Mirror { to, skipping: false, lane });
+        let has_start = after_ms.is_some() || stream.newest_key().is_some();
+        let flow = if has_start { Flow::Open } else { Flow::Waiting };
+        stream.mirrors.push(Mirror { to, flow, lane });
     }
 
     /// Pushes of a stream that ended before their target had answered.
@@ -236,7 +240,7 @@ impl Worker {
 
     /// A stranger has become known: its place among the strangers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
-        if self.conns.get(id).is_some_and(|conn| conn.session.is_authenticated()) {
+        if self.call(id, |session, _| session.is_authenticated()) == Some(true) {
             self.outputs.push_back(Output::Authenticated(id));
         }
     }

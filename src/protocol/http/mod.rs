@@ -33,6 +33,10 @@ const REST: &str = "rest";
 const CONTROL_PATHS: [&str; 2] = ["/metrics", "/openapi.json"];
 /// The ending of a live stream's path.
 const FLV: &str = ".flv";
+/// Answers of the API are no pages: they load nothing, and nobody frames them.
+const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+/// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
+const HSTS: &str = "max-age=31536000;includeSubDomains";
 /// What files and live streams may be asked with.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
@@ -99,11 +103,20 @@ impl HttpSession {
         let (first, second) = (segments.next().unwrap_or_default(), segments.next());
         let is_management = first == REST || CONTROL_PATHS.contains(&path);
         let policy = if is_management { Policy::Named(&ctx.web.cors_origins) } else { Policy::Anyone };
-        let fields = match cors::check(&request, policy) {
+        let mut fields = match cors::check(&request, policy) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),
         };
+        let app = ctx.apps.get(first);
+        if self.secure && app.is_none() {
+            fields.push(("Strict-Transport-Security", HSTS.to_owned()));
+        }
         if is_management || second == Some(REST) {
+            let policy =
+                app.map(|app| app.values.text("contentSecurityPolicyHeaderValue")).unwrap_or_default();
+            let policy = if policy.is_empty() { API_POLICY } else { policy };
+            fields.push(("Content-Security-Policy", policy.to_owned()));
+            fields.push(("X-Frame-Options", "DENY".to_owned()));
             self.stage = Stage::Control(fields);
             self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
             return;
@@ -139,7 +152,6 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        self.watched = true;
         let viewer = Viewer::new(upgrade, fields, request.method == Method::Head);
         self.events.push_back(Event::Subscribe { key, format: viewer.format() });
         self.stage = Stage::Live(Box::new(viewer));
@@ -291,6 +303,7 @@ impl Session for HttpSession {
 
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
         self.served |= verdict.is_ok();
+        self.watched |= verdict.is_ok();
         if let Some((viewer, connection)) = self.live() {
             let event = viewer.verdict(ctx, connection, verdict);
             self.events.extend(event);
@@ -354,3 +367,6 @@ fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
     let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.play_security)
 }
+
+#[cfg(test)]
+mod tests;

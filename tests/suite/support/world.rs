@@ -581,6 +581,8 @@ impl World {
                     let result = Ok(vec![SocketAddr::from(([127, 0, 0, 1], request.port))]);
                     self.control.handle_resolved(now, Resolved { id: request.id, result });
                 }
+                // Nobody logs in and nobody changes settings here.
+                control::Output::Hash(_) | control::Output::Errand(_) => {}
                 control::Output::Exit => self.exited = true,
             }
         }
