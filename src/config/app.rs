@@ -44,6 +44,10 @@ pub struct AppSettings {
     pub listener_hook_url: Option<String>,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
     pub endpoint_republish_limit: Option<u32>,
+    /// `startStreamFetcherAutomatically`: stream sources are pulled from the start of the server on.
+    pub start_sources: bool,
+    /// `restartStreamFetcherPeriod`: a pull is restarted after so long; `None`: never.
+    pub restart_sources: Option<Duration>,
     /// A check of publishers is switched on (tokens, hashes, codes, a hook). Whoever cannot do it must refuse.
     pub publish_security: bool,
     /// A check of viewers is switched on. Whoever cannot do it must refuse.
@@ -75,6 +79,7 @@ impl AppSettings {
         let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
         let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
+        let restart = values.number("restartStreamFetcherPeriod", 0u64, 31_536_000)?;
         let hook = values.text("listenerHookURL");
         let any = |switches: [&str; 4], hook| {
             let on = switches.into_iter().try_fold(false, |on, key| Ok(values.boolean(key)? || on))?;
@@ -97,6 +102,8 @@ impl AppSettings {
             ingesting_stream_limit: u32::try_from(limit).ok(),
             listener_hook_url: (!hook.is_empty()).then(|| hook.to_owned()),
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
+            start_sources: values.boolean("startStreamFetcherAutomatically")?,
+            restart_sources: (restart > 0).then(|| Duration::from_secs(restart)),
             publish_security: any(PUBLISH_SWITCHES, "webhookAuthenticateURL")?,
             play_security: any(PLAY_SWITCHES, "webhookPlayAuthUrl")?,
             rest_security: values.boolean("jwtControlEnabled")?,
@@ -138,6 +145,7 @@ mod tests {
         assert!(app.allowed_publisher_cidr.is_empty());
         assert!(app.remote_allowed_cidr.contains("::1".parse().unwrap()));
         assert_eq!((app.ingesting_stream_limit, app.endpoint_republish_limit), (None, None));
+        assert_eq!((app.start_sources, app.restart_sources), (false, None));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Limits {
     pub broadcasts: usize,
     /// Restreaming endpoints of one broadcast.
     pub endpoints: usize,
+    /// Stream sources that run at a time.
+    pub pulls: usize,
     /// Open connections.
     pub connections: usize,
     /// Unauthenticated connections of one address.
@@ -75,6 +77,8 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
     pub log_level: &'static str,
+    /// `logFormat` is `json`.
+    pub log_json: bool,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
     /// Every key as text, the ones above included.
@@ -122,6 +126,7 @@ impl ServerSettings {
             management_secret: management_secret(&values)?,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
+            log_json: log_json(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
@@ -151,6 +156,7 @@ fn limits(values: &Values) -> Result<Limits, Error> {
     Ok(Limits {
         broadcasts: values.number("limits.broadcasts", 1, 10_000_000)?,
         endpoints: values.number("limits.endpoints", 0, 1000)?,
+        pulls: values.number("limits.pulls", 0, 100_000)?,
         connections: values.number("limits.connections", 1, 10_000_000)?,
         connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
@@ -167,6 +173,14 @@ fn origins(values: &Values) -> Result<Vec<String>, Error> {
         Ok(named)
     } else {
         Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
+    }
+}
+
+fn log_json(values: &Values) -> Result<bool, Error> {
+    match values.text("logFormat") {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err(values.bad("logFormat", "must be text or json")),
     }
 }
 
@@ -245,6 +259,7 @@ mod tests {
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),
+            ("logFormat", "xml"),
             ("limits.broadcasts", "x"),
         ] {
             let error = ServerSettings::with(&[(key, value)]).unwrap_err().to_string();

@@ -1,12 +1,12 @@
-//! Control: the authority over records, live streams, pushes and the REST API. One machine on one thread; it has no
+//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine on one thread; it has no
 //! clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same outputs.
 //!
 //! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered, committed by the store's thread, then become visible
 //!    and are answered (`writes`).
-//! 4. The supervisor of pushes (`endpoints`) resolves, checks the address, and orders attempts from the worker
-//!    that has the stream's source, for ever.
+//! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
+//!    attempts that they order from the workers, for ever.
 
 pub mod broadcast;
 mod clerk;
@@ -19,8 +19,10 @@ mod registry;
 mod reload;
 mod rest;
 mod sides;
+mod sources;
 mod stats;
 mod subtracks;
+mod supervisor;
 mod writes;
 
 #[cfg(test)]
@@ -51,7 +53,9 @@ use records::Records;
 use registry::Registry;
 use rest::scan::Scans;
 use sides::{Side, Sides};
+use sources::Sources;
 use stats::Load;
+use supervisor::Supervisor;
 use writes::Writes;
 
 pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
@@ -72,7 +76,7 @@ pub struct ControlConfig {
     pub node: String,
     /// This machine's address as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
     pub host_address: String,
-    /// The policy for pushes; also tells what is our own address.
+    /// The policy for pushes and pulls; also tells what is our own address.
     pub outbound: OutboundPolicy,
     /// The RTMP port as bound.
     pub rtmp_port: u16,
@@ -133,7 +137,9 @@ pub struct Control {
     sides: Sides,
     writes: Writes,
     registry: Registry,
+    supervisor: Supervisor,
     pushes: Pushes,
+    sources: Sources,
     scans: Scans,
     load: Load,
     /// The machine, a second ago.
@@ -184,7 +190,9 @@ impl Control {
             sides: Sides::default(),
             writes: Writes::default(),
             registry: Registry::default(),
+            supervisor: Supervisor::default(),
             pushes: Pushes::default(),
+            sources: Sources::default(),
             scans: Scans::default(),
             load: Load::new(config.workers),
             host: HostFigures::default(),
@@ -216,6 +224,7 @@ impl Control {
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
         }
+        control.boot_sources(now);
         Ok(control)
     }
 
@@ -264,6 +273,8 @@ impl Control {
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
+            ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {
                     drain.waiting.remove(&worker);
@@ -297,7 +308,8 @@ impl Control {
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
-        self.fire_pushes(now);
+        self.fire_attempts(now);
+        self.fire_sources(now);
         self.fire_writes(now);
         self.fire_scans(now);
         self.fire_held(now);
@@ -319,6 +331,7 @@ impl Control {
         }
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
+        self.forget_sources(now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
@@ -337,7 +350,8 @@ impl Control {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.registry.deadline(),
-            self.pushes.deadline(),
+            self.supervisor.deadline(),
+            self.sources.deadline(),
             self.writes.deadline(),
             self.scans.deadline(),
             self.management.deadline(),

@@ -28,6 +28,8 @@ const HOPS_MAX: usize = 8;
 enum State {
     Live(SessionRef),
     Grace(Instant),
+    /// It is pulled, and its source is between two attempts.
+    Awaited,
 }
 
 /// One life of a stream.
@@ -100,13 +102,19 @@ impl Registry {
 impl Control {
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
         let session = request.session;
-        let verdict = match self.admit(now, &request) {
-            Err(refusal) => Err(refusal),
-            Ok((settings, None)) => Ok(self.begin_stream(now, request, settings)),
-            Ok((_, Some(stream))) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
+        let verdict = match request.pull {
+            Some(pull) => self.pull_media(now, request, pull),
+            None => self.publish_of_encoder(now, request),
         };
         let verdict = verdict.map(Box::new);
         self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+    }
+
+    fn publish_of_encoder(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
+        match self.admit(now, &request)? {
+            (settings, None) => Ok(self.begin_stream(now, request, settings)),
+            (_, Some(stream)) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
+        }
     }
 
     /// The checks, in the order of design.md §3. `Some` is the life that the publisher may join.
@@ -141,10 +149,15 @@ impl Control {
                 "a check of publishers is switched on that this version cannot do",
             ));
         }
+        // The id belongs to its source for as long as that runs, whether it delivers or not.
+        if self.sources.is_running(&request.key) {
+            return Err(Refusal::InUse);
+        }
         if let Some(live) = stream.and_then(|stream| self.registry.live.get(&stream)) {
             match live.state {
                 State::Live(session) if session == request.session => return Err(Refusal::InUse),
                 State::Live(_) if live.silent_ms < STALE_MS => return Err(Refusal::InUse),
+                State::Awaited => return Err(Refusal::InUse),
                 State::Live(_) | State::Grace(_) => {}
             }
         }
@@ -153,7 +166,7 @@ impl Control {
 
     fn check_limits(&self, now: Now, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
         let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.registry.count(&app.name) >= limit) {
+        if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
         let records = self.records.total().saturating_add(self.writes.inserts());
@@ -166,7 +179,12 @@ impl Control {
         Ok(())
     }
 
-    fn begin_stream(&mut self, now: Now, request: PublishRequest, settings: Arc<AppSettings>) -> Grant {
+    pub(super) fn begin_stream(
+        &mut self,
+        now: Now,
+        request: PublishRequest,
+        settings: Arc<AppSettings>,
+    ) -> Grant {
         self.registry.lives += 1;
         let stream = StreamId(self.registry.lives);
         let key = request.key.clone();
@@ -201,7 +219,7 @@ impl Control {
         let live = self.registry.live.get_mut(&stream)?;
         let old = match live.state {
             State::Live(session) => Some(session),
-            State::Grace(_) => None,
+            State::Grace(_) | State::Awaited => None,
         };
         let moved = live.source != request.session.worker;
         live.state = State::Live(request.session);
@@ -210,12 +228,12 @@ impl Control {
         live.silent_ms = 0;
         live.granted = (now.mono, live.position);
         live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
-        live.via = request.via;
+        live.via.clone_from(&request.via);
         let grant =
             Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
         if let Some(record) = self.records.get_mut(&request.key) {
             record.user_agent = agent(&request.user_agent);
-            record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+            record.remote_ip = remote_ip(&request);
             record.update_time = wall(now);
         }
         if let Some(old) = old {
@@ -224,6 +242,25 @@ impl Control {
         if moved {
             self.post_stream_up(stream);
         }
+        Some(grant)
+    }
+
+    /// The next attempt of a source has media. Its record begins anew, as if nothing had been before; the stream goes
+    /// on.
+    pub(super) fn return_pull(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        request: PublishRequest,
+    ) -> Option<Grant> {
+        if self.registry.live.get(&stream)?.ingest != Ingest::Pull {
+            return None;
+        }
+        let grant = self.return_publisher(now, stream, request.clone())?;
+        if let Some(live) = self.registry.live.get_mut(&stream) {
+            live.bytes_before = 0;
+        }
+        self.record_started(now, &request);
         Some(grant)
     }
 
@@ -259,7 +296,7 @@ impl Control {
         record.speed = 0.0;
         record.absolute_start_time_ms = 0;
         record.user_agent = agent(&request.user_agent);
-        record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+        record.remote_ip = remote_ip(request);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
         record.rtmp_viewer_count = 0;
         record.recount();
@@ -296,6 +333,10 @@ impl Control {
         }
         live.position = position;
         live.epoch = epoch;
+        if live.ingest == Ingest::Pull {
+            live.state = State::Awaited;
+            return;
+        }
         let grace = live.settings.publisher_grace;
         match (departure, now.mono.checked_add(grace)) {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
@@ -349,6 +390,11 @@ impl Control {
         self.mark_dirty(now, key);
     }
 
+    /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.
+    pub(super) fn is_delivered(live: &Live) -> bool {
+        live.state != State::Awaited
+    }
+
     /// What a report says about the clock and the silence of a publisher.
     pub(super) fn note_source(&mut self, worker: WorkerId, figures: &SourceFigures) -> Option<StreamKey> {
         let live = self.registry.live.get_mut(&figures.stream)?;
@@ -382,6 +428,11 @@ fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Resu
         return Err(Refusal::NotAllowed("outside the planned time"));
     }
     Ok(())
+}
+
+/// Where a publisher is; nothing for a pull, which connected from here.
+fn remote_ip(request: &PublishRequest) -> Option<String> {
+    request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }
 
 fn publish_type(ingest: Ingest) -> String {

@@ -20,6 +20,7 @@ mod api;
 mod management;
 mod pushes;
 mod rooms;
+mod sources;
 mod storing;
 
 const WORKERS: u16 = 2;
@@ -166,6 +167,7 @@ impl Rig {
             user_agent: "enc/1".into(),
             params: Vec::new(),
             via: Vec::new(),
+            pull: None,
         }
     }
 
@@ -318,6 +320,8 @@ fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
             ToWorker::Replaced { .. } => "replaced".into(),
             ToWorker::StartPush(order) => format!("push {}", order.attempt),
             ToWorker::StopPush(_) => "stop push".into(),
+            ToWorker::StartPull(order) => format!("pull {}", order.attempt),
+            ToWorker::StopPull(_) => "stop pull".into(),
             other => format!("{other:?}").split([' ', '(', '{']).next().unwrap_or("").to_owned(),
         };
         format!("{}: {name}", worker.0)

@@ -81,6 +81,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether a source that runs begins anew: after an update, whatever it changed (rest.md §5.5). Into which room a
+    /// stream goes is an operation of its own.
+    fn restarts_source(&self) -> bool {
+        let Self::Update { body, .. } = self else { return false };
+        let room = Body { main_track_stream_id: body.main_track_stream_id.clone(), ..Body::default() };
+        room.main_track_stream_id.is_none() || **body != room
+    }
+}
+
 /// The status is a client's to set only while nothing is live, and only of a live stream's record.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
@@ -121,6 +131,10 @@ pub(super) enum Answer {
     Deleted,
     /// The id of an endpoint.
     EndpointAdded(String),
+    /// The id of a source that runs by then.
+    Started,
+    /// A source that could not be started; its record is gone again.
+    NotStarted(String),
 }
 
 /// A change and who waits for it.
@@ -219,6 +233,11 @@ impl Control {
         }
     }
 
+    /// Whether a change of the record is on its way to the disk.
+    pub(super) fn is_pending(&self, key: &StreamKey) -> bool {
+        self.writes.overlay.contains_key(key)
+    }
+
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
         if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
@@ -300,6 +319,8 @@ impl Control {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && sides.is_empty() {
+            // Answers that waited for the last commit.
+            self.apply_all(now, gathered);
             return;
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -331,12 +352,7 @@ impl Control {
             return;
         }
         self.unstage();
-        for pending in writes {
-            match pending {
-                Pending::Record(write) => self.apply(now, write),
-                Pending::Sides(write) => self.apply_sides(now, write),
-            }
-        }
+        self.apply_all(now, writes);
         // What was gathered meanwhile is pending on top of the new memory.
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -345,6 +361,15 @@ impl Control {
         self.writes.gathered = gathered;
         if !self.writes.gathered.is_empty() || self.drain.is_some() {
             self.flush_now(now);
+        }
+    }
+
+    fn apply_all(&mut self, now: Now, writes: Vec<Pending>) {
+        for pending in writes {
+            match pending {
+                Pending::Record(write) => self.apply(now, write),
+                Pending::Sides(write) => self.apply_sides(now, write),
+            }
         }
     }
 
@@ -400,6 +425,7 @@ impl Control {
             self.writes.inserts = self.writes.inserts.saturating_sub(1);
         }
         let live = self.stream_of(&key);
+        let runs = self.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
         let main_before = self.main_track_of(&key);
@@ -408,10 +434,15 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
+                if runs && change.restarts_source() {
+                    self.restart_source(now, &key);
+                }
             }
             None => {
                 self.records.remove(&key);
-                if let (Some(stream), Change::Delete) = (live, &change) {
+                if !self.stop_source(now, &key, StreamEnd::Deleted)
+                    && let (Some(stream), Change::Delete) = (live, &change)
+                {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
             }
@@ -419,10 +450,29 @@ impl Control {
         for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
             self.follow_subtracks(now, &main);
         }
+        self.note_auto_start(&key);
         if let Some((session, answer)) = waiter {
-            let response = self.answer_of(now, &key, answer, existed, live.is_some());
+            let Some(answer) = self.started(now, session, &key, answer) else { return };
+            let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);
             self.answer(session, response);
         }
+    }
+
+    /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
+    /// waits for that.
+    fn started(&mut self, now: Now, session: SessionRef, key: &StreamKey, answer: Answer) -> Option<Answer> {
+        if !matches!(answer, Answer::Started) {
+            return Some(answer);
+        }
+        let Err(reason) = self.begin_source(now, key) else { return Some(answer) };
+        let answer = Answer::NotStarted(reason);
+        if self.is_live(key) {
+            // Somebody has published to it since; that is not ours to end.
+            return Some(answer);
+        }
+        let waiter = Some((session, answer));
+        self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        None
     }
 
     /// A record that is created while someone publishes under its id by chance takes over the live figures.
@@ -453,6 +503,8 @@ impl Control {
             Answer::Deleted => {
                 Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
             }
+            Answer::Started => Outcome::success().data_id(&key.id).response(200),
+            Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
             Answer::EndpointAdded(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }

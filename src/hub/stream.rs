@@ -50,10 +50,21 @@ pub struct Subscriber {
 pub struct Mirror {
     /// Which one.
     pub to: WorkerId,
-    /// After a refused unit nothing is sent before the next key frame.
-    pub skipping: bool,
+    /// Whether pictures are sent.
+    pub flow: Flow,
     /// What is on the way to it.
     pub lane: Lane,
+}
+
+/// Whether a mirror is sent what is not a key frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Not yet: there was no key frame to begin with.
+    Waiting,
+    /// Yes.
+    Open,
+    /// Not before the next key frame: a unit was refused.
+    Cut,
 }
 
 /// What an appended unit asks for.
@@ -151,6 +162,12 @@ impl Stream {
         }
         self.ring.push(entry);
         Pushed { flush: self.flush_when(now, video), trim }
+    }
+
+    /// After a panic in [`Stream::push`]: the unit is nowhere, not in some of the packages alone.
+    pub fn leave_out(&mut self) {
+        let head = self.ring.head();
+        self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
     }
 
     /// Everything appended so far is to be sent.
@@ -271,6 +288,12 @@ impl Stream {
         self.flush();
     }
 
+    /// Number of the newest key frame, while it is retained.
+    #[must_use]
+    pub const fn newest_key(&self) -> Option<u64> {
+        self.ring.newest_key()
+    }
+
     /// DTS of the newest unit in milliseconds.
     #[must_use]
     pub fn head_ms(&self) -> Option<i64> {
@@ -289,7 +312,7 @@ impl Stream {
         &self.tracks
     }
 
-    /// Payload bytes that the ring retains.
+    /// Bytes that the ring retains.
     #[must_use]
     pub const fn retained_bytes(&self) -> usize {
         self.ring.bytes()

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use super::log_limit::LogLimit;
 
@@ -23,14 +23,15 @@ const FILES: u32 = 10;
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging. The guard writes what waits when it is dropped.
-pub fn start(directory: &Path, level: &str) -> WorkerGuard {
+/// Starts logging, as text or as one JSON object per line. The guard writes what waits when it is dropped.
+pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let output = Output { file: RotatedFile::open(directory.join("millstream.log")) };
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let limit = LogLimit::new(writer.clone());
+    let limit = LogLimit::new(writer.clone(), json);
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    let format = if json { format.json().flatten_event(true).boxed() } else { format.boxed() };
     // A second start in one process (tests) keeps the first subscriber.
     let (filter, handle) = reload::Layer::new(filter);
     if tracing_subscriber::registry().with(filter).with(limit).with(format).try_init().is_ok() {

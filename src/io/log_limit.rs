@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
@@ -28,12 +28,14 @@ pub(super) struct LogLimit {
     /// Tells what was left out. Only the one line that begins a new second after a flood takes the lock, and only
     /// when it is free.
     out: Mutex<NonBlocking>,
+    /// Lines are JSON.
+    json: bool,
 }
 
 impl LogLimit {
-    pub(super) fn new(out: NonBlocking) -> Self {
+    pub(super) fn new(out: NonBlocking, json: bool) -> Self {
         let kinds = (0..KINDS).map(|_| AtomicU64::new(0)).collect();
-        Self { began: Instant::now(), kinds, out: Mutex::new(out) }
+        Self { began: Instant::now(), kinds, out: Mutex::new(out), json }
     }
 
     /// Whether a line of this kind may be written in this second, and how many were left out in the last one.
@@ -51,6 +53,20 @@ impl LogLimit {
             (true, lines.saturating_sub(LINES_PER_SECOND))
         }
     }
+
+    /// In one write: each is a line of its own to the queue, and lines of other threads go between.
+    fn tell(&self, left_out: u64, level: &Level, target: &str) {
+        if let Ok(mut out) = self.out.try_lock() {
+            let text = format!("{left_out} more lines like the next one were left out");
+            let line = if self.json {
+                let line = serde_json::json!({ "level": level.as_str(), "target": target, "message": text });
+                format!("{line}\n")
+            } else {
+                format!("{text} ({level} {target})\n")
+            };
+            let _ = out.write_all(line.as_bytes());
+        }
+    }
 }
 
 impl<S: Subscriber> Layer<S> for LogLimit {
@@ -58,11 +74,8 @@ impl<S: Subscriber> Layer<S> for LogLimit {
         let metadata = event.metadata();
         let kind = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
         let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
-        if left_out > 0
-            && let Ok(mut out) = self.out.try_lock()
-        {
-            let (target, level) = (metadata.target(), metadata.level());
-            let _ = writeln!(out, "{left_out} more lines like the next one were left out ({level} {target})");
+        if left_out > 0 {
+            self.tell(left_out, metadata.level(), metadata.target());
         }
         admitted
     }
@@ -70,14 +83,42 @@ impl<S: Subscriber> Layer<S> for LogLimit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
     fn q_06_a_flood_of_one_kind_is_cut_and_told_and_others_are_not() {
         let (out, _guard) = tracing_appender::non_blocking(std::io::sink());
-        let limit = LogLimit::new(out);
+        let limit = LogLimit::new(out, false);
         let admitted = (0..1000).filter(|_| limit.admit(7, 3).0).count();
         assert_eq!((admitted, limit.admit(8, 3)), (100, (true, 0)));
         assert_eq!((limit.admit(7, 4), limit.admit(7, 4)), ((true, 900), (true, 0)));
+    }
+
+    /// Keeps each write apart, as the queue does.
+    #[derive(Clone, Default)]
+    struct Writes(Arc<Mutex<Vec<String>>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().push(String::from_utf8(bytes.to_vec()).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_line_about_a_flood_is_one_line_of_the_queue() {
+        let writes = Writes::default();
+        let (out, guard) = tracing_appender::non_blocking(writes.clone());
+        let limit = LogLimit::new(out, false);
+        limit.tell(7, &Level::INFO, "here");
+        drop((limit, guard));
+        let want = "7 more lines like the next one were left out (INFO here)\n";
+        assert_eq!(*writes.0.lock().unwrap(), [want]);
     }
 }

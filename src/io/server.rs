@@ -217,7 +217,7 @@ impl Server {
 struct Shells {
     postboxes: Vec<Postbox>,
     desk: Desk,
-    disk: Sender<disk::Request>,
+    disk: disk::Disk,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -20,7 +19,7 @@ use wire::{Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::disk;
+use super::disk::{self, Disk};
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
@@ -68,6 +67,8 @@ struct Socket {
     ending: bool,
     /// The peer's end of stream was read.
     ended: bool,
+    /// TLS has ended with an alert that the peer is to hear.
+    alerted: bool,
     place: Option<Place>,
 }
 
@@ -82,6 +83,7 @@ impl Socket {
             tls_name: None,
             ending: false,
             ended: false,
+            alerted: false,
             place: None,
         }
     }
@@ -104,7 +106,7 @@ pub(super) struct Parts {
     pub(super) listeners: Vec<(Listener, TcpListener)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
-    pub(super) disk: Sender<disk::Request>,
+    pub(super) disk: Disk,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
@@ -322,6 +324,7 @@ impl Shell {
             Ok(place) => place,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "connection refused");
+                self.worker.note_refused(why);
                 return;
             }
         };
@@ -357,15 +360,14 @@ impl Shell {
         self.install(now, id, Socket { place: Some(place), ..Socket::new(id, transport) });
     }
 
-    /// The transport that the listener speaks. `None`: too many handshakes run.
+    /// The transport that the listener speaks.
     fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
         let config = match listener.security() {
             Security::Plain => return Some(Transport::plain(stream)),
             Security::Tls => &self.parts.tls.rtmps,
             Security::TlsHttp => &self.parts.tls.https,
         };
-        let place = self.parts.budget.begin_handshake()?;
-        Transport::server(stream, config, place)
+        Transport::server(stream, config)
             .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
             .ok()
     }
@@ -426,6 +428,13 @@ impl Shell {
             if socket.transport.is_handshaking() {
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
+                // Only now: a peer that says nothing must not keep the others out.
+                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                    socket.ended = true;
+                    self.worker.note_refused(why);
+                    self.broken(now, id, &io::Error::other("too many TLS handshakes"));
+                    return false;
+                }
             }
             let received = socket.transport.read(&mut self.buffer);
             if socket.transport.take_handshake_end() {
@@ -456,6 +465,7 @@ impl Shell {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     socket.ended = true;
+                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
                     self.broken(now, id, &error);
                     return false;
                 }
@@ -465,7 +475,11 @@ impl Shell {
 
     /// The peers of a TLS connection know each other: what waited for it goes on.
     fn handshake_ended(&mut self, now: Now, id: ConnId) {
-        if self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some()) {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Ok(()));
         }
         self.worker.handle_writable(now, id);
@@ -481,8 +495,11 @@ impl Shell {
     }
 
     fn broken(&mut self, now: Now, id: ConnId, error: &io::Error) {
-        let was_connecting = self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some());
-        if was_connecting {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Err(error.to_string()));
         } else {
             self.worker.handle_hangup(now, id, Some(&error.to_string()));
@@ -552,6 +569,7 @@ impl Shell {
             Output::Control(mail) => {
                 if matches!(mail, crate::mail::ToControl::Drained(_)) {
                     self.drained = true;
+                    self.lingering.hurry(now.mono);
                 }
                 self.parts.desk.send(OfficeMail::Worker(mail));
             }
@@ -559,7 +577,10 @@ impl Shell {
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::File { conn, ask } => {
-                let _ = self.parts.disk.send(disk::Request { worker: self.parts.id, conn, ask });
+                let request = disk::Request { worker: self.parts.id, conn, ask };
+                if let Some(reply) = self.parts.disk.ask(request) {
+                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply });
+                }
             }
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => {
@@ -602,8 +623,10 @@ impl Shell {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.load().fetch_sub(1, Ordering::Relaxed);
         let _ = self.parts.poll.registry().deregister(socket.transport.stream_mut());
-        if !abort {
-            self.lingering.add(now, socket.transport, socket.place, socket.ended);
+        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
+        if !abort || socket.alerted {
+            let ended = socket.ended && !socket.alerted;
+            self.lingering.add(now, socket.transport, socket.place, ended);
         }
     }
 

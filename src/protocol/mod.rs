@@ -5,6 +5,7 @@
 
 mod http;
 mod http_live;
+mod pull;
 mod rtmp;
 mod tags;
 
@@ -22,8 +23,8 @@ use wire::SendQueue;
 use crate::config::AppSettings;
 use crate::hub::{FormatKey, Package};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, Now, PushOrder, PushState, PushTarget, Refusal, StreamEnd,
-    StreamKey, WebSettings,
+    Departure, FileAsk, FileReply, Grant, Ingest, Now, PullOrder, PullState, PushOrder, PushState,
+    PushTarget, Refusal, StreamEnd, StreamKey, WebSettings,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -155,6 +156,8 @@ pub enum Event {
     File(FileAsk),
     /// News of the push that this session is.
     Push(PushState),
+    /// News of the pull that this session is.
+    Pull(PullState),
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
 }
@@ -270,6 +273,12 @@ protocols! {
     Http (Plain) => http::HttpSession::new,
     /// The same over TLS, port 5443.
     Https (TlsHttp) => http::HttpSession::over_tls,
+}
+
+/// Begins the session of a pull on an outgoing connection.
+#[must_use]
+pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Box<dyn Session> {
+    Box::new(pull::PullSession::new(now, order, seed))
 }
 
 /// Begins the session of a push on an outgoing connection.

@@ -139,7 +139,11 @@ impl Page {
         out.gauges("worker_deadlines", "Entries of the deadline table", self.each(|w| w.deadlines))?;
         out.gauges("worker_streams", "Live streams that the worker knows", self.each(|w| w.streams))?;
         out.gauges("worker_subscribers", "Viewers and pushes served", self.each(|w| w.subscribers))?;
-        out.gauges("worker_ring_bytes", "Payload that the rings retain", self.each(|w| w.ring_bytes))?;
+        out.gauges(
+            "worker_ring_bytes",
+            "Payload and parameter sets that the rings retain",
+            self.each(|w| w.ring_bytes),
+        )?;
         out.counters(
             "worker_units",
             "Access units that entered a ring",
@@ -174,6 +178,15 @@ impl Page {
             "sent_bytes",
             "Bytes to peers",
             rows().map(|(labels, row)| (labels, number(row.bytes_out))),
+        )?;
+        let refused = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let labels = move |reason: &str| vec![worker(index), ("reason", reason.to_owned())];
+            figures.counters.refused.iter().map(move |(why, count)| (labels(why.name()), number(count)))
+        });
+        out.counters(
+            "refused_connections",
+            "Connections closed before they could say what they want",
+            refused,
         )
     }
 
@@ -236,6 +249,13 @@ impl Page {
             "Endpoints of live streams",
             pushes.map(|(state, pushes)| (vec![("state", state.to_owned())], count(pushes))),
         )?;
+        let trying = control.pulls.saturating_sub(control.pulls_broadcasting);
+        let pulls = [("broadcasting", control.pulls_broadcasting), ("trying", trying)];
+        out.gauges(
+            "pulls",
+            "Stream sources that run",
+            pulls.map(|(state, pulls)| (vec![("state", state.to_owned())], count(pulls))),
+        )?;
         out.counters(
             "store_failures",
             "Commits and rebuilds that failed",
@@ -271,7 +291,7 @@ impl Page {
         )?;
         out.gauges(
             "stream_ring_bytes",
-            "Payload retained",
+            "Payload and parameter sets retained",
             rows().map(|(labels, row)| (labels, row.ring_bytes)),
         )
     }

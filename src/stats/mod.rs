@@ -60,11 +60,64 @@ impl ForwardingTable {
     }
 }
 
+/// Why a connection was closed before it could say what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The server is full.
+    Connections,
+    /// Too many strangers.
+    Strangers,
+    /// Too many strangers of this address.
+    Address,
+    /// Too many new connections of this address.
+    Rate,
+    /// Too many TLS handshakes at a time, of this address or of all.
+    Handshakes,
+}
+
+impl Refused {
+    /// Every reason.
+    pub const ALL: [Self; 5] =
+        [Self::Connections, Self::Strangers, Self::Address, Self::Rate, Self::Handshakes];
+
+    /// In metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Strangers => "strangers",
+            Self::Address => "address",
+            Self::Rate => "rate",
+            Self::Handshakes => "handshakes",
+        }
+    }
+}
+
+/// How many connections were refused, by reason.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Refusals([u64; Refused::ALL.len()]);
+
+impl Refusals {
+    /// One more.
+    pub fn count(&mut self, why: Refused) {
+        for (_, count) in Refused::ALL.iter().zip(&mut self.0).filter(|(reason, _)| **reason == why) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> {
+        Refused::ALL.into_iter().zip(self.0)
+    }
+}
+
 /// Plain counters of a worker since its start.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counters {
     /// Connections accepted or opened.
     pub sessions: u64,
+    /// Connections that were not served.
+    pub refused: Refusals,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -79,7 +132,7 @@ pub struct Counters {
     pub units_unmirrored: u64,
     /// Times a subscriber jumped.
     pub jumps: u64,
-    /// Sessions that panicked and were closed.
+    /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.
     pub busy: Duration,
@@ -129,6 +182,10 @@ pub struct ControlFigures {
     pub pushes: usize,
     /// Of those, taken by their target.
     pub pushes_broadcasting: usize,
+    /// Stream sources that run.
+    pub pulls: usize,
+    /// Of those, delivering.
+    pub pulls_broadcasting: usize,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Commits and rebuilds that failed since the start.
@@ -148,7 +205,7 @@ pub struct StreamFigures {
     pub subscribers: u64,
     /// Payload since the publisher's grant, where the publisher is.
     pub received_bytes: Option<u64>,
-    /// Payload that its ring retains.
+    /// Bytes that its ring retains.
     pub ring_bytes: u64,
 }
 
@@ -173,7 +230,7 @@ pub struct WorkerFigures {
     pub streams: u64,
     /// Viewers and pushes.
     pub subscribers: u64,
-    /// Payload that the rings retain.
+    /// Bytes that the rings retain.
     pub ring_bytes: u64,
     /// Each stream, when asked for.
     pub per_stream: Vec<StreamFigures>,

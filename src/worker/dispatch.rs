@@ -1,5 +1,6 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,9 +45,14 @@ impl Worker {
                 None => return,
             }
         }
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.session.poll_transmit(&mut conn.queue);
-        if conn.has_own_bytes() {
+        let drained = self.guard(id, |conn, _| {
+            conn.session.poll_transmit(&mut conn.queue);
+            conn.is_media = conn.session.is_media();
+            (conn.session.protocol(), conn.has_own_bytes())
+        });
+        let Some((protocol, has_own_bytes)) = drained else { return };
+        self.rename(id, protocol);
+        if has_own_bytes {
             self.enqueue_write(id);
         }
         self.after_drain(id);
@@ -60,14 +66,18 @@ impl Worker {
             self.remove(id, &reason, false);
             return;
         }
-        if conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes() {
-            conn.reads_paused = false;
+        let next = self.guard(id, |conn, _| {
+            let resumes = conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes();
+            conn.reads_paused &= !resumes;
+            let deadline = conn.deadline().filter(|at| conn.armed.is_none_or(|armed| *at < armed));
+            conn.armed = deadline.or(conn.armed);
+            (resumes, deadline)
+        });
+        let Some((resumes, deadline)) = next else { return };
+        if resumes {
             self.outputs.push_back(Output::Resume(id));
         }
-        if let Some(at) = conn.deadline()
-            && conn.armed.is_none_or(|armed| at < armed)
-        {
-            conn.armed = Some(at);
+        if let Some(at) = deadline {
             self.deadlines.arm(at, Timer::Conn(id));
         }
     }
@@ -81,7 +91,10 @@ impl Worker {
             Event::Subscribe { key, format } => self.subscribe(id, &key, format),
             Event::SubscribePush { format } => self.subscribe_push(id, format),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
-            Event::Unsubscribe => self.unsubscribe_keeping_rest(id),
+            Event::Unsubscribe => {
+                self.end_hold(id);
+                self.unsubscribe_keeping_rest(id);
+            }
             Event::Pause(pause) => self.pause(id, pause),
             Event::Rest { request, secure } => {
                 let session = self.session_ref(id);
@@ -97,7 +110,9 @@ impl Worker {
                 self.outputs.push_back(Output::File { conn: id, ask });
             }
             Event::Push(state) => self.push_news(id, state),
+            Event::Pull(state) => self.pull_news(id, state),
             Event::Closed(reason) => {
+                self.end_hold(id);
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.closing.get_or_insert(reason);
                     // A viewer that leaves gets the rest of the unit it was in, and no further one.
@@ -123,12 +138,13 @@ impl Worker {
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
+            pull: conn.pull.map(|role| (role.pull, role.attempt)),
         };
         self.tell(ToControl::Publish(request));
     }
 
     /// Tells control that a publisher is gone, whichever way it had come.
-    fn unpublish(&mut self, id: ConnId, departure: Departure) {
+    pub(super) fn unpublish(&mut self, id: ConnId, departure: Departure) {
         let session = self.session_ref(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         match std::mem::replace(&mut conn.publishing, Publishing::No) {
@@ -151,15 +167,26 @@ impl Worker {
         count.position.dts_ms = count.position.dts_ms.max(unit.dts);
         count.position.started = true;
         self.mirror_unit(stream, self.now.mono, &unit, &tracks);
-        self.append(stream, self.now.mono, unit, tracks);
+        if self.append(stream, self.now.mono, unit, tracks).is_err() {
+            self.remove_panicked(id);
+        }
     }
 
-    /// Puts a unit into the local ring, whether it was published or mirrored.
-    pub(super) fn append(&mut self, id: StreamId, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
+    /// left out.
+    pub(super) fn append(
+        &mut self,
+        id: StreamId,
+        received: Instant,
+        unit: AccessUnit,
+        tracks: Arc<Tracks>,
+    ) -> std::thread::Result<()> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         self.stats.units = self.stats.units.saturating_add(1);
         let first = stream.tracks().is_empty();
-        let pushed = stream.push(self.now.mono, received, unit, tracks);
+        let now = self.now.mono;
+        let pushed = catch_unwind(AssertUnwindSafe(|| stream.push(now, received, unit, tracks)))
+            .inspect_err(|_| stream.leave_out())?;
         match pushed.flush {
             Flush::Now => {
                 if !std::mem::replace(&mut stream.grown, true) {
@@ -174,6 +201,7 @@ impl Worker {
         if first {
             self.tell_tracks(id);
         }
+        Ok(())
     }
 
     /// Tells those who subscribed to a stream without tracks that it has some now.
@@ -212,8 +240,12 @@ impl Worker {
 
     // ---- subscribing
 
-    fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+    pub(super) fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
+        self.end_hold(id);
         let verdict = self.subscription(id, key, format);
+        if verdict == Err(NoSubscription::NotFound) && self.hold(id, key, format) {
+            return;
+        }
         let tracks = verdict.map(|stream| {
             self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
@@ -256,7 +288,12 @@ impl Worker {
         self.unsubscribe(id);
         let stream = self.streams.get_mut(&stream_id)?;
         let forwarding = self.forwarding.index(stream.ingest, format.key().name);
-        let subscriber = stream.subscribe(id, format.key(), forwarding, || format.package())?;
+        let subscribe = || stream.subscribe(id, format.key(), forwarding, || format.package());
+        let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
+            self.remove_panicked(id);
+            return None;
+        };
+        let subscriber = subscriber?;
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         if stream.source != self.id && !stream.mirrored_here {
@@ -269,16 +306,16 @@ impl Worker {
         Some(())
     }
 
+    /// Takes a subscriber off its stream; what it counted stays. The last one of a mirror ends the mirroring.
     pub(super) fn unsubscribe(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(subscriber) = conn.subscriber.take() else { return };
-        self.detach(id, subscriber.stream, subscriber.format);
-    }
-
-    /// Takes a subscriber off its stream; the last one of a mirror ends the mirroring.
-    pub(super) fn detach(&mut self, id: ConnId, stream_id: StreamId, format: crate::hub::FormatIndex) {
+        conn.jumps = conn.jumps.saturating_add(subscriber.jumps);
+        conn.skipped = conn.skipped.saturating_add(subscriber.skipped);
+        self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
+        let stream_id = subscriber.stream;
         let Some(stream) = self.streams.get_mut(&stream_id) else { return };
-        stream.unsubscribe(id, format);
+        stream.unsubscribe(id, subscriber.format);
         if stream.subscribers.is_empty() && stream.mirrored_here {
             stream.mirrored_here = false;
             stream.clear();
@@ -309,7 +346,7 @@ impl Worker {
 
     // ---- the end
 
-    /// A session that panicked is gone, and nobody else notices.
+    /// A session that panicked, or whose unit or format did, is gone, and nobody else notices.
     pub(super) fn remove_panicked(&mut self, id: ConnId) {
         self.stats.panics = self.stats.panics.saturating_add(1);
         self.remove(id, "internal error", true);
@@ -318,10 +355,13 @@ impl Worker {
     /// Forgets a connection: its roles end, its socket closes, its end is one line of the log.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         self.unpublish(id, Departure::Lost);
+        self.unsubscribe(id);
         let Some(mut conn) = self.conns.remove(id) else { return };
-        let subscriber = conn.subscriber.take();
-        if let Some(subscriber) = &subscriber {
-            self.detach(id, subscriber.stream, subscriber.format);
+        if let Some(held) = conn.held.take() {
+            self.leave_waiting(id, &held);
+        }
+        if let Some(role) = conn.pull {
+            self.forget_pull(id, role, reason);
         }
         if let Some(role) = conn.push {
             if self.pushes.get(&role.push) == Some(&id) {
@@ -331,27 +371,22 @@ impl Worker {
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
-        if let Some(subscriber) = &subscriber {
-            self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
-        }
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.session.protocol()) {
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             row.ended = row.ended.saturating_add(1);
-            row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
-            row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+            conn.count_into(row);
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
-        log_end(&conn, subscriber.as_ref(), reason, self.now.mono);
+        log_end(&conn, reason, self.now.mono);
     }
 }
 
 /// One line per session: info for media, debug for the API, of which there may be thousands a second.
-fn log_end(conn: &Conn, subscriber: Option<&crate::hub::Subscriber>, reason: &str, now: Instant) {
-    let protocol = conn.session.protocol();
-    let peer = conn.peer;
+fn log_end(conn: &Conn, reason: &str, now: Instant) {
+    let (protocol, peer) = (conn.protocol, conn.peer);
     let seconds = now.saturating_duration_since(conn.began).as_secs();
     let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
-    let (jumps, skipped) = subscriber.map_or((0, 0), |subscriber| (subscriber.jumps, subscriber.skipped));
-    if conn.session.is_media() {
+    let (jumps, skipped) = (conn.jumps, conn.skipped);
+    if conn.is_media {
         tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {
         tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");

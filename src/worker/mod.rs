@@ -14,11 +14,12 @@ mod deadlines;
 mod dispatch;
 mod figures;
 pub mod mailbox;
+mod pulls;
 mod slab;
 mod streams;
 mod write;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -27,11 +28,12 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, FileAsk, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
+    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
     WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
-use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
+use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
+pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
@@ -105,6 +107,11 @@ pub struct Worker {
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
     pushes: BTreeMap<PushId, ConnId>,
+    pulls: BTreeMap<PullId, ConnId>,
+    /// Streams that viewers start.
+    auto_start: BTreeSet<StreamKey>,
+    /// Viewers who wait for theirs to be there.
+    waiting: BTreeMap<StreamKey, Vec<ConnId>>,
     deadlines: Deadlines,
     touched: Vec<ConnId>,
     grown: Vec<StreamId>,
@@ -140,6 +147,9 @@ impl Worker {
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
             pushes: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            auto_start: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             grown: Vec::new(),
@@ -222,10 +232,12 @@ impl Worker {
 
     /// Whether the shell should read this connection. When not, [`Output::Resume`] will tell.
     pub fn wants_bytes(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else { return false };
-        let wants = conn.closing.is_none() && conn.session.wants_bytes();
-        conn.reads_paused = !wants;
-        wants
+        let wants = self.guard(id, |conn, _| {
+            let wants = conn.closing.is_none() && conn.session.wants_bytes();
+            conn.reads_paused = !wants;
+            wants
+        });
+        wants.unwrap_or(false)
     }
 
     // ---- inputs: time and load
@@ -240,6 +252,11 @@ impl Worker {
                 Timer::Report => self.report(),
             }
         }
+    }
+
+    /// A connection was refused, or is about to be.
+    pub fn note_refused(&mut self, why: Refused) {
+        self.stats.refused.count(why);
     }
 
     /// The shell was busy for so long since it last said so, and so much mail waits for it.
@@ -286,7 +303,7 @@ impl Worker {
         self.conns.len()
     }
 
-    /// Payload bytes that the rings of this worker retain.
+    /// Bytes that the rings of this worker retain.
     #[must_use]
     pub fn retained_bytes(&self) -> usize {
         self.streams.values().map(Stream::retained_bytes).sum()
@@ -297,9 +314,14 @@ impl Worker {
     /// Calls a session. Whatever bug its peer has found ends that session and nobody else's: after a panic it is
     /// gone, and the answer is `None`, as for an id that was gone before.
     fn call<R>(&mut self, id: ConnId, verb: impl FnOnce(&mut dyn Session, &Context<'_>) -> R) -> Option<R> {
+        self.guard(id, |conn, ctx| verb(conn.session.as_mut(), ctx))
+    }
+
+    /// The same with all of the connection.
+    fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
         let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
-        let session = self.conns.get_mut(id)?.session.as_mut();
-        let answer = catch_unwind(AssertUnwindSafe(|| verb(session, &ctx))).ok();
+        let conn = self.conns.get_mut(id)?;
+        let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
             self.remove_panicked(id);
         }
@@ -326,6 +348,8 @@ impl Worker {
             self.remove(id, stalled, true);
             return;
         }
+        self.end_overdue_hold(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
         let untold = std::mem::take(&mut conn.untold);
         self.call(id, |session, ctx| {
             if untold > 0 {
@@ -397,3 +421,6 @@ impl Worker {
         self.conns.get(id).is_some_and(|conn| conn.publishing == Publishing::Granted(stream))
     }
 }
+
+#[cfg(test)]
+mod tests;

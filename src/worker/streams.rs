@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
-use crate::hub::{Mirror, Stream};
+use crate::hub::{Flow, Mirror, Stream};
 use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
 
 impl Worker {
@@ -38,6 +38,9 @@ impl Worker {
             }
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::StartPull(order) => self.start_pull(&order),
+            ToWorker::StopPull(pull) => self.stop_pull(pull),
+            ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
@@ -53,8 +56,10 @@ impl Worker {
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
         let MirroredUnit { stream, received, unit, tracks, credit } = mirrored;
-        if self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here) {
-            self.append(stream, received, unit, tracks);
+        let is_wanted = self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here);
+        if is_wanted && self.append(stream, received, unit, tracks).is_err() {
+            // Its publisher is another worker's.
+            self.stats.panics = self.stats.panics.saturating_add(1);
         }
         drop(credit);
     }
@@ -62,7 +67,8 @@ impl Worker {
     /// A stream that is new, or whose source has moved.
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
-        self.directory.insert(new.key.clone(), id);
+        let key = new.key.clone();
+        self.directory.insert(key.clone(), id);
         let stream = self.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         if stream.source != source {
@@ -83,6 +89,7 @@ impl Worker {
             }
         }
         self.arm_report();
+        self.serve_waiting(&key);
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
@@ -164,7 +171,9 @@ impl Worker {
             let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
             self.outputs.push_back(Output::Mirrored(to, mirrored));
         }
-        stream.mirrors.push(Mirror { to, skipping: false, lane });
+        let has_start = after_ms.is_some() || stream.newest_key().is_some();
+        let flow = if has_start { Flow::Open } else { Flow::Waiting };
+        stream.mirrors.push(Mirror { to, flow, lane });
     }
 
     /// Pushes of a stream that ended before their target had answered.
@@ -212,7 +221,9 @@ impl Worker {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publishing = Publishing::No;
                 conn.push = None;
+                conn.pull = None;
             }
+            self.end_hold(id);
             self.call(id, |session, ctx| session.close(ctx, "server goes down"));
             self.unsubscribe_keeping_rest(id);
             self.touch(id);
@@ -229,7 +240,7 @@ impl Worker {
 
     /// A stranger has become known: its place among the strangers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
-        if self.conns.get(id).is_some_and(|conn| conn.session.is_authenticated()) {
+        if self.call(id, |session, _| session.is_authenticated()) == Some(true) {
             self.outputs.push_back(Output::Authenticated(id));
         }
     }

@@ -2,7 +2,9 @@
 
 use super::answer::Outcome;
 use super::{Call, Reply, bad_request};
+use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
+use crate::control::sources::is_source;
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -10,11 +12,14 @@ use crate::mail::{StreamEnd, StreamKey};
 
 /// Letters and digits of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// What cameras are answered: finding out their address needs ONVIF.
+const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Schemes of a stream source (rest.md §5.5).
-const SOURCE_SCHEMES: [&str; 8] =
-    ["http://", "https://", "rtmp://", "rtmps://", "rtsps://", "rtsp://", "udp://", "srt://"];
+/// Schemes of a stream source that this version can pull; their URLs are read whole.
+const PULLED_SCHEMES: [&str; 4] = ["http://", "https://", "rtmp://", "rtmps://"];
+/// The other schemes of a stream source (rest.md §5.5): stored, and refused when they are to be started.
+const STORED_SCHEMES: [&str; 4] = ["rtsps://", "rtsp://", "udp://", "srt://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))
@@ -45,14 +50,15 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if !given.is_empty() {
         let key = StreamKey { app: call.app.name.clone(), id: given.into() };
         if is_stream_id(given) && control.pending(&key).is_some() {
-            return refused("Stream id is already being used. Please change stream id or keep it empty");
+            let text = "Stream id is already being used. Please change stream id or keep it empty";
+            return control.settled(at, call.session, &key, Outcome::failure(text).response(400));
         }
         if !is_stream_id(given) {
             return refused("Stream id is not valid.");
         }
     }
-    if auto_start {
-        return auto_started(body.as_ref());
+    if auto_start && let Some(refusal) = auto_start_refusal(control, at, call, body.as_ref()) {
+        return refusal;
     }
     let body = body.unwrap_or_default();
     let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
@@ -61,30 +67,43 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         Ok(record) => record,
         Err(message) => return refused(message),
     };
+    if auto_start && let Err(reason) = control.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
+    {
+        // Stored, not started and deleted again, for short.
+        return now(Outcome::failure(&reason).error_id(-4));
+    }
+    let answer = if auto_start { Answer::Started } else { Answer::Created };
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Created)) });
+    control.write(at, Write { key, change, waiter: Some((call.session, answer)) });
     Reply::Later
 }
 
-/// Nothing can be pulled in this version, and nothing is stored that would wait for it (rest.md §5.2).
-fn auto_started(body: Option<&Body>) -> Reply {
-    let Some(body) = body else { return now(Outcome::failure("unexpected parameters received")) };
+/// What a create with `autoStart` is refused for before it is a record (rest.md §5.2).
+fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
+    let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
+    if control.is_short_for_source(at, call.app) {
+        return Some(now(Outcome::failure("Resource usage is high").error_id(-3)));
+    }
     match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
         Some("streamSource") => {
             let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
-            if !is_source_url(url) {
-                return now(Outcome::failure(""));
-            }
-            now(Outcome::failure("Pulling streams is not available").error_id(-4))
+            (!is_source_url(url)).then(|| now(Outcome::failure("")))
         }
-        Some("ipCamera") => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
-        Some(_) | None => now(Outcome::failure("Auto start query needs an IP camera or stream source.")),
+        Some("ipCamera") => Some(now(Outcome::failure(NO_CAMERAS).error_id(-4))),
+        Some(_) | None => {
+            Some(now(Outcome::failure("Auto start query needs an IP camera or stream source.")))
+        }
     }
 }
 
+/// Whether a source may be stored with this URL. Where it leads is checked when it is started.
 fn is_source_url(url: &str) -> bool {
-    url.bytes().all(|b| b.is_ascii_graphic())
-        && SOURCE_SCHEMES.iter().any(|scheme| {
+    if PULLED_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
+        return Endpoint::parse_source(url).is_ok();
+    }
+    url.len() <= URL_BYTES_MAX
+        && url.bytes().all(|b| b.is_ascii_graphic())
+        && STORED_SCHEMES.iter().any(|scheme| {
             let rest = url.strip_prefix(scheme).unwrap_or("");
             !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':'])
         })
@@ -103,8 +122,10 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     };
     let Some(mut body) = body else { return now(Outcome::failure("")) };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
-    let checked = matches!(record.kind.as_str(), "streamSource" | "VoD" | "ipCamera");
-    if checked && !url.trim().is_empty() && !is_source_url(url) {
+    let checked = is_source(&record.kind) && !url.trim().is_empty();
+    // One that runs is not stopped for a URL that it cannot go on with.
+    let runs = control.sources.is_running(&key);
+    if checked && (!is_source_url(url) || (runs && control.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
     }
     let mut after = record.clone();
@@ -158,7 +179,11 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         }
         keys.push(key);
     }
-    let Some(last) = keys.pop() else { return now(Outcome::failure("")) };
+    let Some(last) = keys.pop() else {
+        let first = ids.split(',').next().unwrap_or("").trim();
+        let key = StreamKey { app: call.app.name.clone(), id: first.into() };
+        return control.settled(at, call.session, &key, Outcome::failure("").response(200));
+    };
     for key in keys {
         control.write(at, Write { key, change: Change::Delete, waiter: None });
     }
@@ -167,10 +192,11 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /broadcasts/{id}/start`; pulls do not exist yet, and the answer says so (rest.md §5.3).
-pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+/// `POST /broadcasts/{id}/start` (rest.md §5.3).
+pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = control.pending(&call.key()) else {
+    let Some(record) = control.records.get(&key) else {
         return now(Outcome::failure(&format!("No Stream Exists with id:{id}")));
     };
     let url = record.stream_url.as_deref();
@@ -178,14 +204,29 @@ pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
             now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
         }
-        "ipCamera" | "playlist" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        "playlist" => now(Outcome::failure("Playlists are not available").error_id(-4)),
+        "ipCamera" if url.is_none() => now(Outcome::failure(NO_CAMERAS).error_id(-4)),
         _ if url.is_none() => now(Outcome::failure(&format!(
             "Stream url is null and it's not an IP camera to get stream url for id:{id}"
         ))),
-        "streamSource" | "VoD" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        kind if is_source(kind) => start_source(control, at, call, &key),
         _ => now(Outcome::failure(
             "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
         )),
+    }
+}
+
+fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
+    if control.is_short_for_source(at, call.app) {
+        return now(Outcome::failure("Not enough resource on server to start streaming."));
+    }
+    if control.sources.is_running(key) || control.is_live(key) {
+        let text = "Stream is already active. It's already streaming or trying to connect";
+        return now(Outcome::failure(text));
+    }
+    match control.begin_source(at, key) {
+        Ok(()) => now(Outcome::success().data_id(&key.id)),
+        Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
 }
 
@@ -195,15 +236,18 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let subtracks =
         if unless_false(call, "stopSubtracks") { control.subtrack_keys(&key) } else { Vec::new() };
-    let streams: Vec<_> = subtracks.iter().chain([&key]).filter_map(|key| control.stream_of(key)).collect();
-    for stream in &streams {
-        control.end_stream(at, *stream, StreamEnd::Stopped);
+    let mut stopped = false;
+    for key in &subtracks {
+        stopped |= control.stop_live(at, key);
     }
-    if !streams.is_empty() {
+    if control.stop_source(at, &key, StreamEnd::Stopped) {
+        return now(Outcome::success().message(Some("Stream stopped")));
+    }
+    if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
     match control.pending(&key).map(|record| record.kind.as_str()) {
-        Some("streamSource" | "ipCamera" | "VoD") => {
+        Some(kind) if is_source(kind) => {
             let text = format!("No matching stream source in this server:{id}");
             now(Outcome::failure(&text).data_id(id))
         }
@@ -221,6 +265,18 @@ fn has_dots(folder: Option<&str>) -> bool {
 }
 
 impl Control {
+    /// Ends what is live under this id, pulled or published. Says whether there was something.
+    fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
+        if self.stop_source(at, key, StreamEnd::Stopped) {
+            return true;
+        }
+        let stream = self.stream_of(key);
+        if let Some(stream) = stream {
+            self.end_stream(at, stream, StreamEnd::Stopped);
+        }
+        stream.is_some()
+    }
+
     /// Subtracks of a main track that have records; itself is not one.
     fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
         let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };

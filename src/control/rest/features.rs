@@ -34,7 +34,7 @@ pub(in crate::control) enum Recorder {
 /// `PUT /broadcasts/{id}/recording/{bool}` (rest.md §5.7). The switch is stored; nothing records in this version, so a
 /// live stream cannot begin or end it.
 pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    let [id, on, _] = call.params;
+    let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
     let (recorder, name) = match call.query("recordType") {
         "" | "mp4" => (Recorder::Mp4, "mp4"),
@@ -105,13 +105,13 @@ pub(super) fn no_cameras(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
 
 /// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`.
 pub(super) fn no_webrtc_clients(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [_, offset, size] = call.params;
+    let [_, offset, size, _] = call.params;
     empty_page(offset, size)
 }
 
 /// `GET /vods/list/{offset}/{size}`.
 pub(super) fn no_vod_list(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [offset, size, _] = call.params;
+    let [offset, size, ..] = call.params;
     empty_page(offset, size)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 
 /// `PUT /broadcasts/{id}/seek-time/{ms}`: a live source has nothing to seek in.
 pub(super) fn seek(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [id, ms, _] = call.params;
+    let [id, ms, ..] = call.params;
     if ms.parse::<i64>().is_err() {
         return Reply::Now(Response::error(404, "Not Found"));
     }

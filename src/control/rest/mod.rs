@@ -27,6 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Control;
+use super::sides::SideWrite;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
@@ -43,7 +44,7 @@ const PROXY: &str = "/request";
 /// Parts of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
 /// Parameters of a path.
-const PARAMS_MAX: usize = 3;
+const PARAMS_MAX: usize = 4;
 
 /// Who asks, and how it came.
 #[derive(Debug, Clone, Copy)]
@@ -233,12 +234,27 @@ impl Control {
             Found::Route(route, params) => match (refuse_type(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
-                    handler(self, now, &Call { session, app: &app, request, params })
+                    let call = Call { session, app: &app, request, params };
+                    match handler(self, now, &call) {
+                        Reply::Now(response) if route.method != Method::Get => {
+                            self.settled(now, session, &call.key(), response)
+                        }
+                        reply => reply,
+                    }
                 }
                 (None, Handler::Root(_)) => not_found(),
             },
             found => Reply::Now(found.refusal()),
         }
+    }
+
+    /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
+    fn settled(&mut self, now: Now, session: SessionRef, key: &StreamKey, response: Response) -> Reply {
+        if !self.is_pending(key) {
+            return Reply::Now(response);
+        }
+        self.write_sides(now, SideWrite { changes: Vec::new(), waiter: Some((session, response)) });
+        Reply::Later
     }
 
     /// The filters before every operation, whatever its path or method (rest.md §9.1).

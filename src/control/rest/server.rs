@@ -129,7 +129,7 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
 
 /// `GET /log-file/{offset}/{charSize}?logType=`.
 pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
-    let [offset, size, _] = call.params;
+    let [offset, size, ..] = call.params;
     let (Ok(offset), Ok(size)) = (offset.parse::<i64>(), size.parse::<i64>()) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };

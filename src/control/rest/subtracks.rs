@@ -82,7 +82,7 @@ pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Re
 }
 
 fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
-    let [_, offset, size] = call.params;
+    let [_, offset, size, _] = call.params;
     let (Ok(offset), Ok(size)) = (offset.parse::<i32>(), size.parse::<i32>()) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };

@@ -1,6 +1,6 @@
 //! The server's certificate: three files of the home folder, made at the first start, watched ever after.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -80,9 +80,15 @@ impl CertificateFiles {
         params.not_after = date_time_ymd(2049, 12, 31);
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
-        write_new(&self.key, &key.serialize_pem(), 0o600)?;
-        write_new(&self.certificate, &certificate.pem(), 0o644)?;
-        Ok(true)
+        let written = write_new(&self.key, &key.serialize_pem(), 0o600)
+            .and_then(|()| write_new(&self.certificate, &certificate.pem(), 0o644));
+        if written.is_err() {
+            // One of them alone would count as the operator's, and stop every later start.
+            for file in [&self.key, &self.certificate] {
+                let _ = fs::remove_file(file);
+            }
+        }
+        written.map(|()| true)
     }
 
     /// Reads the files and makes everything that TLS connections need.
@@ -153,17 +159,17 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certif
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Through a file beside it, so that nobody reads half of it.
+/// Through a file beside it, so that nobody reads half of it, and to the disk with its name.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     let write = || -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
+        let folder = path.parent().unwrap_or(path);
+        fs::create_dir_all(folder)?;
         let draft = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&draft, path)
+        fs::rename(&draft, path)?;
+        File::open(folder)?.sync_all()
     };
     write().map_err(|error| CertificateError::file(path, error))
 }
@@ -236,6 +242,22 @@ mod tests {
         let version = files.version();
         assert!(!files.make_missing(vec!["localhost".into()]).unwrap());
         assert_eq!(files.version(), version);
+    }
+
+    #[test]
+    fn a_key_whose_certificate_could_not_be_written_is_in_nobodys_way() {
+        let mut files = files("half");
+        let folder = files.key.parent().unwrap().to_owned();
+        fs::create_dir_all(&folder).unwrap();
+        // No folder can be made where a file is.
+        let blocked = folder.join("blocked");
+        fs::write(&blocked, "").unwrap();
+        files.certificate = blocked.join("fullchain.pem");
+        assert!(files.make_missing(vec!["localhost".into()]).is_err());
+        assert!(!files.key.exists());
+        fs::remove_file(&blocked).unwrap();
+        assert!(files.make_missing(vec!["localhost".into()]).unwrap());
+        files.load().unwrap();
     }
 
     #[test]

@@ -152,7 +152,6 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        self.watched = true;
         let viewer = Viewer::new(upgrade, fields, request.method == Method::Head);
         self.events.push_back(Event::Subscribe { key, format: viewer.format() });
         self.stage = Stage::Live(Box::new(viewer));
@@ -304,6 +303,7 @@ impl Session for HttpSession {
 
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
         self.served |= verdict.is_ok();
+        self.watched |= verdict.is_ok();
         if let Some((viewer, connection)) = self.live() {
             let event = viewer.verdict(ctx, connection, verdict);
             self.events.extend(event);
@@ -367,3 +367,6 @@ fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
     let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.play_security)
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,7 +154,8 @@ impl RtmpSession {
             Outcome::Unsupported(what) => {
                 tracing::info!(%what, "publisher refused: codec");
                 let rejection = rejection("NetStream.Failed", what, true);
-                self.machine.reject_publish(ctx.now.mono, *message_stream, rejection);
+                // It was granted before it showed what it sends.
+                self.machine.end_publish(ctx.now.mono, *message_stream, rejection);
                 self.publish_ended(true);
             }
         }
@@ -356,3 +357,6 @@ fn refusal_status(refusal: &Refusal) -> Rejection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
