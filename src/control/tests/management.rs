@@ -129,6 +129,8 @@ fn the_first_user_is_made_once_and_only_from_this_machine() {
         let method = if path.ends_with("initial") { Method::Post } else { Method::Get };
         assert_eq!(rig.status_of(&Client::at("192.0.2.9:1"), method, path), 403, "{path}");
     }
+    let passed_on = here.with("X-Forwarded-For", "127.0.0.1");
+    assert_eq!(rig.status_of(&passed_on, Method::Post, "/rest/v2/users/initial"), 403, "an unknown proxy");
     assert_eq!(rig.initial("a b")["success"], false);
     let made = rig.initial("admin@a");
     assert_eq!(
@@ -405,13 +407,19 @@ fn r_34_writes_by_cookie_come_from_our_own_pages() {
         assert_eq!(rig.status_of(&own.with(name, value), Method::Get, "/rest/v2/user-list"), 200);
     }
     // A form cannot send JSON.
-    let mut form = request(Method::Post, "/rest/v2/users", r#"{"email":"x@a"}"#);
-    form.headers.push("Content-Type", "text/plain");
-    for (name, value) in &own.headers {
-        form.headers.push(name.as_str(), value.as_str());
+    for path in
+        ["/rest/v2/users", "/rest/v2/system/gc", "/rest/v2/request?_path=live/rest/v2/broadcasts/x/stop"]
+    {
+        for content_type in ["text/plain", "application/x-www-form-urlencoded"] {
+            let mut form = request(Method::Post, path, r#"{"email":"x@a"}"#);
+            form.headers.push("Content-Type", content_type);
+            for (name, value) in &own.headers {
+                form.headers.push(name.as_str(), value.as_str());
+            }
+            let session = rig.send_request("127.0.0.1:9", form);
+            assert_eq!(rig.response(session).unwrap().status, 415, "{path}");
+        }
     }
-    let session = rig.send_request("127.0.0.1:9", form);
-    assert_eq!(rig.response(session).unwrap().status, 415);
     // Other pages may when they are named.
     let mut rig = Rig::with(&[("server.cors_origins", "http://panel.example")], &[]);
     rig.initial("admin@a");
