@@ -60,3 +60,47 @@ fn a_connection_is_a_viewers_once_it_watches_and_not_for_asking() {
     rig.act(|session, ctx| session.subscribe_verdict(ctx, Ok(&Tracks::default())));
     assert_eq!((rig.session.protocol(), rig.session.is_media()), ("http-flv", true));
 }
+
+#[test]
+fn who_was_answered_with_success_is_no_stranger() {
+    for (target, status, known) in [
+        ("/live/play.html", 200, true),
+        ("/live/none.html", 404, false),
+        ("/live/streams/x.mp4", 404, false),
+        ("/live/.hidden", 404, false),
+    ] {
+        let mut rig = Rig::new();
+        if !rig.ask(target).is_empty() {
+            rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Err(FileError::NotFound))));
+        }
+        assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
+        assert_eq!(rig.session.is_authenticated(), known, "{target}");
+    }
+}
+
+#[test]
+fn a_file_is_success_when_something_of_it_is_sent() {
+    #[derive(Debug)]
+    struct Empty;
+
+    impl crate::mail::BlockSource for Empty {
+        fn read_block(&self, _offset: u64, _length: usize) -> bytes::Bytes {
+            bytes::Bytes::new()
+        }
+    }
+
+    for (fields, status, known) in [("", 200, true), ("Range: bytes=900-\r\n", 416, false)] {
+        let mut rig = Rig::new();
+        let request = format!("GET /live/x.bin HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
+        let file = crate::mail::OpenedFile {
+            file: Arc::new(Empty),
+            length: 100,
+            modified_ms: 0,
+            tag: "1".to_owned(),
+        };
+        rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Ok(file))));
+        assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+        assert_eq!(rig.session.is_authenticated(), known, "{status}");
+    }
+}
