@@ -295,9 +295,9 @@ impl Session for HttpSession {
         }
     }
 
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::ENDED);
+            viewer.end(ctx.now, connection, end);
         }
     }
 
@@ -316,7 +316,7 @@ impl Session for HttpSession {
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::GOING);
+            viewer.end(ctx.now, connection, StreamEnd::Drain);
         }
         if self.socket().is_none() {
             self.connection.close();
