@@ -326,11 +326,13 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 
 impl Control {
     /// Settings of an application, new or changed: every worker hears of them.
-    pub(in crate::control) fn install_app(&mut self, _: Now, settings: AppSettings) {
+    pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
+        let name = settings.name.clone();
         let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
+        self.app_changed(now, &name);
     }
 
     /// The application is gone; so are its streams.
@@ -346,6 +348,7 @@ impl Control {
             self.end_stream(now, stream, StreamEnd::Deleted);
         }
         self.apps.remove(name);
+        self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
     }
 }
