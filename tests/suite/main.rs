@@ -25,6 +25,7 @@ mod files;
 mod http_flv;
 mod http_rows;
 mod linear;
+mod management;
 mod observe;
 mod process;
 mod publish_play;

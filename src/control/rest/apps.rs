@@ -330,6 +330,7 @@ impl Control {
         let name = settings.name.clone();
         let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
+        tracing::info!(app = %settings.name, epoch, "application settings in use");
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
         self.app_changed(now, &name);
@@ -344,9 +345,11 @@ impl Control {
             .filter(|(_, live)| live.key.app == *name)
             .map(|(stream, _)| *stream)
             .collect();
+        let streams_ended = streams.len();
         for stream in streams {
             self.end_stream(now, stream, StreamEnd::Deleted);
         }
+        tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.apps.remove(name);
         self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
