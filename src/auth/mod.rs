@@ -2,6 +2,7 @@
 //! machine; the answers are values.
 
 pub mod cidr;
+pub mod jwt;
 pub mod outbound;
 pub mod proxy;
 
