@@ -7,6 +7,7 @@ mod app;
 mod home;
 mod keys;
 pub mod properties;
+mod security;
 mod server;
 mod values;
 
@@ -14,6 +15,7 @@ pub use app::AppSettings;
 pub use home::{Config, Options, is_app_name};
 pub use keys::{APP, Key, SERVER};
 pub use properties::Property;
+pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
 pub use values::{Origin, Values};
 

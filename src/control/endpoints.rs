@@ -292,7 +292,10 @@ impl Control {
         push.failures = push.failures.saturating_add(1);
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
         tracing::info!(%key, url = redact(&push.url), failures = push.failures, reason, "push failed");
-        let limit = self.registry.live.get(&push.stream).and_then(|l| l.settings.endpoint_republish_limit);
+        let url = push.url.clone();
+        let settings = self.registry.live.get(&push.stream).map(|live| live.settings.clone());
+        let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
+        let tell = settings.and_then(|settings| settings.endpoint_failed_after) == Some(failed_before);
         let phase = if limit.is_some_and(|limit| failed_before >= limit) {
             Phase::GivenUp
         } else {
@@ -301,6 +304,9 @@ impl Control {
         };
         self.pushes.enter(id, phase);
         self.set_endpoint_status(&key, &service_id, status);
+        if tell {
+            self.hook_endpoint_failed(now, &key, &url);
+        }
     }
 
     fn pause(&mut self, failed_before: u32) -> Duration {

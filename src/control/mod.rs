@@ -8,8 +8,10 @@
 //! 4. The supervisor of pushes (`endpoints`) resolves, checks the address, and orders attempts from the worker
 //!    that has the stream's source, for ever.
 
+mod access;
 pub mod broadcast;
 mod endpoints;
+pub mod hooks;
 mod metrics;
 mod records;
 mod registry;
@@ -36,8 +38,10 @@ use crate::mail::{
 };
 use crate::{http, store};
 
+use access::{Asks, Presences, Sweep};
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
+use hooks::{HookPool, Hooks, Idles};
 use metrics::Scrape;
 use records::Records;
 use registry::Registry;
@@ -46,6 +50,7 @@ use sides::{Side, Sides};
 use stats::Load;
 use writes::Writes;
 
+pub use hooks::{HookReply, HookRequest};
 pub use rest::{ROUTES, Route};
 
 /// What control is told once, at start.
@@ -98,6 +103,8 @@ pub enum Output {
     Store(store::Request),
     /// Look up a name.
     Resolve(ResolveRequest),
+    /// Have a helper thread post it; answered by [`Control::handle_hook`].
+    Hook(HookRequest),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -122,6 +129,11 @@ pub struct Control {
     scans: Scans,
     load: Load,
     scrape: Scrape,
+    asks: Asks,
+    presences: Presences,
+    sweep: Sweep,
+    hooks: Hooks,
+    idles: Idles,
     random: Random,
     /// Makes generated ids unique within one millisecond.
     generated: u64,
@@ -162,6 +174,11 @@ impl Control {
             scans: Scans::default(),
             load: Load::new(config.workers),
             scrape: Scrape::default(),
+            asks: Asks::default(),
+            presences: Presences::default(),
+            sweep: Sweep::default(),
+            hooks: Hooks::default(),
+            idles: Idles::default(),
             random: seed.derive("control", 0).random(),
             generated: 0,
             drain: None,
@@ -172,6 +189,7 @@ impl Control {
             let bad = |reason| BadRecord { key: key.clone(), reason };
             if let Some(side) = Side::decode(key.kind, &bytes) {
                 let side = side.map_err(bad)?;
+                control.arm_sweep(now);
                 control.sides.insert(key, side);
             } else {
                 let record = Broadcast::decode(&bytes).map_err(bad)?;
@@ -225,6 +243,10 @@ impl Control {
             ToControl::PublisherGone { session, stream, departure, position, epoch } => {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
+            ToControl::SourceStarted(stream) => self.source_started(now, stream),
+            ToControl::Play(request) => self.play(now, *request),
+            ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
+            ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, request } => self.rest(now, session, peer, &request),
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
@@ -249,12 +271,24 @@ impl Control {
         self.resolved(now, answer);
     }
 
+    /// The answer to a [`HookRequest`].
+    pub fn handle_hook(&mut self, now: Now, reply: &HookReply) {
+        match reply.pool {
+            HookPool::Hooks => self.hook_answered(now, reply.id, &reply.result),
+            HookPool::Asks => self.ask_answered(now, reply.id, &reply.result),
+        }
+    }
+
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
+        self.fire_asks(now);
         self.fire_pushes(now);
         self.fire_writes(now);
         self.fire_scans(now);
+        self.fire_sweep(now);
+        self.fire_idles(now);
+        self.fire_hooks(now);
         self.exit_when_drained();
     }
 
@@ -271,12 +305,20 @@ impl Control {
         }
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
+        self.end_asks();
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
+        self.drain_hooks(now);
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
+    }
+
+    /// Where this server may connect to; for the threads that do it on control's behalf.
+    #[must_use]
+    pub fn outbound_policy(&self) -> OutboundPolicy {
+        self.config.outbound.clone()
     }
 
     /// What to do next.
@@ -287,13 +329,21 @@ impl Control {
     /// When [`Control::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines =
-            [self.registry.deadline(), self.pushes.deadline(), self.writes.deadline(), self.scans.deadline()];
+        let deadlines = [
+            self.registry.deadline(),
+            self.asks.deadline(),
+            self.pushes.deadline(),
+            self.writes.deadline(),
+            self.scans.deadline(),
+            self.sweep.deadline(),
+            self.idles.deadline(),
+            self.hooks.deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
     fn exit_when_drained(&mut self) {
-        let flushed = self.writes.is_flushed();
+        let flushed = self.writes.is_flushed() && self.hooks.is_drained();
         if let Some(drain) = &mut self.drain
             && drain.waiting.is_empty()
             && flushed
@@ -337,7 +387,8 @@ impl Control {
         record.origin_adress.clone_from(&self.config.host_address);
         record.origin_address.clone_from(&self.config.host_address);
         record.rtmp_url = self.rtmp_url(key);
-        let hook = self.apps.get(&key.app).and_then(|app| app.listener_hook_url.clone());
+        let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
+        let hook = hook.map(|url| url.as_str().to_owned());
         if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
             record.listener_hook_url = hook;
         }

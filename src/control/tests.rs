@@ -34,6 +34,7 @@ struct Rig {
     began: Instant,
     posted: Vec<(WorkerId, ToWorker)>,
     resolves: Vec<ResolveRequest>,
+    hooks: Vec<HookRequest>,
     exited: bool,
     conns: u32,
 }
@@ -77,6 +78,7 @@ impl Rig {
             began,
             posted: Vec::new(),
             resolves: Vec::new(),
+            hooks: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -94,6 +96,7 @@ impl Rig {
                     self.control.handle_store(self.now, reply);
                 }
                 Output::Resolve(request) => self.resolves.push(request),
+                Output::Hook(request) => self.hooks.push(request),
                 Output::Exit => {
                     assert!(!self.exited);
                     self.exited = true;

@@ -170,6 +170,11 @@ impl Writes {
             || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
     }
 
+    /// Whether the disk has failed and no change is taken.
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// Records that will be there soon.
     pub(super) const fn inserts(&self) -> usize {
         self.inserts
@@ -389,12 +394,15 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
+                self.review_viewers(&key);
             }
             None => {
-                self.records.remove(&key);
+                // The end is told with what the record says.
                 if let (Some(stream), Change::Delete) = (live, &change) {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
+                self.forget_idle(&key);
+                self.records.remove(&key);
             }
         }
         if let Some((session, answer)) = waiter {

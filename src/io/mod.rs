@@ -6,6 +6,7 @@ mod clock;
 mod disk;
 mod doorbell;
 mod helpers;
+mod hooks;
 mod linger;
 mod listen;
 pub mod load;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::clock;
 use super::doorbell::{Mail, Postbox};
-use crate::control::{Control, Output, ResolveRequest, Resolved};
+use super::hooks::Receivers;
+use crate::control::{Control, HookReply, Output, ResolveRequest, Resolved};
 use crate::mail::ToControl;
 use crate::store;
 
@@ -24,6 +25,8 @@ pub(super) enum OfficeMail {
     Store(store::Reply),
     /// From the resolvers.
     Resolved(Resolved),
+    /// From a thread that posts hooks.
+    Hook(HookReply),
     /// The share of the machine's memory in use.
     Memory(u8),
     /// SIGTERM.
@@ -54,6 +57,7 @@ pub(super) struct Office {
     pub(super) workers: Vec<Postbox>,
     pub(super) store: Sender<store::Request>,
     pub(super) resolvers: Sender<ResolveRequest>,
+    pub(super) receivers: Receivers,
 }
 
 impl Office {
@@ -95,6 +99,7 @@ impl Office {
                 OfficeMail::Worker(mail) => self.control.handle_mail(now, mail),
                 OfficeMail::Store(reply) => self.control.handle_store(now, reply),
                 OfficeMail::Resolved(answer) => self.control.handle_resolved(now, answer),
+                OfficeMail::Hook(reply) => self.control.handle_hook(now, &reply),
                 OfficeMail::Memory(percent) => self.control.handle_memory(percent),
                 OfficeMail::Drain => self.control.drain(now),
             }
@@ -119,6 +124,7 @@ impl Office {
                 Output::Resolve(request) => {
                     let _ = self.resolvers.send(request);
                 }
+                Output::Hook(request) => self.receivers.send(request),
                 Output::Exit => return true,
             }
         }

@@ -17,7 +17,7 @@ use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
-use super::{clock, disk, helpers, listen, sys};
+use super::{clock, disk, helpers, hooks, listen, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
@@ -134,10 +134,12 @@ impl Server {
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
+        let receivers = hooks::start(&desk, &control.outbound_policy())?;
         helpers::start_memory_watch(desk.clone())?;
         let reload = tls::start_watch(files, postboxes.clone())?;
         let disk = disk::start(&config.home, &postboxes)?;
-        let mut office = Office { control, mail, workers: postboxes.clone(), store: requests, resolvers };
+        let mut office =
+            Office { control, mail, workers: postboxes.clone(), store: requests, resolvers, receivers };
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
         office.deliver();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use wire::SendQueue;
 
 use crate::hub::Subscriber;
-use crate::mail::{PushId, StreamId};
-use crate::protocol::Session;
+use crate::mail::{PushId, StreamId, StreamKey};
+use crate::protocol::{Format, Session};
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
 const WRITE_STALL: Duration = Duration::from_secs(30);
@@ -27,6 +27,17 @@ pub(super) enum Publishing {
     Granted(StreamId),
 }
 
+/// What control knows of a viewer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Watching {
+    /// Nothing: it does not watch, or nobody wants to know.
+    Untold,
+    /// It was asked whether this may be played.
+    Asked(StreamKey, Format),
+    /// That it is there.
+    Told,
+}
+
 /// What makes a connection a push.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PushRole {
@@ -43,6 +54,7 @@ pub(super) struct Conn {
     pub(super) queue: SendQueue,
     pub(super) subscriber: Option<Subscriber>,
     pub(super) publishing: Publishing,
+    pub(super) watching: Watching,
     pub(super) push: Option<PushRole>,
     /// An outgoing connection that is not there yet.
     pub(super) connecting: bool,
@@ -75,6 +87,7 @@ impl Conn {
             queue: SendQueue::new(),
             subscriber: None,
             publishing: Publishing::No,
+            watching: Watching::Untold,
             push: None,
             connecting: false,
             blocked: false,

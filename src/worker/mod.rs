@@ -16,9 +16,10 @@ mod figures;
 pub mod mailbox;
 mod slab;
 mod streams;
+mod viewers;
 mod write;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -104,6 +105,8 @@ pub struct Worker {
     streams: BTreeMap<StreamId, Stream>,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
+    /// Streams whose viewers control wants to know.
+    tell_viewers: BTreeSet<StreamId>,
     pushes: BTreeMap<PushId, ConnId>,
     deadlines: Deadlines,
     touched: Vec<ConnId>,
@@ -139,6 +142,7 @@ impl Worker {
             streams: BTreeMap::new(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
+            tell_viewers: BTreeSet::new(),
             pushes: BTreeMap::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),

@@ -581,6 +581,10 @@ impl World {
                     let result = Ok(vec![SocketAddr::from(([127, 0, 0, 1], request.port))]);
                     self.control.handle_resolved(now, Resolved { id: request.id, result });
                 }
+                control::Output::Hook(request) => {
+                    let reply = control::HookReply { id: request.id, pool: request.pool, result: Ok(200) };
+                    self.control.handle_hook(now, &reply);
+                }
                 control::Output::Exit => self.exited = true,
             }
         }
