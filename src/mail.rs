@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::Position;
+use media::{Codec, Position};
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
@@ -80,11 +80,17 @@ pub struct StreamId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PushId(pub u64);
 
+/// One run of a stream source, from its start to its stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PullId(pub u64);
+
 /// How a stream came in, with the reference's name for it (rest.md §1.1 publishType).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ingest {
     /// Published by RTMP.
     Rtmp,
+    /// Pulled from another server.
+    Pull,
 }
 
 impl Ingest {
@@ -93,6 +99,7 @@ impl Ingest {
     pub const fn publish_type(self) -> &'static str {
         match self {
             Self::Rtmp => "RTMP",
+            Self::Pull => "Pull",
         }
     }
 
@@ -101,6 +108,7 @@ impl Ingest {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtmp => "rtmp",
+            Self::Pull => "pull",
         }
     }
 }
@@ -122,6 +130,8 @@ pub struct PublishRequest {
     pub params: Params,
     /// The streams that this one was already forwarded through, `node/app/id` each.
     pub via: Vec<String>,
+    /// The pull that has its first media, and which attempt of it.
+    pub pull: Option<(PullId, u64)>,
 }
 
 /// Why a publisher was refused; each protocol has its own words for it (streaming.md §4.3).
@@ -225,6 +235,8 @@ pub struct SourceFigures {
     pub width: u32,
     /// Picture height, 0 when unknown.
     pub height: u32,
+    /// What the picture is coded with.
+    pub video_codec: Option<Codec>,
     /// Units dropped at ingest.
     pub dropped: u64,
     /// Since when no unit came.
@@ -289,6 +301,55 @@ pub enum PushTarget {
         name: String,
         /// The streams this one went through, this one last.
         via: Vec<String>,
+    },
+}
+
+/// Where an attempt of a pull stands. That it has media is a [`ToControl::Publish`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PullState {
+    /// Connected, the stream is asked for.
+    Preparing,
+    /// Over before there was any media: refused, timed out, no stream.
+    Failed(String),
+    /// Over after there was media: cut off, ended, or frozen.
+    Lost(String),
+}
+
+/// Opens one attempt of a pull on the worker that gets it.
+#[derive(Debug, Clone)]
+pub struct PullOrder {
+    /// Which pull.
+    pub pull: PullId,
+    /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
+    pub attempt: u64,
+    /// Under which key the stream is.
+    pub key: StreamKey,
+    /// Where to connect; resolved and checked against the outbound policy.
+    pub address: SocketAddr,
+    /// Over TLS, to a server that proves to have this name.
+    pub tls_name: Option<Box<str>>,
+    /// What to ask for there.
+    pub source: PullSource,
+}
+
+/// What a pull asks its server for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PullSource {
+    /// RTMP `connect` and `play`.
+    Rtmp {
+        /// `app` of the connect command.
+        app: String,
+        /// `tcUrl` of the connect command.
+        tc_url: String,
+        /// The stream's name with its query.
+        name: String,
+    },
+    /// HTTP `GET` of a live FLV file.
+    HttpFlv {
+        /// `Host` of the request.
+        authority: String,
+        /// Path and query.
+        target: String,
     },
 }
 
@@ -397,6 +458,8 @@ pub enum ToControl {
         session: SessionRef,
         /// From where.
         peer: SocketAddr,
+        /// Over TLS.
+        secure: bool,
         /// What.
         request: Box<http::Request>,
     },
@@ -413,6 +476,17 @@ pub enum ToControl {
         /// What happened.
         state: PushState,
     },
+    /// News of a pull.
+    Pull {
+        /// Which pull.
+        pull: PullId,
+        /// Of which attempt.
+        attempt: u64,
+        /// What happened.
+        state: PullState,
+    },
+    /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
+    Wanted(StreamKey),
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
     Drained(WorkerId),
 }
@@ -494,6 +568,12 @@ pub enum ToWorker {
     StartPush(Box<PushOrder>),
     /// End a push; no news of it is wanted any more.
     StopPush(PushId),
+    /// Start an attempt of a pull.
+    StartPull(Box<PullOrder>),
+    /// End a pull; no news of it is wanted any more.
+    StopPull(PullId),
+    /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
+    AutoStart(Vec<(StreamKey, bool)>),
     /// Tell what was counted; answer [`ToControl::Measured`].
     Measure {
         /// And of each stream.

@@ -45,7 +45,7 @@ fn serve(options: &Options) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(USAGE, &error.to_string()),
     };
-    let guard = log::start(&config.home.join("log"), config.server.log_level);
+    let guard = log::start(&config.home.join("log"), config.server.log_level, config.server.log_json);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

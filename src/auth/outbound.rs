@@ -81,15 +81,19 @@ impl OutboundPolicy {
     }
 }
 
-/// Protocols that an endpoint may name.
+/// Protocols that an endpoint or a source may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// `rtmp://`
     Rtmp,
     /// `rtmps://`
     Rtmps,
-    /// `srt://`
+    /// `srt://`, endpoints only
     Srt,
+    /// `http://`, sources only
+    Http,
+    /// `https://`, sources only
+    Https,
 }
 
 impl Scheme {
@@ -100,6 +104,8 @@ impl Scheme {
             Self::Rtmp => "rtmp",
             Self::Rtmps => "rtmps",
             Self::Srt => "srt",
+            Self::Http => "http",
+            Self::Https => "https",
         }
     }
 
@@ -107,8 +113,9 @@ impl Scheme {
     const fn default_port(self) -> Option<u16> {
         match self {
             Self::Rtmp => Some(1935),
-            Self::Rtmps => Some(443),
+            Self::Rtmps | Self::Https => Some(443),
             Self::Srt => None,
+            Self::Http => Some(80),
         }
     }
 }
@@ -123,7 +130,7 @@ pub enum UrlError {
     /// A blank, a control character or a non-ASCII character.
     #[error("the URL contains a character that does not belong there")]
     Character,
-    /// Not `rtmp://`, `rtmps://` or `srt://`, in lower case.
+    /// Not one of the schemes that are spoken, in lower case.
     #[error("the scheme is not supported")]
     Scheme,
     /// User name and password before the host.
@@ -140,7 +147,7 @@ pub enum UrlError {
     Name,
 }
 
-/// An endpoint URL, taken apart. The path and query stay as they were given.
+/// The URL of an endpoint or a source, taken apart. The path and query stay as they were given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Which protocol.
@@ -149,9 +156,9 @@ pub struct Endpoint {
     pub host: String,
     /// Port, given or the protocol's default.
     pub port: u16,
-    /// RTMP: the application; empty when the path has one segment only. SRT: empty.
+    /// RTMP: the application; empty when the path has one segment only. Empty for others.
     pub app: String,
-    /// RTMP: the publish name with its query. SRT: the query.
+    /// RTMP: the stream's name with its query. SRT: the query. HTTP: path and query.
     pub name: String,
 }
 
@@ -162,11 +169,23 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Takes a URL apart.
+    /// Takes the URL of an endpoint apart: where streams are pushed to.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
+        Self::parse_as(text, &[Scheme::Rtmp, Scheme::Rtmps, Scheme::Srt])
+    }
+
+    /// Takes the URL of a source apart: what streams are pulled from.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse_source(text: &str) -> Result<Self, UrlError> {
+        Self::parse_as(text, &[Scheme::Rtmp, Scheme::Rtmps, Scheme::Http, Scheme::Https])
+    }
+
+    fn parse_as(text: &str, schemes: &[Scheme]) -> Result<Self, UrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
         }
@@ -174,12 +193,7 @@ impl Endpoint {
             return Err(UrlError::Character);
         }
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
-        let scheme = match scheme {
-            "rtmp" => Scheme::Rtmp,
-            "rtmps" => Scheme::Rtmps,
-            "srt" => Scheme::Srt,
-            _ => return Err(UrlError::Scheme),
-        };
+        let scheme = schemes.iter().copied().find(|known| known.name() == scheme).ok_or(UrlError::Scheme)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at_checked(end).ok_or(UrlError::Host)?;
         if authority.contains('@') {
@@ -193,6 +207,7 @@ impl Endpoint {
         let (app, name) = match scheme {
             Scheme::Rtmp | Scheme::Rtmps => split_rtmp_path(tail)?,
             Scheme::Srt => (String::new(), tail.trim_start_matches(['/', '?']).to_owned()),
+            Scheme::Http | Scheme::Https => (String::new(), http_path(tail)),
         };
         Ok(Self { scheme, host, port, app, name })
     }
@@ -200,12 +215,23 @@ impl Endpoint {
     /// `tcUrl` of the RTMP connect command: no stream name, the port only when it is not the default.
     #[must_use]
     pub fn tc_url(&self) -> String {
+        format!("{}://{}/{}", self.scheme.name(), self.authority(), self.app)
+    }
+
+    /// Host and port as a URL has them, the port only when it is not the default.
+    #[must_use]
+    pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        let port = match self.scheme.default_port() {
-            Some(port) if port == self.port => String::new(),
-            Some(_) | None => format!(":{}", self.port),
-        };
-        format!("{}://{host}{port}/{}", self.scheme.name(), self.app)
+        match self.scheme.default_port() {
+            Some(port) if port == self.port => host,
+            Some(_) | None => format!("{host}:{}", self.port),
+        }
+    }
+
+    /// The name that the server must prove to have, when it is spoken to over TLS.
+    #[must_use]
+    pub fn tls_name(&self) -> Option<Box<str>> {
+        matches!(self.scheme, Scheme::Rtmps | Scheme::Https).then(|| self.host.as_str().into())
     }
 
     /// The stream that the publish name means to a server of our kind: its first segment without the query.
@@ -305,6 +331,12 @@ fn split_rtmp_path(tail: &str) -> Result<(String, String), UrlError> {
         return Err(UrlError::Name);
     }
     Ok((app.join("/"), format!("{name}{query}")))
+}
+
+/// What is asked for over HTTP: a fragment stays with the client (RFC 9110 §4.2.5).
+fn http_path(tail: &str) -> String {
+    let path = tail.split('#').next().unwrap_or("");
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
 /// A URL fit for a log: no credentials, no query, and `***` for the last segment, which often is the stream key.
@@ -408,6 +440,24 @@ mod tests {
         assert_eq!(parts("rtmp://[::1]:5/a/k"), own("::1", 5, "a", "k", "rtmp://[::1]:5/a"));
         assert_eq!(Endpoint::parse("rtmp://h/a/k?x=1").unwrap().stream_id(), "k");
         assert_eq!(Endpoint::parse("srt://h:4200?streamid=a/b").unwrap().name, "streamid=a/b");
+    }
+
+    #[test]
+    fn sources_are_named_by_other_schemes_than_endpoints() {
+        let parts = |url: &str| {
+            let e = Endpoint::parse_source(url).unwrap();
+            (e.authority(), e.port, e.name.clone(), e.tls_name().is_some())
+        };
+        let own = |a: &str, p, n: &str, t| (a.to_owned(), p, n.to_owned(), t);
+        assert_eq!(parts("http://h/live/a.flv?t=1#x"), own("h", 80, "/live/a.flv?t=1", false));
+        assert_eq!(parts("https://[::1]:5443/a.flv"), own("[::1]:5443", 5443, "/a.flv", true));
+        assert_eq!(parts("http://h?a=b"), own("h", 80, "/?a=b", false));
+        assert_eq!(parts("rtmps://h/a/b"), own("h", 443, "b", true));
+        for url in
+            ["srt://h:1?a", "HTTP://h/a", "http://u:p@h/a.flv", "http:///a", "http://h/a b", "file:///a"]
+        {
+            assert!(Endpoint::parse_source(url).is_err(), "{url}");
+        }
     }
 
     #[test]

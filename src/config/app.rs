@@ -47,6 +47,10 @@ pub struct AppSettings {
     pub endpoint_republish_limit: Option<u32>,
     /// After so many failed tries in a row the hook `endpointFailed` is sent; `None`: never.
     pub endpoint_failed_after: Option<u32>,
+    /// `startStreamFetcherAutomatically`: stream sources are pulled from the start of the server on.
+    pub start_sources: bool,
+    /// `restartStreamFetcherPeriod`: a pull is restarted after so long; `None`: never.
+    pub restart_sources: Option<Duration>,
     /// Who may publish, play and use the API.
     pub security: SecuritySettings,
     /// Every key as text, the ones above included.
@@ -63,6 +67,7 @@ impl AppSettings {
         let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
         let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
+        let restart = values.number("restartStreamFetcherPeriod", 0u64, 31_536_000)?;
         Ok(Self {
             name: name.into(),
             epoch,
@@ -81,6 +86,8 @@ impl AppSettings {
             hooks: security::hooks(&values)?,
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
             endpoint_failed_after: u32::try_from(republish).ok(),
+            start_sources: values.boolean("startStreamFetcherAutomatically")?,
+            restart_sources: (restart > 0).then(|| Duration::from_secs(restart)),
             security: security::security(&values)?,
             values,
         })
@@ -120,6 +127,7 @@ mod tests {
         assert!(app.allowed_publisher_cidr.is_empty());
         assert!(app.remote_allowed_cidr.contains("::1".parse().unwrap()));
         assert_eq!((app.ingesting_stream_limit, app.endpoint_republish_limit), (None, None));
+        assert_eq!((app.start_sources, app.restart_sources), (false, None));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Limits {
     pub broadcasts: usize,
     /// Restreaming endpoints of one broadcast.
     pub endpoints: usize,
+    /// Stream sources that run at a time.
+    pub pulls: usize,
     /// Open connections.
     pub connections: usize,
     /// Unauthenticated connections of one address.
@@ -72,6 +74,8 @@ pub struct ServerSettings {
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
     pub log_level: &'static str,
+    /// `logFormat` is `json`.
+    pub log_json: bool,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
     /// Every key as text, the ones above included.
@@ -118,6 +122,7 @@ impl ServerSettings {
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
+            log_json: log_json(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
@@ -147,6 +152,7 @@ fn limits(values: &Values) -> Result<Limits, Error> {
     Ok(Limits {
         broadcasts: values.number("limits.broadcasts", 1, 10_000_000)?,
         endpoints: values.number("limits.endpoints", 0, 1000)?,
+        pulls: values.number("limits.pulls", 0, 100_000)?,
         connections: values.number("limits.connections", 1, 10_000_000)?,
         connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
@@ -163,6 +169,14 @@ fn origins(values: &Values) -> Result<Vec<String>, Error> {
         Ok(named)
     } else {
         Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
+    }
+}
+
+fn log_json(values: &Values) -> Result<bool, Error> {
+    match values.text("logFormat") {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err(values.bad("logFormat", "must be text or json")),
     }
 }
 
@@ -209,6 +223,7 @@ mod tests {
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),
+            ("logFormat", "xml"),
             ("limits.broadcasts", "x"),
         ] {
             let error = ServerSettings::with(&[(key, value)]).unwrap_err().to_string();

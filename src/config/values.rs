@@ -120,7 +120,7 @@ impl Values {
     }
 
     /// `true` or `false` in any case.
-    pub(super) fn boolean(&self, key: &str) -> Result<bool, Error> {
+    pub(crate) fn boolean(&self, key: &str) -> Result<bool, Error> {
         match self.text(key) {
             text if text.eq_ignore_ascii_case("true") => Ok(true),
             text if text.eq_ignore_ascii_case("false") => Ok(false),

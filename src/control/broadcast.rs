@@ -113,9 +113,9 @@ macro_rules! members {
             /// The same as `origin_adress`: both spellings occur in clients (seed §2.1).
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
-            /// Always empty; old SDK pages read it.
+            /// The first of its subtracks; old SDK pages read it.
             #[serde(rename = "subTrackStreamIds", skip_deserializing)]
-            pub sub_track_stream_ids: [u8; 0],
+            pub sub_track_stream_ids: Vec<String>,
         }
 
         /// The record that a create with an empty body makes; what the server fills in is empty.
@@ -125,7 +125,7 @@ macro_rules! members {
                     $($field: $default,)*
                     anyone_watching: false,
                     origin_address: String::new(),
-                    sub_track_stream_ids: [],
+                    sub_track_stream_ids: Vec::new(),
                 }
             }
         }

@@ -2,12 +2,10 @@
 //! same page.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 
 use super::Control;
 use super::rest::Reply;
-use crate::auth::proxy::client_address;
-use crate::http::{Method, Request, Response};
+use crate::http::Response;
 use crate::mail::{SessionRef, ToWorker, WorkerId};
 use crate::stats::{self, Page, WorkerFigures};
 
@@ -23,13 +21,7 @@ pub(super) struct Scrape {
 
 impl Control {
     /// A request for the page.
-    pub(super) fn metrics(&mut self, session: SessionRef, peer: SocketAddr, request: &Request) -> Reply {
-        if !matches!(request.method, Method::Get | Method::Head) {
-            return Reply::Now(Response::error(405, "Method Not Allowed").header("Allow", "GET, HEAD"));
-        }
-        if !self.may_see_dashboard(peer, request) {
-            return Reply::Now(Response::error(403, "Not allowed IP"));
-        }
+    pub(super) fn metrics(&mut self, session: SessionRef) -> Reply {
         if self.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
@@ -53,19 +45,5 @@ impl Control {
         for session in waiting {
             self.answer(session, response.clone());
         }
-    }
-
-    /// The addresses that the operator names; while there are neither names nor users, this machine alone.
-    fn may_see_dashboard(&self, peer: SocketAddr, request: &Request) -> bool {
-        let server = &self.config.server;
-        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
-        let allowed = |client: IpAddr| {
-            if server.dashboard_explicit {
-                server.dashboard.contains(client)
-            } else {
-                client.to_canonical().is_loopback()
-            }
-        };
-        client_address(peer.ip(), forwarded.into_iter(), &server.trusted_proxies).is_some_and(allowed)
     }
 }

@@ -1,12 +1,12 @@
-//! Control: the authority over records, live streams, pushes and the REST API. One machine on one thread; it has no
+//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine on one thread; it has no
 //! clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same outputs.
 //!
 //! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered, committed by the store's thread, then become visible
 //!    and are answered (`writes`).
-//! 4. The supervisor of pushes (`endpoints`) resolves, checks the address, and orders attempts from the worker
-//!    that has the stream's source, for ever.
+//! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
+//!    attempts that they order from the workers, for ever.
 
 mod access;
 pub mod broadcast;
@@ -17,7 +17,10 @@ mod records;
 mod registry;
 mod rest;
 mod sides;
+mod sources;
 mod stats;
+mod subtracks;
+mod supervisor;
 mod writes;
 
 #[cfg(test)]
@@ -47,11 +50,13 @@ use records::Records;
 use registry::Registry;
 use rest::scan::Scans;
 use sides::{Side, Sides};
+use sources::Sources;
 use stats::Load;
+use supervisor::Supervisor;
 use writes::Writes;
 
 pub use hooks::{HookReply, HookRequest};
-pub use rest::{ROUTES, Route};
+pub use rest::{Base, BodyKind, Policy, ROUTES, Route};
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -66,7 +71,7 @@ pub struct ControlConfig {
     pub node: String,
     /// This machine's address as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
     pub host_address: String,
-    /// The policy for pushes; also tells what is our own address.
+    /// The policy for pushes and pulls; also tells what is our own address.
     pub outbound: OutboundPolicy,
     /// The RTMP port as bound.
     pub rtmp_port: u16,
@@ -125,7 +130,9 @@ pub struct Control {
     sides: Sides,
     writes: Writes,
     registry: Registry,
+    supervisor: Supervisor,
     pushes: Pushes,
+    sources: Sources,
     scans: Scans,
     load: Load,
     scrape: Scrape,
@@ -170,7 +177,9 @@ impl Control {
             sides: Sides::default(),
             writes: Writes::default(),
             registry: Registry::default(),
+            supervisor: Supervisor::default(),
             pushes: Pushes::default(),
+            sources: Sources::default(),
             scans: Scans::default(),
             load: Load::new(config.workers),
             scrape: Scrape::default(),
@@ -201,6 +210,7 @@ impl Control {
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
         }
+        control.boot_sources(now);
         Ok(control)
     }
 
@@ -247,10 +257,14 @@ impl Control {
             ToControl::Play(request) => self.play(now, *request),
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
-            ToControl::Rest { session, peer, request } => self.rest(now, session, peer, &request),
+            ToControl::Rest { session, peer, secure, request } => {
+                self.rest(now, rest::Origin { session, peer, secure }, &request);
+            }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
+            ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {
                     drain.waiting.remove(&worker);
@@ -283,7 +297,8 @@ impl Control {
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
         self.fire_asks(now);
-        self.fire_pushes(now);
+        self.fire_attempts(now);
+        self.fire_sources(now);
         self.fire_writes(now);
         self.fire_scans(now);
         self.fire_sweep(now);
@@ -306,6 +321,7 @@ impl Control {
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
         self.end_asks();
+        self.forget_sources(now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
@@ -332,7 +348,8 @@ impl Control {
         let deadlines = [
             self.registry.deadline(),
             self.asks.deadline(),
-            self.pushes.deadline(),
+            self.supervisor.deadline(),
+            self.sources.deadline(),
             self.writes.deadline(),
             self.scans.deadline(),
             self.sweep.deadline(),

@@ -1,6 +1,6 @@
 //! All broadcast records, by application and id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -10,11 +10,22 @@ use crate::mail::StreamKey;
 /// Records of one application; boxed, so that skipping over many touches little memory.
 type App = BTreeMap<Arc<str>, Box<Broadcast>>;
 
+/// Subtracks that a main track's record names; lists of subtracks have them all.
+const SUBTRACKS_SHOWN_MAX: usize = 500;
+
 /// The records that everybody sees.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     apps: BTreeMap<Arc<str>, App>,
     total: usize,
+    /// Subtracks by their main track, whether or not there is a record of it.
+    subtracks: BTreeMap<StreamKey, BTreeSet<Arc<str>>>,
+}
+
+/// The main track that a record names.
+fn main_track(key: &StreamKey, record: &Broadcast) -> Option<StreamKey> {
+    let main = record.main_track_stream_id.as_deref().filter(|main| !main.is_empty())?;
+    Some(StreamKey { app: key.app.clone(), id: main.into() })
 }
 
 impl Records {
@@ -31,17 +42,57 @@ impl Records {
         self.apps.get_mut(&key.app)?.get_mut(&key.id).map(AsMut::as_mut)
     }
 
-    pub(super) fn insert(&mut self, key: StreamKey, record: Broadcast) {
-        let app = self.apps.entry(key.app).or_default();
-        if app.insert(key.id, Box::new(record)).is_none() {
+    pub(super) fn insert(&mut self, key: StreamKey, mut record: Broadcast) {
+        record.sub_track_stream_ids = self.shown_subtracks(&key);
+        let main = main_track(&key, &record);
+        let app = self.apps.entry(key.app.clone()).or_default();
+        let before = app.insert(key.id.clone(), Box::new(record));
+        if before.is_none() {
             self.total += 1;
         }
+        self.move_subtrack(&key, before.and_then(|before| main_track(&key, &before)), main);
     }
 
     pub(super) fn remove(&mut self, key: &StreamKey) -> Option<Broadcast> {
         let record = self.apps.get_mut(&key.app)?.remove(&key.id)?;
         self.total = self.total.saturating_sub(1);
+        self.move_subtrack(key, main_track(key, &record), None);
         Some(*record)
+    }
+
+    fn move_subtrack(&mut self, key: &StreamKey, from: Option<StreamKey>, to: Option<StreamKey>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            if let Some(subtracks) = self.subtracks.get_mut(&from) {
+                subtracks.remove(&key.id);
+                if subtracks.is_empty() {
+                    self.subtracks.remove(&from);
+                }
+            }
+            self.show_subtracks(&from);
+        }
+        if let Some(to) = to {
+            self.subtracks.entry(to.clone()).or_default().insert(key.id.clone());
+            self.show_subtracks(&to);
+        }
+    }
+
+    fn show_subtracks(&mut self, main: &StreamKey) {
+        let shown = self.shown_subtracks(main);
+        if let Some(record) = self.get_mut(main) {
+            record.sub_track_stream_ids = shown;
+        }
+    }
+
+    fn shown_subtracks(&self, main: &StreamKey) -> Vec<String> {
+        self.subtracks(main).take(SUBTRACKS_SHOWN_MAX).map(|id| id.to_string()).collect()
+    }
+
+    /// Ids of a main track's subtracks, in order.
+    pub(super) fn subtracks(&self, main: &StreamKey) -> impl Iterator<Item = &Arc<str>> {
+        self.subtracks.get(main).into_iter().flatten()
     }
 
     /// Records of all applications.

@@ -31,6 +31,8 @@ const HOPS_MAX: usize = 8;
 enum State {
     Live(SessionRef),
     Grace(Instant),
+    /// It is pulled, and its source is between two attempts.
+    Awaited,
 }
 
 /// One life of a stream.
@@ -108,6 +110,12 @@ impl Registry {
 
 impl Control {
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
+        if let Some(pull) = request.pull {
+            // What an operator has ordered is not checked as a stranger is.
+            let session = request.session;
+            let verdict = self.pull_media(now, request, pull).map(Box::new);
+            return self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+        }
         match self.admit(now, &request) {
             Err(refusal) => self.refuse_publish(&request, refusal),
             Ok((settings, _)) => match settings.security.publish.hook.clone() {
@@ -179,10 +187,15 @@ impl Control {
         }
         self.check_credentials(now, Direction::Publish, app, &request.key, &request.params)
             .map_err(Refusal::Denied)?;
+        // The id belongs to its source for as long as that runs, whether it delivers or not.
+        if self.sources.is_running(&request.key) {
+            return Err(Refusal::InUse);
+        }
         if let Some(live) = stream.and_then(|stream| self.registry.live.get(&stream)) {
             match live.state {
                 State::Live(session) if session == request.session => return Err(Refusal::InUse),
                 State::Live(_) if live.silent_ms < STALE_MS => return Err(Refusal::InUse),
+                State::Awaited => return Err(Refusal::InUse),
                 State::Live(_) | State::Grace(_) => {}
             }
         }
@@ -191,7 +204,7 @@ impl Control {
 
     fn check_limits(&self, now: Now, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
         let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.registry.count(&app.name) >= limit) {
+        if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
         let records = self.records.total().saturating_add(self.writes.inserts());
@@ -204,7 +217,12 @@ impl Control {
         Ok(())
     }
 
-    fn begin_stream(&mut self, now: Now, request: PublishRequest, settings: Arc<AppSettings>) -> Grant {
+    pub(super) fn begin_stream(
+        &mut self,
+        now: Now,
+        request: PublishRequest,
+        settings: Arc<AppSettings>,
+    ) -> Grant {
         self.registry.lives += 1;
         let stream = StreamId(self.registry.lives);
         let key = request.key.clone();
@@ -244,7 +262,7 @@ impl Control {
         let live = self.registry.live.get_mut(&stream)?;
         let old = match live.state {
             State::Live(session) => Some(session),
-            State::Grace(_) => None,
+            State::Grace(_) | State::Awaited => None,
         };
         let moved = live.source != request.session.worker;
         live.state = State::Live(request.session);
@@ -259,7 +277,7 @@ impl Control {
             Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
         if let Some(record) = self.records.get_mut(&request.key) {
             record.user_agent = agent(&request.user_agent);
-            record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+            record.remote_ip = remote_ip(&request);
             record.update_time = wall(now);
         }
         self.publisher_came(now, &request);
@@ -270,6 +288,25 @@ impl Control {
         if moved {
             self.post_stream_up(stream);
         }
+        Some(grant)
+    }
+
+    /// The next attempt of a source has media. Its record begins anew, as if nothing had been before; the stream goes
+    /// on.
+    pub(super) fn return_pull(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        request: PublishRequest,
+    ) -> Option<Grant> {
+        if self.registry.live.get(&stream)?.ingest != Ingest::Pull {
+            return None;
+        }
+        let grant = self.return_publisher(now, stream, request.clone())?;
+        if let Some(live) = self.registry.live.get_mut(&stream) {
+            live.bytes_before = 0;
+        }
+        self.record_started(now, &request);
         Some(grant)
     }
 
@@ -306,12 +343,15 @@ impl Control {
         record.speed = 0.0;
         record.absolute_start_time_ms = 0;
         record.user_agent = agent(&request.user_agent);
-        record.remote_ip = Some(request.peer.ip().to_canonical().to_string());
+        record.remote_ip = remote_ip(request);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
         record.rtmp_viewer_count = 0;
         record.recount();
         if !record.zombi {
             self.mark_dirty(now, key.clone());
+        }
+        if let Some(main) = self.main_track_of(key) {
+            self.follow_subtracks(now, &main);
         }
     }
 
@@ -345,6 +385,10 @@ impl Control {
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
         live.position = position;
         live.epoch = epoch;
+        if live.ingest == Ingest::Pull {
+            live.state = State::Awaited;
+            return;
+        }
         let grace = live.settings.publisher_grace;
         match (departure, now.mono.checked_add(grace)) {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
@@ -377,9 +421,18 @@ impl Control {
             self.leave(now, session);
         }
         self.stream_ended(now, stream, &live, end);
-        let Some(record) = self.records.get_mut(&live.key) else { return };
+        let main = self.main_track_of(&live.key);
+        self.record_ended(now, live.key);
+        if let Some(main) = main {
+            self.follow_subtracks(now, &main);
+        }
+    }
+
+    /// The record goes offline; one that publishing made goes altogether.
+    fn record_ended(&mut self, now: Now, key: StreamKey) {
+        let Some(record) = self.records.get_mut(&key) else { return };
         if record.zombi {
-            self.records.remove(&live.key);
+            self.records.remove(&key);
             return;
         }
         status::FINISHED.clone_into(&mut record.status);
@@ -390,14 +443,19 @@ impl Control {
         for endpoint in record.end_point_list.iter_mut().flatten() {
             status::FINISHED.clone_into(&mut endpoint.status);
         }
-        self.mark_dirty(now, live.key);
+        self.mark_dirty(now, key);
+    }
+
+    /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.
+    pub(super) fn is_delivered(live: &Live) -> bool {
+        live.state != State::Awaited
     }
 
     /// The sessions that publish a stream: none while its publisher is waited for.
     pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
         match self.registry.live.get(&self.stream_of(key)?)?.state {
             State::Live(session) => Some(session),
-            State::Grace(_) => None,
+            State::Grace(_) | State::Awaited => None,
         }
     }
 
@@ -444,6 +502,11 @@ fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Resu
         return Err(Refusal::NotAllowed("outside the planned time"));
     }
     Ok(())
+}
+
+/// Where a publisher is; nothing for a pull, which connected from here.
+fn remote_ip(request: &PublishRequest) -> Option<String> {
+    request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }
 
 fn publish_type(ingest: Ingest) -> String {

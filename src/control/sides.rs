@@ -133,6 +133,28 @@ impl Sides {
         self.records.range(first..).take_while(move |(key, _)| key.kind == kind && key.app == app)
     }
 
+    /// Those of one stream, in order of their ids.
+    pub(super) fn of_stream<'a>(
+        &'a self,
+        kind: Kind,
+        app: &Arc<str>,
+        stream: &str,
+    ) -> impl Iterator<Item = &'a Side> + use<'a> {
+        let prefix = format!("{stream}/");
+        let all = self.of(kind, app, &prefix);
+        all.take_while(move |(key, _)| key.id.starts_with(&prefix)).map(|(_, side)| side)
+    }
+
+    /// The keys of one stream's, those included that are on their way to the disk.
+    pub(super) fn keys_of(&self, kind: Kind, app: &Arc<str>, stream: &str, count: usize) -> Vec<Key> {
+        let prefix = format!("{stream}/");
+        let is_ours = |key: &&Key| key.kind == kind && key.app == *app && key.id.starts_with(&prefix);
+        let stored = self.of(kind, app, &prefix).map(|(key, _)| key).take_while(is_ours);
+        let is_there = |key: &&Key| self.pending(key).is_some();
+        let pending = self.overlay.keys().filter(is_ours).filter(|key| !self.records.contains_key(key));
+        stored.chain(pending).filter(is_there).take(count).cloned().collect()
+    }
+
     /// Looks at `count` tokens behind one: how many there were, the last of them, and those that were over at `now_s`.
     pub(super) fn stale_tokens(
         &self,

@@ -43,6 +43,13 @@ impl Load {
         sum / (self.workers.len().max(1) as u64 * LOAD_REPORTS as u64)
     }
 
+    /// What a worker said last, in parts per thousand; 0 when it said nothing lately.
+    pub(super) fn latest_permille(&self, now: Now, worker: WorkerId) -> u64 {
+        let last = self.workers.get(usize::from(worker.0)).and_then(VecDeque::back);
+        let fresh = last.filter(|(at, _)| now.mono.saturating_duration_since(*at) <= LOAD_AGE);
+        fresh.map_or(0, |(_, permille)| u64::from(*permille))
+    }
+
     /// Whether new publishers are refused (robustness.md §5).
     pub(super) fn is_high(&self, now: Now, server: &ServerSettings) -> bool {
         let busy = server.cpu_limit < 100 && self.busy_permille(now) > u64::from(server.cpu_limit) * 10;
@@ -56,15 +63,21 @@ impl Control {
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.live.values().flat_map(|live| live.viewers.values());
+        let (pushes_broadcasting, pulls_broadcasting) = self.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
             live: self.registry.live.len(),
             pushes: self.pushes.len(),
-            pushes_broadcasting: self.pushes.broadcasting(),
+            pushes_broadcasting,
+            pulls: self.sources.len(),
+            pulls_broadcasting,
             viewers: viewers.map(|n| u64::from(*n)).sum(),
             store_failures: self.writes.failures(),
             store_waiting: self.writes.waiting(),
             memory_percent: self.load.memory_percent,
+            hooks_waiting: self.hooks.waiting(),
+            hooks: self.hooks.counts(),
+            asks_waiting: self.asks.len(),
         }
     }
 
@@ -93,7 +106,7 @@ impl Control {
         let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
         record.rtmp_viewer_count = i32::try_from(viewers).unwrap_or(i32::MAX);
         record.recount();
-        if live.source != worker {
+        if live.source != worker || !Self::is_delivered(live) {
             return;
         }
         let started = record.start_time;

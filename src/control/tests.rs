@@ -18,6 +18,7 @@ use crate::store::{Faults, Memory, Store};
 mod admission;
 mod api;
 mod pushes;
+mod rooms;
 mod storing;
 
 const WORKERS: u16 = 2;
@@ -159,6 +160,7 @@ impl Rig {
             user_agent: "enc/1".into(),
             params: Vec::new(),
             via: Vec::new(),
+            pull: None,
         }
     }
 
@@ -195,6 +197,7 @@ impl Rig {
             epoch: 1,
             width: 1280,
             height: 720,
+            video_codec: Some(media::Codec::H264),
             dropped: 0,
             silent_ms,
         };
@@ -221,7 +224,12 @@ impl Rig {
 
     fn send_request(&mut self, peer: &str, request: Request) -> SessionRef {
         let session = self.session(0);
-        self.mail(ToControl::Rest { session, peer: peer.parse().unwrap(), request: Box::new(request) });
+        self.mail(ToControl::Rest {
+            session,
+            peer: peer.parse().unwrap(),
+            secure: false,
+            request: Box::new(request),
+        });
         session
     }
 

@@ -14,6 +14,7 @@ use crate::mail::{Now, SessionRef, StreamEnd, StreamKey};
 use crate::store::{self, Op};
 
 use super::broadcast::{Body, Broadcast, EndpointRecord, status};
+use super::rest::Recorder;
 use super::rest::answer::Outcome;
 use super::sides::SideWrite;
 use super::{Control, Output};
@@ -31,9 +32,17 @@ const DIRTY_PER_BATCH: usize = 512;
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Insert(Box<Broadcast>),
-    Update { body: Box<Body>, endpoints: Option<Vec<EndpointRecord>> },
+    Update {
+        body: Box<Body>,
+        endpoints: Option<Vec<EndpointRecord>>,
+    },
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
+    /// A recording switch.
+    Record {
+        recorder: Recorder,
+        on: bool,
+    },
     Delete,
 }
 
@@ -59,6 +68,13 @@ impl Change {
             }
             Self::RemoveEndpoint(id) => {
                 record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+            }
+            Self::Record { recorder, on } => {
+                let switch = if *on { 1 } else { -1 };
+                match recorder {
+                    Recorder::Mp4 => record.mp4_enabled = switch,
+                    Recorder::Webm => record.webm_enabled = switch,
+                }
             }
         }
         Some(record)
@@ -97,12 +113,18 @@ pub(super) enum Answer {
     Created,
     /// A plain success.
     Success,
+    /// A success whose message and id are null.
+    SuccessOfNulls,
     /// A plain failure: an earlier part of a bulk request worked, a later one could not.
     Failure,
     /// Of a delete; the words depend on whether something was live.
     Deleted,
     /// The id of an endpoint.
     EndpointAdded(String),
+    /// The id of a source that runs by then.
+    Started,
+    /// A source that could not be started; its record is gone again.
+    NotStarted(String),
 }
 
 /// A change and who waits for it.
@@ -387,28 +409,58 @@ impl Control {
             self.writes.inserts = self.writes.inserts.saturating_sub(1);
         }
         let live = self.stream_of(&key);
+        let runs = self.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
+        let main_before = self.main_track_of(&key);
         match change.apply(before) {
             Some(mut record) => {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
                 self.review_viewers(&key);
+                if runs && matches!(change, Change::Update { .. }) {
+                    // Whatever was changed (rest.md §5.5).
+                    self.restart_source(now, &key);
+                }
             }
             None => {
                 // The end is told with what the record says.
-                if let (Some(stream), Change::Delete) = (live, &change) {
+                if !self.stop_source(now, &key, StreamEnd::Deleted)
+                    && let (Some(stream), Change::Delete) = (live, &change)
+                {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
                 self.forget_idle(&key);
                 self.records.remove(&key);
             }
         }
+        for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {
+            self.follow_subtracks(now, &main);
+        }
+        self.note_auto_start(&key);
         if let Some((session, answer)) = waiter {
-            let response = self.answer_of(now, &key, answer, existed, live.is_some());
+            let Some(answer) = self.started(now, session, &key, answer) else { return };
+            let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);
             self.answer(session, response);
         }
+    }
+
+    /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
+    /// waits for that.
+    fn started(&mut self, now: Now, session: SessionRef, key: &StreamKey, answer: Answer) -> Option<Answer> {
+        if !matches!(answer, Answer::Started) {
+            return Some(answer);
+        }
+        let Err(reason) = self.begin_source(now, key) else { return Some(answer) };
+        let answer = Answer::NotStarted(reason);
+        if self.is_live(key) {
+            // Somebody has published to it since; that is not ours to end.
+            return Some(answer);
+        }
+        let waiter = Some((session, answer));
+        self.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        None
     }
 
     /// A record that is created while someone publishes under its id by chance takes over the live figures.
@@ -427,7 +479,10 @@ impl Control {
                 None => Outcome::failure("Stream id set generated exception").response(400),
             },
             // A record that publishing made may have ended meanwhile.
-            Answer::Success | Answer::EndpointAdded(_) if !existed => Outcome::failure("").response(200),
+            Answer::Success | Answer::SuccessOfNulls | Answer::EndpointAdded(_) if !existed => {
+                Outcome::failure("").response(200)
+            }
+            Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
             Answer::Success => Outcome::success().response(200),
             Answer::Failure => Outcome::failure("").response(200),
             Answer::Deleted if live => Outcome::success()
@@ -436,6 +491,8 @@ impl Control {
             Answer::Deleted => {
                 Outcome::success().message(Some("broadcast is deleted but could not stopped ")).response(200)
             }
+            Answer::Started => Outcome::success().data_id(&key.id).response(200),
+            Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
             Answer::EndpointAdded(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }

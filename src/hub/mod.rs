@@ -14,4 +14,4 @@ mod stream;
 pub use cursor::{Cursor, Forwarded, Jump};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
-pub use stream::{Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};
+pub use stream::{Flow, Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};

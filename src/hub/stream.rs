@@ -50,10 +50,21 @@ pub struct Subscriber {
 pub struct Mirror {
     /// Which one.
     pub to: WorkerId,
-    /// After a refused unit nothing is sent before the next key frame.
-    pub skipping: bool,
+    /// Whether pictures are sent.
+    pub flow: Flow,
     /// What is on the way to it.
     pub lane: Lane,
+}
+
+/// Whether a mirror is sent what is not a key frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Not yet: there was no key frame to begin with.
+    Waiting,
+    /// Yes.
+    Open,
+    /// Not before the next key frame: a unit was refused.
+    Cut,
 }
 
 /// What an appended unit asks for.
@@ -269,6 +280,12 @@ impl Stream {
         self.ring.clear();
         self.trim(None);
         self.flush();
+    }
+
+    /// Number of the newest key frame, while it is retained.
+    #[must_use]
+    pub const fn newest_key(&self) -> Option<u64> {
+        self.ring.newest_key()
     }
 
     /// DTS of the newest unit in milliseconds.

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use crate::auth::CidrList;
 use crate::config::Limits;
+use crate::stats::Refused;
 
 /// Counters for addresses; a power of two.
 const BUCKETS: usize = 8192;
@@ -20,10 +21,13 @@ const EARLY_DROP_FROM: u32 = 2;
 
 /// TLS handshakes that run at a time (robustness.md §5).
 const HANDSHAKES_MAX: u32 = 256;
+/// Of those, so many are for one address.
+const HANDSHAKES_PER_ADDRESS: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Bucket {
     strangers: AtomicU32,
+    handshakes: AtomicU32,
     /// The time, in microseconds since the start, up to which the allowance of new connections is used (GCRA).
     used_until: AtomicU64,
 }
@@ -42,24 +46,16 @@ pub(super) struct Budget {
     handshakes: AtomicU32,
 }
 
-/// Why a connection is closed at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// The server is full.
-    Connections,
-    /// Too many strangers.
-    Strangers,
-    /// Too many strangers of this address.
-    Address,
-    /// Too many new connections of this address.
-    Rate,
-}
-
 /// A connection's share; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     budget: Arc<Budget>,
+    /// The counters of its address. `None`: no limit per address holds for it.
     bucket: Option<usize>,
+    /// It counts among the strangers.
+    is_stranger: bool,
+    /// It counts among the TLS handshakes.
+    is_handshaking: bool,
 }
 
 impl Budget {
@@ -81,7 +77,8 @@ impl Budget {
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, now: Instant) -> Result<Place, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
         // From here on dropping the place gives back what was taken.
-        let mut place = Place { budget: Arc::clone(self), bucket: None };
+        let mut place =
+            Place { budget: Arc::clone(self), bucket: None, is_stranger: false, is_handshaking: false };
         if usize_of(connections) >= self.limits.connections {
             return Err(Refused::Connections);
         }
@@ -93,20 +90,13 @@ impl Budget {
         if !self.take_rate(bucket, now) {
             return Err(Refused::Rate);
         }
-        place.bucket = Some(index);
+        (place.bucket, place.is_stranger) = (Some(index), true);
         let of_address = bucket.strangers.fetch_add(1, Ordering::AcqRel);
         let strangers = self.strangers.fetch_add(1, Ordering::AcqRel);
         if usize_of(of_address) >= self.limits.connections_per_address {
             return Err(Refused::Address);
         }
         if self.drops_early(strangers) { Err(Refused::Strangers) } else { Ok(place) }
-    }
-
-    /// A place among the TLS handshakes that run at a time.
-    pub(super) fn begin_handshake(self: &Arc<Self>) -> Option<HandshakePlace> {
-        let running = self.handshakes.fetch_add(1, Ordering::AcqRel);
-        let place = HandshakePlace(Arc::clone(self));
-        (running < HANDSHAKES_MAX).then_some(place)
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
@@ -148,29 +138,50 @@ impl Budget {
     }
 }
 
-/// One of the TLS handshakes that run; given back when dropped.
-#[derive(Debug)]
-pub(super) struct HandshakePlace(Arc<Budget>);
-
-impl Drop for HandshakePlace {
-    fn drop(&mut self) {
-        self.0.handshakes.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl Place {
     /// The peer is no stranger any more.
     pub(super) fn known(&mut self) {
-        if let Some(bucket) = self.bucket.take().and_then(|index| self.budget.buckets.get(index)) {
+        if std::mem::replace(&mut self.is_stranger, false)
+            && let Some(bucket) = self.bucket()
+        {
             bucket.strangers.fetch_sub(1, Ordering::AcqRel);
             self.budget.strangers.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    /// Takes one of the TLS handshakes that run at a time, unless it has one.
+    pub(super) fn begin_handshake(&mut self) -> Result<(), Refused> {
+        if std::mem::replace(&mut self.is_handshaking, true) {
+            return Ok(());
+        }
+        let running = self.budget.handshakes.fetch_add(1, Ordering::AcqRel);
+        let of_address = self.bucket().map_or(0, |bucket| bucket.handshakes.fetch_add(1, Ordering::AcqRel));
+        if running >= HANDSHAKES_MAX || of_address >= HANDSHAKES_PER_ADDRESS {
+            self.end_handshake();
+            return Err(Refused::Handshakes);
+        }
+        Ok(())
+    }
+
+    /// The TLS handshake is over.
+    pub(super) fn end_handshake(&mut self) {
+        if std::mem::replace(&mut self.is_handshaking, false) {
+            self.budget.handshakes.fetch_sub(1, Ordering::AcqRel);
+            if let Some(bucket) = self.bucket() {
+                bucket.handshakes.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn bucket(&self) -> Option<&Bucket> {
+        self.budget.buckets.get(self.bucket?)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.known();
+        self.end_handshake();
         self.budget.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -188,6 +199,7 @@ mod tests {
         let now = Instant::now();
         let limits = Limits {
             broadcasts: 0,
+            pulls: 0,
             endpoints: 0,
             connections: 20_000,
             connections_per_address: per_address,
@@ -214,13 +226,29 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_are_limited_and_given_back() {
-        let (budget, _) = budget(10, 10, 10);
-        let held: Vec<_> = (0..300).filter_map(|_| budget.begin_handshake()).collect();
-        assert_eq!(held.len(), 256);
-        drop(held);
-        assert!(budget.begin_handshake().is_some());
+    fn handshakes_are_limited_in_total_and_per_address_and_given_back() {
+        let (budget, now) = budget(1000, 4096, u32::MAX);
+        let begin = |address: String| {
+            let mut place = budget.admit(peer(&address), now).unwrap();
+            place.begin_handshake().map(|()| place)
+        };
+        let of_one: Vec<_> = (0..300).filter_map(|_| begin("10.0.0.1:1".into()).ok()).collect();
+        assert_eq!(of_one.len(), 32);
+        assert_eq!(begin("10.0.0.1:1".into()).unwrap_err(), Refused::Handshakes);
+        let others: Vec<_> = (2..=255).filter_map(|n| begin(format!("10.0.0.{n}:1")).ok()).collect();
+        assert_eq!(others.len(), 256 - 32);
+        assert_eq!(begin("127.0.0.1:1".into()).unwrap_err(), Refused::Handshakes);
+        drop(of_one);
+        let exempt: Vec<_> = (0..40).filter_map(|_| begin("127.0.0.1:1".into()).ok()).collect();
+        assert_eq!(exempt.len(), 32, "what is free");
+        drop(exempt);
+        let mut place = begin("10.0.0.1:1".into()).unwrap();
+        place.begin_handshake().unwrap();
+        place.end_handshake();
+        place.end_handshake();
+        drop((place, others));
         assert_eq!(budget.handshakes.load(Ordering::Relaxed), 0);
+        assert!(budget.buckets.iter().all(|bucket| bucket.handshakes.load(Ordering::Relaxed) == 0));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Connections that are closed but not gone: what waits is sent, what the peer still says is read away. Closing a
 //! socket with unread bytes makes the kernel reset it, and the peer would lose the goodbye.
+//!
+//! What waits is what TLS has taken and the kernel has not: up to 64 KiB, for which a slow peer needs its time. What the
+//! kernel has taken it sends by itself.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -8,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::budget::Place;
 use super::tls::Transport;
+use crate::worker::CLOSE_STALL;
 
-/// How long a connection lingers.
+/// How long a connection lingers once all is sent.
 const LINGER: Duration = Duration::from_secs(1);
+/// Until then all must be sent, however steadily the peer takes it.
+const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// How often lingering connections are looked at.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Lingering connections; more are closed at once.
@@ -19,7 +25,12 @@ const CONNECTIONS_MAX: usize = 1024;
 #[derive(Debug)]
 struct Lingering {
     transport: Transport,
+    /// When it is given up; moves on while the peer takes what waits.
     until: Instant,
+    /// It does not move further than this.
+    flush_until: Instant,
+    /// What had been sent when it moved last.
+    flushed: u64,
     /// Our side is closed.
     shut: bool,
     _place: Option<Place>,
@@ -27,16 +38,23 @@ struct Lingering {
 
 impl Lingering {
     /// Closes our side once all is sent. False when the connection is broken.
-    fn shut(&mut self) -> bool {
+    fn shut(&mut self, now: Instant) -> bool {
         if self.shut {
             return true;
         }
         match self.transport.flush() {
             Ok(true) => {
                 self.shut = true;
+                self.until = now + LINGER;
                 self.transport.stream().shutdown(Shutdown::Write).is_ok()
             }
-            Ok(false) => true,
+            Ok(false) => {
+                let flushed = self.transport.flushed();
+                if std::mem::replace(&mut self.flushed, flushed) < flushed {
+                    self.until = self.flush_until.min(now + CLOSE_STALL);
+                }
+                true
+            }
             Err(_) => false,
         }
     }
@@ -66,10 +84,25 @@ impl Lingerers {
     /// Takes a connection over. `ended`: the peer has closed its side, and nothing of it is left to read.
     pub(super) fn add(&mut self, now: Instant, mut transport: Transport, place: Option<Place>, ended: bool) {
         transport.begin_close();
-        let mut lingering = Lingering { transport, until: now + LINGER, shut: false, _place: place };
-        let whole = lingering.shut();
+        let mut lingering = Lingering {
+            flushed: transport.flushed(),
+            transport,
+            until: now + CLOSE_STALL,
+            flush_until: now + FLUSH_MAX,
+            shut: false,
+            _place: place,
+        };
+        let whole = lingering.shut(now);
         if whole && !(ended && lingering.shut) && self.connections.len() < CONNECTIONS_MAX {
             self.connections.push_back(lingering);
+        }
+    }
+
+    /// The server goes down: nobody is waited for much longer.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        for lingering in &mut self.connections {
+            lingering.flush_until = lingering.flush_until.min(now + CLOSE_STALL);
+            lingering.until = lingering.until.min(lingering.flush_until);
         }
     }
 
@@ -81,7 +114,7 @@ impl Lingerers {
         self.due = now + PERIOD;
         self.connections.retain_mut(|lingering| {
             now < lingering.until
-                && lingering.shut()
+                && lingering.shut(now)
                 && match lingering.transport.stream_mut().read(buffer) {
                     // Its side is over; ours may not be.
                     Ok(0) => !lingering.shut,
@@ -91,5 +124,120 @@ impl Lingerers {
                     }
                 }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::ClientConnection;
+    use socket2::{Domain, Socket, Type};
+    use std::io::IoSlice;
+
+    use super::super::tls::{CertificateFiles, load_client};
+    use super::*;
+
+    /// A server's transport that has more inside than the kernel takes, its peer, and how many bytes are on the way.
+    fn stuck() -> (Transport, ClientConnection, std::net::TcpStream, usize) {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("millstream-linger-{}-{number}", std::process::id()));
+        let [certificate, chain, key] = ["c.pem", "chain.pem", "k.pem"].map(|name| folder.join(name));
+        let files = CertificateFiles { certificate, chain, key };
+        files.make_missing(vec!["localhost".into()]).unwrap();
+        let configs = files.load().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let mut stream = std::net::TcpStream::from(socket);
+        let (accepted, _) = listener.accept().unwrap();
+        socket2::SockRef::from(&accepted).set_send_buffer_size(4096).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        let mut server = Transport::server(mio::net::TcpStream::from_std(accepted), &configs.https).unwrap();
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(load_client(true).unwrap(), name).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let _ = client.write_tls(&mut stream);
+            let _ = server.read(&mut [0; 1024]);
+            let _ = client.read_tls(&mut stream);
+            client.process_new_packets().unwrap();
+        }
+        let answer = vec![7; 1 << 20];
+        let mut taken = 0;
+        while let Ok(count) = server.write(&[IoSlice::new(&answer)], answer.len()) {
+            taken += count;
+        }
+        assert!(!server.flush().unwrap(), "all is with the kernel");
+        (server, client, stream, taken)
+    }
+
+    /// Reads what is there; whether the peer said goodbye.
+    fn read(client: &mut ClientConnection, stream: &mut std::net::TcpStream, got: &mut usize) -> bool {
+        let _ = client.read_tls(stream);
+        client.process_new_packets().unwrap();
+        let mut plain = [0; 16 * 1024];
+        loop {
+            match client.reader().read(&mut plain) {
+                Ok(0) => return true,
+                Ok(count) => *got += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) => panic!("cut off after {got} bytes: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_peer_gets_all_that_tls_holds() {
+        let (transport, mut client, mut stream, sent) = stuck();
+        let mut now = Instant::now();
+        let mut lingerers = Lingerers::new(now);
+        lingerers.add(now, transport, None, false);
+        let (mut buffer, mut got) = ([0; 1024], 0);
+        now += Duration::from_secs(3);
+        lingerers.turn(now, &mut buffer);
+        while !read(&mut client, &mut stream, &mut got) {
+            now += PERIOD;
+            lingerers.turn(now, &mut buffer);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(got, sent);
+        lingerers.turn(now + LINGER, &mut buffer);
+        assert!(lingerers.is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_given_up() {
+        for hurry in [false, true] {
+            let (transport, _client, _stream, _) = stuck();
+            let began = Instant::now();
+            let mut lingerers = Lingerers::new(began);
+            lingerers.add(began, transport, None, false);
+            if hurry {
+                lingerers.hurry(began);
+            }
+            lingerers.turn(began + CLOSE_STALL - PERIOD, &mut [0; 1024]);
+            assert!(!lingerers.is_empty());
+            lingerers.turn(began + CLOSE_STALL + PERIOD, &mut [0; 1024]);
+            assert!(lingerers.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_peer_that_takes_a_little_at_a_time_is_not_waited_for_for_ever() {
+        let (transport, _client, mut stream, _) = stuck();
+        let mut now = Instant::now();
+        let end = now + FLUSH_MAX;
+        let mut lingerers = Lingerers::new(now);
+        lingerers.add(now, transport, None, false);
+        // It moves on with each look, whether or not the kernel found room by then.
+        while now < end {
+            let _ = stream.read(&mut [0; 16]);
+            now += PERIOD;
+            lingerers.turn(now, &mut [0; 1024]);
+        }
+        assert!(lingerers.is_empty());
     }
 }

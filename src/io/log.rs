@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use super::log_limit::LogLimit;
 
@@ -19,14 +19,15 @@ const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Files that are kept: the current one and those before it.
 const FILES: u32 = 10;
 
-/// Starts logging. The guard writes what waits when it is dropped.
-pub fn start(directory: &Path, level: &str) -> WorkerGuard {
+/// Starts logging, as text or as one JSON object per line. The guard writes what waits when it is dropped.
+pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let output = Output { file: RotatedFile::open(directory.join("millstream.log")) };
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let limit = LogLimit::new(writer.clone());
+    let limit = LogLimit::new(writer.clone(), json);
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    let format = if json { format.json().flatten_event(true).boxed() } else { format.boxed() };
     // A second start in one process (tests) keeps the first subscriber.
     let _ = tracing_subscriber::registry().with(filter).with(limit).with(format).try_init();
     guard

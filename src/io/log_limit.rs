@@ -28,12 +28,14 @@ pub(super) struct LogLimit {
     /// Tells what was left out. Only the one line that begins a new second after a flood takes the lock, and only
     /// when it is free.
     out: Mutex<NonBlocking>,
+    /// Lines are JSON.
+    json: bool,
 }
 
 impl LogLimit {
-    pub(super) fn new(out: NonBlocking) -> Self {
+    pub(super) fn new(out: NonBlocking, json: bool) -> Self {
         let kinds = (0..KINDS).map(|_| AtomicU64::new(0)).collect();
-        Self { began: Instant::now(), kinds, out: Mutex::new(out) }
+        Self { began: Instant::now(), kinds, out: Mutex::new(out), json }
     }
 
     /// Whether a line of this kind may be written in this second, and how many were left out in the last one.
@@ -62,7 +64,15 @@ impl<S: Subscriber> Layer<S> for LogLimit {
             && let Ok(mut out) = self.out.try_lock()
         {
             let (target, level) = (metadata.target(), metadata.level());
-            let _ = writeln!(out, "{left_out} more lines like the next one were left out ({level} {target})");
+            let text = format!("{left_out} more lines like the next one were left out");
+            let line = if self.json {
+                let line = serde_json::json!({ "level": level.as_str(), "target": target, "message": text });
+                format!("{line}\n")
+            } else {
+                format!("{text} ({level} {target})\n")
+            };
+            // One write: the queue takes it or loses it whole.
+            let _ = out.write_all(line.as_bytes());
         }
         admitted
     }
@@ -75,7 +85,7 @@ mod tests {
     #[test]
     fn q_06_a_flood_of_one_kind_is_cut_and_told_and_others_are_not() {
         let (out, _guard) = tracing_appender::non_blocking(std::io::sink());
-        let limit = LogLimit::new(out);
+        let limit = LogLimit::new(out, false);
         let admitted = (0..1000).filter(|_| limit.admit(7, 3).0).count();
         assert_eq!((admitted, limit.admit(8, 3)), (100, (true, 0)));
         assert_eq!((limit.admit(7, 4), limit.admit(7, 4)), ((true, 900), (true, 0)));

@@ -68,6 +68,8 @@ struct Socket {
     ending: bool,
     /// The peer's end of stream was read.
     ended: bool,
+    /// TLS has ended with an alert that the peer is to hear.
+    alerted: bool,
     place: Option<Place>,
 }
 
@@ -82,6 +84,7 @@ impl Socket {
             tls_name: None,
             ending: false,
             ended: false,
+            alerted: false,
             place: None,
         }
     }
@@ -322,6 +325,7 @@ impl Shell {
             Ok(place) => place,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "connection refused");
+                self.worker.note_refused(why);
                 return;
             }
         };
@@ -357,15 +361,14 @@ impl Shell {
         self.install(now, id, Socket { place: Some(place), ..Socket::new(id, transport) });
     }
 
-    /// The transport that the listener speaks. `None`: too many handshakes run.
+    /// The transport that the listener speaks.
     fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
         let config = match listener.security() {
             Security::Plain => return Some(Transport::plain(stream)),
             Security::Tls => &self.parts.tls.rtmps,
             Security::TlsHttp => &self.parts.tls.https,
         };
-        let place = self.parts.budget.begin_handshake()?;
-        Transport::server(stream, config, place)
+        Transport::server(stream, config)
             .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
             .ok()
     }
@@ -427,6 +430,13 @@ impl Shell {
             if socket.transport.is_handshaking() {
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
+                // Only now: a peer that says nothing must not keep the others out.
+                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                    socket.ended = true;
+                    self.worker.note_refused(why);
+                    self.broken(now, id, &io::Error::other("too many TLS handshakes"));
+                    return false;
+                }
             }
             let received = socket.transport.read(&mut self.buffer);
             if socket.transport.take_handshake_end() {
@@ -457,6 +467,7 @@ impl Shell {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     socket.ended = true;
+                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
                     self.broken(now, id, &error);
                     return false;
                 }
@@ -474,7 +485,11 @@ impl Shell {
 
     /// The peers of a TLS connection know each other: what waited for it goes on.
     fn handshake_ended(&mut self, now: Now, id: ConnId) {
-        if self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some()) {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Ok(()));
         }
         self.worker.handle_writable(now, id);
@@ -490,8 +505,11 @@ impl Shell {
     }
 
     fn broken(&mut self, now: Now, id: ConnId, error: &io::Error) {
-        let was_connecting = self.socket(id).is_some_and(|socket| socket.tls_name.take().is_some());
-        if was_connecting {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls_name.take().is_some() {
             self.worker.handle_connected(now, id, Err(error.to_string()));
         } else {
             self.worker.handle_hangup(now, id, Some(&error.to_string()));
@@ -561,6 +579,7 @@ impl Shell {
             Output::Control(mail) => {
                 if matches!(mail, crate::mail::ToControl::Drained(_)) {
                     self.drained = true;
+                    self.lingering.hurry(now.mono);
                 }
                 self.parts.desk.send(OfficeMail::Worker(mail));
             }
@@ -611,8 +630,10 @@ impl Shell {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.load().fetch_sub(1, Ordering::Relaxed);
         let _ = self.parts.poll.registry().deregister(socket.transport.stream_mut());
-        if !abort {
-            self.lingering.add(now, socket.transport, socket.place, socket.ended);
+        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
+        if !abort || socket.alerted {
+            let ended = socket.ended && !socket.alerted;
+            self.lingering.add(now, socket.transport, socket.place, ended);
         }
     }
 

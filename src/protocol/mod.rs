@@ -5,6 +5,7 @@
 
 mod http;
 mod http_live;
+mod pull;
 mod rtmp;
 mod tags;
 
@@ -23,8 +24,8 @@ use crate::auth::access::Params;
 use crate::config::AppSettings;
 use crate::hub::{FormatKey, Package};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PushOrder, PushState, PushTarget,
-    Refusal, StreamEnd, StreamKey, WebSettings,
+    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState, PushOrder,
+    PushState, PushTarget, Refusal, StreamEnd, StreamKey, WebSettings,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -62,7 +63,7 @@ pub struct PublishAsk {
 }
 
 /// A request to play, as the protocol could read it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PlayAsk {
     /// What.
     pub key: StreamKey,
@@ -154,11 +155,18 @@ pub enum Event {
     /// Pauses or goes on.
     Pause(bool),
     /// A request of the API; answered by [`Session::rest_reply`].
-    Rest(Box<crate::http::Request>),
+    Rest {
+        /// What.
+        request: Box<crate::http::Request>,
+        /// It came over TLS.
+        secure: bool,
+    },
     /// A wish about a file; answered by [`Session::file_reply`].
     File(FileAsk),
     /// News of the push that this session is.
     Push(PushState),
+    /// News of the pull that this session is.
+    Pull(PullState),
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
 }
@@ -260,7 +268,13 @@ protocols! {
     /// HTTP: the API, live streams, files; port 5080.
     Http (Plain) => http::HttpSession::new,
     /// The same over TLS, port 5443.
-    Https (TlsHttp) => http::HttpSession::new,
+    Https (TlsHttp) => http::HttpSession::over_tls,
+}
+
+/// Begins the session of a pull on an outgoing connection.
+#[must_use]
+pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Box<dyn Session> {
+    Box::new(pull::PullSession::new(now, order, seed))
 }
 
 /// Begins the session of a push on an outgoing connection.

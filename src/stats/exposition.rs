@@ -174,6 +174,15 @@ impl Page {
             "sent_bytes",
             "Bytes to peers",
             rows().map(|(labels, row)| (labels, number(row.bytes_out))),
+        )?;
+        let refused = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let labels = move |reason: &str| vec![worker(index), ("reason", reason.to_owned())];
+            figures.counters.refused.iter().map(move |(why, count)| (labels(why.name()), number(count)))
+        });
+        out.counters(
+            "refused_connections",
+            "Connections closed before they could say what they want",
+            refused,
         )
     }
 
@@ -236,12 +245,32 @@ impl Page {
             "Endpoints of live streams",
             pushes.map(|(state, pushes)| (vec![("state", state.to_owned())], count(pushes))),
         )?;
+        let trying = control.pulls.saturating_sub(control.pulls_broadcasting);
+        let pulls = [("broadcasting", control.pulls_broadcasting), ("trying", trying)];
+        out.gauges(
+            "pulls",
+            "Stream sources that run",
+            pulls.map(|(state, pulls)| (vec![("state", state.to_owned())], count(pulls))),
+        )?;
         out.counters(
             "store_failures",
             "Commits and rebuilds that failed",
             [(Vec::new(), number(control.store_failures))],
         )?;
         out.gauges("store_waiting", "Changes that wait for the disk", one(count(control.store_waiting)))?;
+        let hooks = control.hooks;
+        out.counters(
+            "hooks",
+            "Hooks by what became of them",
+            [("sent", hooks.sent), ("failed", hooks.failed), ("dropped", hooks.dropped)]
+                .map(|(result, count)| (vec![("result", result.to_owned())], number(count))),
+        )?;
+        out.gauges("hooks_waiting", "Hooks that wait or are being sent", one(count(control.hooks_waiting)))?;
+        out.gauges(
+            "admissions_waiting",
+            "Publishers and viewers that wait for an admission hook",
+            one(count(control.asks_waiting)),
+        )?;
         out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
         let mut build = out.family("build", "This program", MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])

@@ -58,11 +58,64 @@ impl ForwardingTable {
     }
 }
 
+/// Why a connection was closed before it could say what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The server is full.
+    Connections,
+    /// Too many strangers.
+    Strangers,
+    /// Too many strangers of this address.
+    Address,
+    /// Too many new connections of this address.
+    Rate,
+    /// Too many TLS handshakes at a time, of this address or of all.
+    Handshakes,
+}
+
+impl Refused {
+    /// Every reason.
+    pub const ALL: [Self; 5] =
+        [Self::Connections, Self::Strangers, Self::Address, Self::Rate, Self::Handshakes];
+
+    /// In metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Strangers => "strangers",
+            Self::Address => "address",
+            Self::Rate => "rate",
+            Self::Handshakes => "handshakes",
+        }
+    }
+}
+
+/// How many connections were refused, by reason.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Refusals([u64; Refused::ALL.len()]);
+
+impl Refusals {
+    /// One more.
+    pub fn count(&mut self, why: Refused) {
+        for (_, count) in Refused::ALL.iter().zip(&mut self.0).filter(|(reason, _)| **reason == why) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> {
+        Refused::ALL.into_iter().zip(self.0)
+    }
+}
+
 /// Plain counters of a worker since its start.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counters {
     /// Connections accepted or opened.
     pub sessions: u64,
+    /// Connections that were not served.
+    pub refused: Refusals,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -127,6 +180,10 @@ pub struct ControlFigures {
     pub pushes: usize,
     /// Of those, taken by their target.
     pub pushes_broadcasting: usize,
+    /// Stream sources that run.
+    pub pulls: usize,
+    /// Of those, delivering.
+    pub pulls_broadcasting: usize,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Commits and rebuilds that failed since the start.
@@ -135,6 +192,12 @@ pub struct ControlFigures {
     pub store_waiting: usize,
     /// Memory of the machine in use, in percent.
     pub memory_percent: u8,
+    /// Hooks that wait or are being sent.
+    pub hooks_waiting: usize,
+    /// Hooks by what became of them.
+    pub hooks: crate::control::hooks::HookCounts,
+    /// Publishers and viewers that wait for an admission hook.
+    pub asks_waiting: usize,
 }
 
 /// One stream on one worker.

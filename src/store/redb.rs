@@ -233,6 +233,9 @@ fn library(path: &Path, error: &::redb::Error) -> Error {
 }
 
 #[cfg(test)]
+mod crash_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
@@ -353,6 +356,28 @@ mod tests {
         store.commit(&[put("d", "4")]).unwrap();
         let ids: Vec<_> = store.load().unwrap().into_iter().map(|(key, _)| key.id.to_string()).collect();
         assert_eq!(ids, ["c", "d"]);
+    }
+
+    #[test]
+    fn b_07_ten_updates_of_each_record_leave_a_file_of_at_most_four_times_its_size() {
+        let folder = Folder::new("growth");
+        let mut store = RedbStore::open(&folder.file()).unwrap();
+        let text = "x".repeat(1000);
+        for round in 0..11 {
+            for batch in 0..20 {
+                // Each batch has records from everywhere.
+                let ops: Vec<Op> = (0..250)
+                    .map(|n| put(&format!("id{}", n * 20 + batch), &format!("{round}{text}")))
+                    .collect();
+                store.commit(&ops).unwrap();
+            }
+        }
+        let all = store.load().unwrap();
+        drop(store);
+        let live: u64 =
+            all.iter().map(|(key, bytes)| key.to_string().len() as u64 + bytes.len() as u64).sum();
+        let file = fs::metadata(folder.file()).unwrap().len();
+        assert!(all.len() == 5000 && file <= 4 * live, "{file} bytes for {live}");
     }
 
     #[test]

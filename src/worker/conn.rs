@@ -5,16 +5,18 @@ use std::time::{Duration, Instant};
 
 use wire::SendQueue;
 
+use super::pulls::Held;
 use crate::hub::Subscriber;
-use crate::mail::{PushId, StreamId, StreamKey};
-use crate::protocol::{Format, Session};
+use crate::mail::{PullId, PushId, StreamId};
+use crate::protocol::{PlayAsk, Session};
+use crate::stats::Traffic;
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
 const WRITE_STALL: Duration = Duration::from_secs(30);
 /// A push is given up sooner: its supervisor opens a new one.
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// A goodbye that is not taken by then is not said.
-const CLOSE_STALL: Duration = Duration::from_secs(5);
+pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 
 /// Where a publisher stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +30,12 @@ pub(super) enum Publishing {
 }
 
 /// What control knows of a viewer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Watching {
     /// Nothing: it does not watch, or nobody wants to know.
     Untold,
     /// It was asked whether this may be played.
-    Asked(StreamKey, Format),
+    Asked(Box<PlayAsk>),
     /// That it is there.
     Told,
 }
@@ -46,6 +48,13 @@ pub(super) struct PushRole {
     pub(super) stream: StreamId,
 }
 
+/// What makes a connection a pull.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PullRole {
+    pub(super) pull: PullId,
+    pub(super) attempt: u64,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -56,6 +65,9 @@ pub(super) struct Conn {
     pub(super) publishing: Publishing,
     pub(super) watching: Watching,
     pub(super) push: Option<PushRole>,
+    pub(super) pull: Option<PullRole>,
+    /// A viewer whose stream is being started.
+    pub(super) held: Option<Held>,
     /// An outgoing connection that is not there yet.
     pub(super) connecting: bool,
     /// The socket took less than it was offered; it will tell when it takes more.
@@ -77,10 +89,19 @@ pub(super) struct Conn {
     pub(super) untold: usize,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
+    /// What its bytes count for.
+    pub(super) protocol: &'static str,
+    /// Bytes received and sent that have counted for something else before.
+    pub(super) counted: (u64, u64),
+    /// Jumps of its subscriptions that are over.
+    pub(super) jumps: u64,
+    /// Units that those were not sent.
+    pub(super) skipped: u64,
 }
 
 impl Conn {
     pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
+        let protocol = session.protocol();
         Self {
             peer,
             session,
@@ -89,6 +110,8 @@ impl Conn {
             publishing: Publishing::No,
             watching: Watching::Untold,
             push: None,
+            pull: None,
+            held: None,
             connecting: false,
             blocked: false,
             touched: false,
@@ -101,7 +124,18 @@ impl Conn {
             untold: 0,
             bytes_in: 0,
             bytes_out: 0,
+            protocol,
+            counted: (0, 0),
+            jumps: 0,
+            skipped: 0,
         }
+    }
+
+    /// Adds what counts for its protocol to the row of that.
+    pub(super) fn count_into(&self, row: &mut Traffic) {
+        let (bytes_in, bytes_out) = self.counted;
+        row.bytes_in = row.bytes_in.saturating_add(self.bytes_in.saturating_sub(bytes_in));
+        row.bytes_out = row.bytes_out.saturating_add(self.bytes_out.saturating_sub(bytes_out));
     }
 
     /// Bytes of its own that wait: not those behind its cursor.
@@ -121,6 +155,7 @@ impl Conn {
 
     /// The next deadline of any kind.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.session.poll_timeout(), self.stall_deadline()].into_iter().flatten().min()
+        let held = self.held.as_ref().map(|held| held.until);
+        [self.session.poll_timeout(), self.stall_deadline(), held].into_iter().flatten().min()
     }
 }

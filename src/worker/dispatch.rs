@@ -42,6 +42,8 @@ impl Worker {
                 None => return,
             }
         }
+        let Some(protocol) = self.call(id, |session, _| session.protocol()) else { return };
+        self.note_protocol(id, protocol);
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.session.poll_transmit(&mut conn.queue);
         if conn.has_own_bytes() {
@@ -80,15 +82,16 @@ impl Worker {
             Event::SubscribePush { format } => self.subscribe_push(id, format),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
             Event::Unsubscribe => {
+                self.end_hold(id);
                 self.unsubscribe_keeping_rest(id);
                 self.unwatch(id);
             }
             Event::Pause(pause) => self.pause(id, pause),
-            Event::Rest(request) => {
+            Event::Rest { request, secure } => {
                 let session = self.session_ref(id);
                 let Some(conn) = self.conns.get(id) else { return };
                 let peer = conn.peer;
-                self.tell(ToControl::Rest { session, peer, request });
+                self.tell(ToControl::Rest { session, peer, secure, request });
             }
             Event::File(ask) => {
                 // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
@@ -98,7 +101,9 @@ impl Worker {
                 self.outputs.push_back(Output::File { conn: id, ask });
             }
             Event::Push(state) => self.push_news(id, state),
+            Event::Pull(state) => self.pull_news(id, state),
             Event::Closed(reason) => {
+                self.end_hold(id);
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.closing.get_or_insert(reason);
                     // A viewer that leaves gets the rest of the unit it was in, and no further one.
@@ -124,12 +129,13 @@ impl Worker {
             user_agent: ask.user_agent,
             params: ask.params,
             via: ask.via,
+            pull: conn.pull.map(|role| (role.pull, role.attempt)),
         };
         self.tell(ToControl::Publish(request));
     }
 
     /// Tells control that a publisher is gone, whichever way it had come.
-    fn unpublish(&mut self, id: ConnId, departure: Departure) {
+    pub(super) fn unpublish(&mut self, id: ConnId, departure: Departure) {
         let session = self.session_ref(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         match std::mem::replace(&mut conn.publishing, Publishing::No) {
@@ -241,16 +247,16 @@ impl Worker {
         Some(())
     }
 
+    /// Takes a subscriber off its stream; what it counted stays. The last one of a mirror ends the mirroring.
     pub(super) fn unsubscribe(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(subscriber) = conn.subscriber.take() else { return };
-        self.detach(id, subscriber.stream, subscriber.format);
-    }
-
-    /// Takes a subscriber off its stream; the last one of a mirror ends the mirroring.
-    pub(super) fn detach(&mut self, id: ConnId, stream_id: StreamId, format: crate::hub::FormatIndex) {
+        conn.jumps = conn.jumps.saturating_add(subscriber.jumps);
+        conn.skipped = conn.skipped.saturating_add(subscriber.skipped);
+        self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
+        let stream_id = subscriber.stream;
         let Some(stream) = self.streams.get_mut(&stream_id) else { return };
-        stream.unsubscribe(id, format);
+        stream.unsubscribe(id, subscriber.format);
         if stream.subscribers.is_empty() && stream.mirrored_here {
             stream.mirrored_here = false;
             stream.clear();
@@ -291,10 +297,13 @@ impl Worker {
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         self.unpublish(id, Departure::Lost);
         self.unwatch(id);
+        self.unsubscribe(id);
         let Some(mut conn) = self.conns.remove(id) else { return };
-        let subscriber = conn.subscriber.take();
-        if let Some(subscriber) = &subscriber {
-            self.detach(id, subscriber.stream, subscriber.format);
+        if let Some(held) = conn.held.take() {
+            self.leave_waiting(id, &held);
+        }
+        if let Some(role) = conn.pull {
+            self.forget_pull(id, role, reason);
         }
         if let Some(role) = conn.push {
             if self.pushes.get(&role.push) == Some(&id) {
@@ -304,26 +313,21 @@ impl Worker {
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
-        if let Some(subscriber) = &subscriber {
-            self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
-        }
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.session.protocol()) {
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             row.ended = row.ended.saturating_add(1);
-            row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
-            row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+            conn.count_into(row);
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
-        log_end(&conn, subscriber.as_ref(), reason, self.now.mono);
+        log_end(&conn, reason, self.now.mono);
     }
 }
 
 /// One line per session: info for media, debug for the API, of which there may be thousands a second.
-fn log_end(conn: &Conn, subscriber: Option<&crate::hub::Subscriber>, reason: &str, now: Instant) {
-    let protocol = conn.session.protocol();
-    let peer = conn.peer;
+fn log_end(conn: &Conn, reason: &str, now: Instant) {
+    let (protocol, peer) = (conn.protocol, conn.peer);
     let seconds = now.saturating_duration_since(conn.began).as_secs();
     let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
-    let (jumps, skipped) = subscriber.map_or((0, 0), |subscriber| (subscriber.jumps, subscriber.skipped));
+    let (jumps, skipped) = (conn.jumps, conn.skipped);
     if conn.session.is_media() {
         tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {

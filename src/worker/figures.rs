@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
-use crate::mail::{Report, SourceFigures, StreamId, ToControl};
+use crate::mail::{ConnId, Report, SourceFigures, StreamId, ToControl};
 use crate::stats::{StreamFigures, Traffic, WorkerFigures};
 
 /// How often figures go to control while anything is live: counts are at most this old.
@@ -48,6 +48,7 @@ impl Worker {
             epoch: tracks.epoch,
             width,
             height,
+            video_codec: tracks.video.as_ref().map(|track| track.config.codec()),
             dropped: count.dropped,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
         })
@@ -59,14 +60,24 @@ impl Worker {
         u32::try_from(viewers.count()).unwrap_or(u32::MAX)
     }
 
+    /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
+    /// was: counters do not fall.
+    pub(super) fn note_protocol(&mut self, id: ConnId, protocol: &'static str) {
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.protocol != protocol) else { return };
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
+            conn.count_into(row);
+        }
+        conn.counted = (conn.bytes_in, conn.bytes_out);
+        conn.protocol = protocol;
+    }
+
     /// Everything, for a scrape.
     pub(super) fn measure(&mut self, per_stream: bool) {
         let mut traffic = self.traffic.clone();
         for conn in self.conns.values() {
-            if let Some(row) = Traffic::row(&mut traffic, conn.session.protocol()) {
+            if let Some(row) = Traffic::row(&mut traffic, conn.protocol) {
                 row.open = row.open.saturating_add(1);
-                row.bytes_in = row.bytes_in.saturating_add(conn.bytes_in);
-                row.bytes_out = row.bytes_out.saturating_add(conn.bytes_out);
+                conn.count_into(row);
             }
         }
         let mut counters = self.stats.clone();

@@ -14,6 +14,7 @@ mod deadlines;
 mod dispatch;
 mod figures;
 pub mod mailbox;
+mod pulls;
 mod slab;
 mod streams;
 mod viewers;
@@ -28,11 +29,12 @@ use crypto::Seed;
 
 use crate::hub::Stream;
 use crate::mail::{
-    ConnId, FileAsk, Now, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
+    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
     WebSettings, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Listener, Session};
-use crate::stats::{Counters, ForwardingTable, Histogram, Traffic};
+use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
+pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
@@ -108,6 +110,11 @@ pub struct Worker {
     /// Streams whose viewers control wants to know.
     tell_viewers: BTreeSet<StreamId>,
     pushes: BTreeMap<PushId, ConnId>,
+    pulls: BTreeMap<PullId, ConnId>,
+    /// Streams that viewers start.
+    auto_start: BTreeSet<StreamKey>,
+    /// Viewers who wait for theirs to be there.
+    waiting: BTreeMap<StreamKey, Vec<ConnId>>,
     deadlines: Deadlines,
     touched: Vec<ConnId>,
     grown: Vec<StreamId>,
@@ -144,6 +151,9 @@ impl Worker {
             sources: BTreeMap::new(),
             tell_viewers: BTreeSet::new(),
             pushes: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            auto_start: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             deadlines: Deadlines::default(),
             touched: Vec::new(),
             grown: Vec::new(),
@@ -246,6 +256,11 @@ impl Worker {
         }
     }
 
+    /// A connection was refused, or is about to be.
+    pub fn note_refused(&mut self, why: Refused) {
+        self.stats.refused.count(why);
+    }
+
     /// The shell was busy for so long since it last said so, and so much mail waits for it.
     pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
         self.busy = self.busy.saturating_add(busy);
@@ -330,6 +345,8 @@ impl Worker {
             self.remove(id, stalled, true);
             return;
         }
+        self.end_overdue_hold(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
         let untold = std::mem::take(&mut conn.untold);
         self.call(id, |session, ctx| {
             if untold > 0 {
@@ -401,3 +418,6 @@ impl Worker {
         self.conns.get(id).is_some_and(|conn| conn.publishing == Publishing::Granted(stream))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
-use crate::hub::{Mirror, Stream};
+use crate::hub::{Flow, Mirror, Stream};
 use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
 
 impl Worker {
@@ -45,6 +45,9 @@ impl Worker {
             }
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::StartPull(order) => self.start_pull(&order),
+            ToWorker::StopPull(pull) => self.stop_pull(pull),
+            ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
@@ -69,7 +72,8 @@ impl Worker {
     /// A stream that is new, or whose source has moved.
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
-        self.directory.insert(new.key.clone(), id);
+        let key = new.key.clone();
+        self.directory.insert(key.clone(), id);
         let stream = self.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         if stream.source != source {
@@ -90,6 +94,7 @@ impl Worker {
             }
         }
         self.arm_report();
+        self.serve_waiting(&key);
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
@@ -172,7 +177,9 @@ impl Worker {
             let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
             self.outputs.push_back(Output::Mirrored(to, mirrored));
         }
-        stream.mirrors.push(Mirror { to, skipping: false, lane });
+        let has_start = after_ms.is_some() || stream.newest_key().is_some();
+        let flow = if has_start { Flow::Open } else { Flow::Waiting };
+        stream.mirrors.push(Mirror { to, flow, lane });
     }
 
     /// Pushes of a stream that ended before their target had answered.
@@ -220,7 +227,9 @@ impl Worker {
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.publishing = Publishing::No;
                 conn.push = None;
+                conn.pull = None;
             }
+            self.end_hold(id);
             self.call(id, |session, ctx| session.close(ctx, "server goes down"));
             self.unsubscribe_keeping_rest(id);
             self.touch(id);

@@ -5,51 +5,63 @@ use std::sync::Arc;
 
 use super::Worker;
 use super::conn::{Publishing, Watching};
-use crate::auth::access::{Credentials, Denial, Params};
-use crate::mail::{ConnId, NoSubscription, PlayRequest, StreamId, StreamKey, ToControl};
+use crate::auth::access::{Credentials, Denial};
+use crate::mail::{ConnId, NoSubscription, PlayRequest, StreamId, ToControl};
 use crate::protocol::{Format, PlayAsk};
 
 impl Worker {
     /// A session asks to play.
     pub(super) fn subscribe(&mut self, id: ConnId, ask: PlayAsk) {
-        let PlayAsk { key, format, params, origin } = ask;
-        let checked = match self.gate(&key, format, &params) {
+        self.end_hold(id);
+        let checked = match self.gate(&ask) {
             Ok(checked) => checked,
             Err(why) => return self.subscribe_verdict(id, Err(why)),
         };
         let session = self.session_ref(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let egress = format.key().name;
-        let request = PlayRequest { session, key: key.clone(), egress, peer: conn.peer, params, origin };
+        let request = |ask: &PlayAsk, peer| {
+            let (egress, params) = (ask.format.key().name, ask.params.clone());
+            let (key, origin) = (ask.key.clone(), ask.origin.clone());
+            Box::new(PlayRequest { session, key, egress, peer, params, origin })
+        };
+        let peer = conn.peer;
         if checked {
-            conn.watching = Watching::Asked(key, format);
-            self.tell(ToControl::Play(Box::new(request)));
+            let request = request(&ask, peer);
+            conn.watching = Watching::Asked(Box::new(ask));
+            self.tell(ToControl::Play(request));
             return;
         }
-        let stream = self.serve(id, &key, format);
+        let stream = self.serve(id, &ask);
         if stream.as_ref().is_ok_and(|stream| self.tell_viewers.contains(stream)) {
             self.set_watching(id, Watching::Told);
-            self.tell(ToControl::PlayStarted { session, request: Some(Box::new(request)) });
+            self.tell(ToControl::PlayStarted { session, request: Some(request(&ask, peer)) });
         }
-        self.subscribe_verdict(id, stream);
+        self.answer_subscribe(id, Box::new(ask), stream);
+    }
+
+    /// Who may play and finds nothing may have started it.
+    fn answer_subscribe(&mut self, id: ConnId, ask: Box<PlayAsk>, stream: Result<StreamId, NoSubscription>) {
+        if stream != Err(NoSubscription::NotFound) || !self.hold(id, ask) {
+            self.subscribe_verdict(id, stream);
+        }
     }
 
     /// Whether control has to be asked.
-    fn gate(&self, key: &StreamKey, format: Format, params: &Params) -> Result<bool, NoSubscription> {
+    fn gate(&self, ask: &PlayAsk) -> Result<bool, NoSubscription> {
         if self.draining {
             return Err(NoSubscription::Unavailable);
         }
-        let app = self.apps.get(&key.app).ok_or(NoSubscription::NotFound)?;
-        if !format.is_enabled(app) {
+        let app = self.apps.get(&ask.key.app).ok_or(NoSubscription::NotFound)?;
+        if !ask.format.is_enabled(app) {
             return Err(NoSubscription::Disabled);
         }
         // A subscriber may be blocked, or there often enough, whatever else is checked.
-        Ok(app.security.play.any() || Credentials::of(params).subscriber.is_some())
+        Ok(app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
     }
 
-    fn serve(&mut self, id: ConnId, key: &StreamKey, format: Format) -> Result<StreamId, NoSubscription> {
-        let stream = *self.directory.get(key).ok_or(NoSubscription::NotFound)?;
-        self.attach(id, stream, format).ok_or(NoSubscription::Unavailable)?;
+    fn serve(&mut self, id: ConnId, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
+        let stream = *self.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
+        self.attach(id, stream, ask.format).ok_or(NoSubscription::Unavailable)?;
         Ok(stream)
     }
 
@@ -71,13 +83,13 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         // Who went meanwhile has said so.
         let asked = std::mem::replace(&mut conn.watching, Watching::Untold);
-        let Watching::Asked(key, format) = asked else {
+        let Watching::Asked(ask) = asked else {
             conn.watching = asked;
             return;
         };
         let granted = verdict.is_ok();
         let stream = verdict.and_then(|()| {
-            if self.draining { Err(NoSubscription::Unavailable) } else { self.serve(id, &key, format) }
+            if self.draining { Err(NoSubscription::Unavailable) } else { self.serve(id, &ask) }
         });
         if stream.is_ok() {
             self.set_watching(id, Watching::Told);
@@ -85,7 +97,7 @@ impl Worker {
         } else if granted {
             self.tell(ToControl::PlayEnded(session));
         }
-        self.subscribe_verdict(id, stream);
+        self.answer_subscribe(id, ask, stream);
         self.touch(id);
     }
 
@@ -121,7 +133,8 @@ impl Worker {
     /// who has sent an HTTP request may close its side and read on.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
-            let asks = matches!(conn.watching, Watching::Asked(_, Format::Rtmp { .. }));
+            let asks =
+                matches!(&conn.watching, Watching::Asked(ask) if matches!(ask.format, Format::Rtmp { .. }));
             conn.publishing == Publishing::Asked || asks
         })
     }

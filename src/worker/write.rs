@@ -6,7 +6,7 @@ use std::time::Instant;
 use wire::Gather;
 
 use super::Worker;
-use crate::hub::Forwarded;
+use crate::hub::{Flow, Forwarded};
 use crate::mail::{ConnId, StreamId};
 
 impl Worker {
@@ -152,16 +152,17 @@ impl Worker {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         for mirror in &mut stream.mirrors {
-            if mirror.skipping && !unit.key_frame && tracks.video.is_some() {
-                self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(1);
+            if mirror.flow != Flow::Open && !unit.key_frame && tracks.video.is_some() {
+                let missed = u64::from(mirror.flow == Flow::Cut);
+                self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(missed);
                 continue;
             }
             let Some(credit) = mirror.lane.credit(unit.payload.len()) else {
-                mirror.skipping = true;
+                mirror.flow = Flow::Cut;
                 self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(1);
                 continue;
             };
-            mirror.skipping = false;
+            mirror.flow = Flow::Open;
             let unit = super::MirroredUnit {
                 stream: id,
                 received,

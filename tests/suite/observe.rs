@@ -49,8 +49,9 @@ fn the_page_counts_what_every_worker_has_done() {
 fn the_page_is_for_those_whom_the_operator_names() {
     let server = Server::start(&["server.allowed_dashboard_CIDR=10.0.0.0/8"]);
     assert_eq!(server.api().get("/metrics").status, 403);
-    assert_eq!(server.api().post("/metrics", "{}").status, 405);
+    assert_eq!(server.api().post("/metrics", "{}").status, 403);
     let server = Server::start(&[]);
+    assert_eq!(server.api().post("/metrics", "{}").status, 405);
     assert_eq!(server.api().get("/metrics").status, 200);
     let spoofed = crate::support::raw_exchange(
         server.http,
@@ -99,4 +100,22 @@ fn q_06_a_log_that_cannot_be_written_harms_nothing() {
     wait_for("the picture", secs(20), || player.units() > 100);
     assert!(player.finish().0.is_clean());
     assert!(server.terminate().success());
+}
+
+#[test]
+fn a_log_of_objects_is_one_object_per_line() {
+    let server = Server::start(&["logFormat=json", "logLevel=DEBUG"]);
+    let publisher = Publisher::start(server.rtmp, "live", "s1");
+    let player = Player::start(server.rtmp, "live", "s1");
+    wait_for("the pictures", secs(20), || player.units() > 10);
+    drop((player, publisher));
+    wait_for("the end of the sessions", secs(20), || {
+        server.log().matches("\"protocol\":\"rtmp\"").count() >= 2
+    });
+    let log = server.log();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 3);
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["level"].is_string() && line["target"].is_string());
+    }
 }

@@ -8,9 +8,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use socket2::{Domain, Socket, Type};
 
-use crate::support::{Bystander, Home, Program, Publisher, Server, frame_md5, media_file, secs, wait_for};
+use crate::support::{
+    Bystander, Home, Program, Publisher, Server, connect_from, frame_md5, media_file, ms, secs, wait_for,
+};
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
@@ -125,6 +129,82 @@ fn h_25_what_is_no_tls_is_closed_and_the_stream_beside_it_loses_nothing() {
     let said = openssl(https, &["-split_send_frag", "1", "-max_send_frag", "512"]);
     assert!(said.contains("TLSv1.3"), "{said}");
     bystander.finish(&mut server);
+}
+
+/// The sum of a metric's lines with this label.
+fn metric(server: &Server, name: &str, label: &str) -> f64 {
+    let page = server.api().get("/metrics").body;
+    let lines = page.lines().filter(|line| line.starts_with(name) && line.contains(label));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() {
+    let server = Server::start(&[
+        "limits.exempt_loopback=false",
+        "limits.new_connections_per_second=1000000",
+        "limits.new_connections_burst=1000000",
+    ]);
+    let https = server.https.unwrap();
+    let served = || openssl(https, &["-tls1_3"]).contains("TLSv1.3");
+    let refused = || metric(&server, "millstream_refused_connections_total", "\"handshakes\"");
+    let mut crowd: Vec<_> = (0..300).map(|_| connect_from("127.0.5.1", https)).collect();
+    assert!(served(), "a peer that says nothing has a handshake");
+    assert_eq!(refused(), 0.0);
+    // The begin of a hello, and no more.
+    for stream in &mut crowd {
+        stream.write_all(&[0x16, 3, 1, 0x10, 0]).unwrap();
+    }
+    wait_for("those over the share of their address", secs(20), || refused() >= 200.0);
+    assert!(served(), "one address has all handshakes");
+}
+
+#[test]
+fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
+    let server = Server::start(&[]);
+    let source = netsim::MediaSource::new(&crypto::Seed::from_number(3)).fps(10).sizes(300_000, 200);
+    let _publisher = Publisher::start_from(server.rtmp, "live", "s1", source);
+    let mut roots = rustls::RootCertStore::empty();
+    let file = server.home().join("home/conf/fullchain.pem");
+    roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&server.https.unwrap().into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(secs(15))).unwrap();
+    tls.writer().write_all(b"GET /live/s1.flv HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    while tls.is_handshaking() || tls.wants_write() {
+        tls.complete_io(&mut stream).unwrap();
+    }
+    stream.peek(&mut [0]).unwrap();
+    // Once nothing fits into the sockets any more, a record that nobody has encrypted ends the connection.
+    let mut sent = 0.0;
+    wait_for("the server to be stuck", secs(20), || {
+        std::thread::sleep(ms(300));
+        let now = metric(&server, "millstream_sent_bytes_total", "\"http-flv\"");
+        std::mem::replace(&mut sent, now) == now && now > 0.0
+    });
+    stream.write_all(&[&[0x17, 3, 3, 0, 32][..], &[0; 32]].concat()).unwrap();
+    let end = loop {
+        match tls.read_tls(&mut stream) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => panic!("cut off: {error}"),
+        }
+        if let Err(error) = tls.process_new_packets() {
+            break Some(error);
+        }
+        let _ = tls.reader().read(&mut [0; 65536]);
+    };
+    assert_eq!(end, Some(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
 }
 
 /// Accepts connections and tells the first byte of each: a ClientHello, or something in plain text.

@@ -15,6 +15,8 @@ pub(super) use presence::Presences;
 pub(super) use subscribers::Subscriber;
 pub(super) use tokens::{Sweep, TOKENS_MAX, Token};
 
+use std::sync::Arc;
+
 use super::Control;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_hash, is_jwt};
 use crate::auth::time_code;
@@ -87,29 +89,29 @@ impl Control {
 
     /// A viewer asks.
     pub(super) fn play(&mut self, now: Now, request: PlayRequest) {
-        match self.admit_play(now, &request) {
-            Err(why) => self.refuse_play(&request, why),
-            Ok(app) => match app.security.play.hook.clone() {
-                Some(url) => self.ask_about_play(now, request, url),
-                None => self.grant_play(now, request),
-            },
+        let app = match self.admit_play(now, &request) {
+            Ok(app) => app,
+            Err(why) => return self.refuse_play(&request, why),
+        };
+        match app.security.play.hook.clone() {
+            Some(url) if self.is_watchable(&request.key) => self.ask_about_play(now, request, url),
+            Some(_) | None => self.grant_play(now, request),
         }
     }
 
-    fn admit_play(
-        &self,
-        now: Now,
-        request: &PlayRequest,
-    ) -> Result<std::sync::Arc<AppSettings>, NoSubscription> {
+    fn admit_play(&self, now: Now, request: &PlayRequest) -> Result<Arc<AppSettings>, NoSubscription> {
         if self.drain.is_some() {
             return Err(NoSubscription::Unavailable);
         }
         let app = self.apps.get(&request.key.app).ok_or(NoSubscription::NotFound)?;
         self.check_credentials(now, Direction::Play, app, &request.key, &request.params)
             .map_err(NoSubscription::Denied)?;
-        // Known only to who may play it. Nobody is asked about, and no token used up for, what is not there.
-        self.stream_of(&request.key).ok_or(NoSubscription::NotFound)?;
         Ok(app.clone())
+    }
+
+    /// Whether a receiver need be asked: about what is live, or would be started by its viewer.
+    fn is_watchable(&self, key: &StreamKey) -> bool {
+        self.is_live(key) || self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
     }
 
     /// Everything was asked.
@@ -118,6 +120,10 @@ impl Control {
             Ok(app) => app,
             Err(why) => return self.refuse_play(&request, why),
         };
+        // Told only to who may play it, and no token is used up for what is not there.
+        if !self.is_live(&request.key) {
+            return self.refuse_play(&request, NoSubscription::NotFound);
+        }
         if app.security.play.token && !self.burn_token(now, &request.key, &request.params) {
             return self.refuse_play(&request, NoSubscription::Denied(Denial::Token));
         }

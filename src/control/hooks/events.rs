@@ -1,6 +1,7 @@
 //! What is told, and with which members (rest.md §8.1, §8.2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -148,7 +149,19 @@ impl Control {
         }
         let (key, params) = (live.key.clone(), live.params.clone());
         self.hook(now, &key, "liveStreamStarted", None, Some(&params));
+        if let Some(main) = self.main_track_of(&key)
+            && self.announced_subtracks(&main) == 1
+        {
+            self.hook(now, &key, "firstActiveTrackAddedInMainTrack", None, None);
+        }
         self.arm_status(now, stream);
+    }
+
+    /// Subtracks of a main track that hooks have told to be live.
+    fn announced_subtracks(&self, main: &StreamKey) -> usize {
+        let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
+        let live = self.records.subtracks(main).filter_map(stream);
+        live.filter(|stream| self.registry.live.get(stream).is_some_and(|live| live.announced)).count()
     }
 
     /// A stream is over, and its record still there.
@@ -163,6 +176,11 @@ impl Control {
         let key = &live.key;
         if live.announced {
             self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
+            if let Some(main) = self.main_track_of(key)
+                && self.announced_subtracks(&main) == 0
+            {
+                self.hook(now, &main, "noActiveSubtracksLeftInMainTrack", None, None);
+            }
         } else if end == StreamEnd::GraceOver {
             let subscriber = live.params.iter().find(|(name, _)| name == "subscriberId");
             let subscriber = subscriber.map_or(Value::Null, |(_, id)| id.as_str().into());

@@ -37,6 +37,11 @@ impl<'a> Outcome<'a> {
         Self { data_id: Some(id), ..self }
     }
 
+    /// With null where the id would be.
+    pub(in crate::control) const fn no_data_id(self) -> Self {
+        Self { data_id: None, ..self }
+    }
+
     /// With an error number.
     pub(in crate::control) const fn error_id(self, id: i32) -> Self {
         Self { error_id: id, ..self }

@@ -1,20 +1,30 @@
 //! Operations on one broadcast (rest.md §4.1, §4.2, §5.1 to §5.5).
 
+use std::net::SocketAddr;
+
 use super::answer::Outcome;
 use super::{Call, Reply, bad_request};
+use crate::auth::HookUrl;
+use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
+use crate::control::sources::is_source;
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::{StreamEnd, StreamKey};
 
+/// Of a `listenerHookURL` that nothing could be sent to.
+const BAD_HOOK: &str = "Hook url is not valid.";
 /// Letters and digits of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// What cameras are answered: finding out their address needs ONVIF.
+const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Schemes of a stream source (rest.md §5.5).
-const SOURCE_SCHEMES: [&str; 8] =
-    ["http://", "https://", "rtmp://", "rtmps://", "rtsps://", "rtsp://", "udp://", "srt://"];
+/// Schemes of a stream source that this version can pull; their URLs are read whole.
+const PULLED_SCHEMES: [&str; 4] = ["http://", "https://", "rtmp://", "rtmps://"];
+/// The other schemes of a stream source (rest.md §5.5): stored, and refused when they are to be started.
+const STORED_SCHEMES: [&str; 4] = ["rtsps://", "rtsp://", "udp://", "srt://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))
@@ -51,8 +61,8 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
             return refused("Stream id is not valid.");
         }
     }
-    if auto_start {
-        return auto_started(body.as_ref());
+    if auto_start && let Some(refusal) = auto_start_refusal(control, at, call, body.as_ref()) {
+        return refusal;
     }
     let body = body.unwrap_or_default();
     let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
@@ -61,30 +71,43 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         Ok(record) => record,
         Err(message) => return refused(message),
     };
+    if auto_start && let Err(reason) = control.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
+    {
+        // Stored, not started and deleted again, for short.
+        return now(Outcome::failure(&reason).error_id(-4));
+    }
+    let answer = if auto_start { Answer::Started } else { Answer::Created };
     let change = Change::Insert(Box::new(record));
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Created)) });
+    control.write(at, Write { key, change, waiter: Some((call.session, answer)) });
     Reply::Later
 }
 
-/// Nothing can be pulled in this version, and nothing is stored that would wait for it (rest.md §5.2).
-fn auto_started(body: Option<&Body>) -> Reply {
-    let Some(body) = body else { return now(Outcome::failure("unexpected parameters received")) };
+/// What a create with `autoStart` is refused for before it is a record (rest.md §5.2).
+fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
+    let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
+    if control.is_short_for_source(at, call.app) {
+        return Some(now(Outcome::failure("Resource usage is high").error_id(-3)));
+    }
     match body.kind.as_ref().and_then(|kind| kind.as_deref()) {
         Some("streamSource") => {
             let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
-            if !is_source_url(url) {
-                return now(Outcome::failure(""));
-            }
-            now(Outcome::failure("Pulling streams is not available").error_id(-4))
+            (!is_source_url(url)).then(|| now(Outcome::failure("")))
         }
-        Some("ipCamera") => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
-        Some(_) | None => now(Outcome::failure("Auto start query needs an IP camera or stream source.")),
+        Some("ipCamera") => Some(now(Outcome::failure(NO_CAMERAS).error_id(-4))),
+        Some(_) | None => {
+            Some(now(Outcome::failure("Auto start query needs an IP camera or stream source.")))
+        }
     }
 }
 
+/// Whether a source may be stored with this URL. Where it leads is checked when it is started.
 fn is_source_url(url: &str) -> bool {
-    url.bytes().all(|b| b.is_ascii_graphic())
-        && SOURCE_SCHEMES.iter().any(|scheme| {
+    if PULLED_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
+        return Endpoint::parse_source(url).is_ok();
+    }
+    url.len() <= URL_BYTES_MAX
+        && url.bytes().all(|b| b.is_ascii_graphic())
+        && STORED_SCHEMES.iter().any(|scheme| {
             let rest = url.strip_prefix(scheme).unwrap_or("");
             !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':'])
         })
@@ -103,8 +126,10 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     };
     let Some(mut body) = body else { return now(Outcome::failure("")) };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
-    let checked = matches!(record.kind.as_str(), "streamSource" | "VoD" | "ipCamera");
-    if checked && !url.trim().is_empty() && !is_source_url(url) {
+    let checked = is_source(&record.kind) && !url.trim().is_empty();
+    // One that runs is not stopped for a URL that it cannot go on with.
+    let runs = control.sources.is_running(&key);
+    if checked && (!is_source_url(url) || (runs && control.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
     }
     let mut after = record.clone();
@@ -114,6 +139,10 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     if has_dots(after.sub_folder.as_deref()) {
         return now(Outcome::failure("Subfolder is not valid. "));
+    }
+    let hook = body.listener_hook_url.as_ref().and_then(|url| url.as_deref());
+    if !control.may_hook(hook) {
+        return now(Outcome::failure(BAD_HOOK));
     }
     let endpoints = match body.end_point_list.take().flatten() {
         None => None,
@@ -127,11 +156,16 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// `DELETE /broadcasts/{id}`.
+/// `DELETE /broadcasts/{id}`: with its subtracks unless `deleteSubtracks=false`.
 pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if control.pending(&key).is_none() {
         return now(Outcome::failure(""));
+    }
+    if unless_false(call, "deleteSubtracks") {
+        for key in control.subtrack_keys(&key) {
+            control.write(at, Write { key, change: Change::Delete, waiter: None });
+        }
     }
     control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
     Reply::Later
@@ -162,10 +196,11 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /broadcasts/{id}/start`; pulls do not exist yet, and the answer says so (rest.md §5.3).
-pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+/// `POST /broadcasts/{id}/start` (rest.md §5.3).
+pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = control.pending(&call.key()) else {
+    let Some(record) = control.records.get(&key) else {
         return now(Outcome::failure(&format!("No Stream Exists with id:{id}")));
     };
     let url = record.stream_url.as_deref();
@@ -173,14 +208,29 @@ pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
             now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
         }
-        "ipCamera" | "playlist" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        "playlist" => now(Outcome::failure("Playlists are not available").error_id(-4)),
+        "ipCamera" if url.is_none() => now(Outcome::failure(NO_CAMERAS).error_id(-4)),
         _ if url.is_none() => now(Outcome::failure(&format!(
             "Stream url is null and it's not an IP camera to get stream url for id:{id}"
         ))),
-        "streamSource" | "VoD" => now(Outcome::failure("Pulling streams is not available").error_id(-4)),
+        kind if is_source(kind) => start_source(control, at, call, &key),
         _ => now(Outcome::failure(
             "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
         )),
+    }
+}
+
+fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
+    if control.is_short_for_source(at, call.app) {
+        return now(Outcome::failure("Not enough resource on server to start streaming."));
+    }
+    if control.sources.is_running(key) || control.is_live(key) {
+        let text = "Stream is already active. It's already streaming or trying to connect";
+        return now(Outcome::failure(text));
+    }
+    match control.begin_source(at, key) {
+        Ok(()) => now(Outcome::success().data_id(&key.id)),
+        Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
 }
 
@@ -188,12 +238,20 @@ pub(super) fn start(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
-    if let Some(stream) = control.stream_of(&key) {
-        control.end_stream(at, stream, StreamEnd::Stopped);
+    let subtracks =
+        if unless_false(call, "stopSubtracks") { control.subtrack_keys(&key) } else { Vec::new() };
+    let mut stopped = false;
+    for key in &subtracks {
+        stopped |= control.stop_live(at, key);
+    }
+    if control.stop_source(at, &key, StreamEnd::Stopped) {
+        return now(Outcome::success().message(Some("Stream stopped")));
+    }
+    if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());
     }
     match control.pending(&key).map(|record| record.kind.as_str()) {
-        Some("streamSource" | "ipCamera" | "VoD") => {
+        Some(kind) if is_source(kind) => {
             let text = format!("No matching stream source in this server:{id}");
             now(Outcome::failure(&text).data_id(id))
         }
@@ -201,11 +259,42 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
+/// A switch that is on when it is not given; anything but `true` is off (rest.md §0.1 item 5).
+fn unless_false(call: &Call<'_>, name: &str) -> bool {
+    call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
+}
+
 fn has_dots(folder: Option<&str>) -> bool {
     folder.is_some_and(|folder| folder.contains(".."))
 }
 
 impl Control {
+    /// Whether hooks may be sent there. A name's address is checked each time; what the text shows is refused here.
+    fn may_hook(&self, url: Option<&str>) -> bool {
+        let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
+        let Ok(url) = HookUrl::parse(url) else { return false };
+        let address = url.host.parse().map(|address| SocketAddr::new(address, url.port));
+        address.is_err() || address.is_ok_and(|address| self.config.outbound.check(address).is_ok())
+    }
+
+    /// Ends what is live under this id, pulled or published. Says whether there was something.
+    fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
+        if self.stop_source(at, key, StreamEnd::Stopped) {
+            return true;
+        }
+        let stream = self.stream_of(key);
+        if let Some(stream) = stream {
+            self.end_stream(at, stream, StreamEnd::Stopped);
+        }
+        stream.is_some()
+    }
+
+    /// Subtracks of a main track that have records; itself is not one.
+    fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
+        let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };
+        self.records.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
+    }
+
     /// The record of a create (rest.md §4.2 rows 6 to 8).
     fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
         let endpoints = body.end_point_list.take().flatten();
@@ -222,6 +311,9 @@ impl Control {
         }
         if has_dots(record.sub_folder.as_deref()) {
             return Err("Subfolder is not valid. ");
+        }
+        if !self.may_hook(record.listener_hook_url.as_deref()) {
+            return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {
             let list = self.endpoints_of_body(key, given);

@@ -10,8 +10,6 @@ use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use crate::io::budget::HandshakePlace;
-
 /// Plain bytes that TLS takes before the kernel has taken their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
@@ -27,10 +25,10 @@ pub(in crate::io) struct Received {
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// Counts among the handshakes that run at a time; gone when it is over.
-    handshake: Option<HandshakePlace>,
     /// The end of the handshake was not told yet.
     untold: bool,
+    /// Bytes of the wire that the kernel has taken.
+    flushed: u64,
 }
 
 /// A connected (or connecting) socket.
@@ -49,10 +47,9 @@ impl Transport {
     pub(in crate::io) fn server(
         stream: TcpStream,
         config: &Arc<ServerConfig>,
-        place: HandshakePlace,
     ) -> Result<Self, rustls::Error> {
         let connection = ServerConnection::new(Arc::clone(config))?;
-        Ok(Self { stream, tls: Some(Tls::new(connection.into(), Some(place))) })
+        Ok(Self { stream, tls: Some(Tls::new(connection.into())) })
     }
 
     /// Begins TLS on a socket that has just been connected to a server of this name (or address).
@@ -60,7 +57,7 @@ impl Transport {
         let invalid = |_| io::Error::other("the host is not a name that a certificate can have");
         let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
         let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        self.tls = Some(Tls::new(connection.into(), None));
+        self.tls = Some(Tls::new(connection.into()));
         Ok(())
     }
 
@@ -72,11 +69,7 @@ impl Transport {
     /// True once, when the handshake is over.
     pub(in crate::io) fn take_handshake_end(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
-        if tls.connection.is_handshaking() || !std::mem::replace(&mut tls.untold, false) {
-            return false;
-        }
-        tls.handshake = None;
-        true
+        !tls.connection.is_handshaking() && std::mem::replace(&mut tls.untold, false)
     }
 
     /// Reads plain bytes. What TLS itself has to say to the peer is sent on the way.
@@ -139,6 +132,11 @@ impl Transport {
         }
     }
 
+    /// Bytes of the wire that [`Transport::flush`] and the others have moved out of TLS so far.
+    pub(in crate::io) fn flushed(&self) -> u64 {
+        self.tls.as_ref().map_or(0, |tls| tls.flushed)
+    }
+
     /// Says goodbye in TLS (RFC 8446 §6.1); [`Transport::flush`] sends it.
     pub(in crate::io) fn begin_close(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -156,16 +154,18 @@ impl Transport {
 }
 
 impl Tls {
-    fn new(mut connection: Connection, handshake: Option<HandshakePlace>) -> Box<Self> {
+    fn new(mut connection: Connection) -> Box<Self> {
         connection.set_buffer_limit(Some(PENDING_BYTES_MAX));
-        Box::new(Self { connection, handshake, untold: true })
+        Box::new(Self { connection, untold: true, flushed: 0 })
     }
 
     /// True when nothing is left; false when the socket is full.
     fn flush(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(stream) {
-                Ok(_) => {}
+                Ok(count) => {
+                    self.flushed = self.flushed.saturating_add(u64::try_from(count).unwrap_or(0));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -59,6 +59,8 @@ pub(super) struct HttpSession {
     served: bool,
     /// It is, or was, a viewer.
     watched: bool,
+    /// It is within TLS.
+    secure: bool,
     closed: bool,
 }
 
@@ -72,8 +74,15 @@ impl HttpSession {
             events: VecDeque::new(),
             served: false,
             watched: false,
+            secure: false,
             closed: false,
         }
+    }
+
+    /// An accepted connection within TLS.
+    #[must_use]
+    pub(super) fn over_tls(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+        Self { secure: true, ..Self::new(now, peer, seed) }
     }
 
     fn drop_on(&mut self, result: Result<(), http::Error>) {
@@ -98,7 +107,7 @@ impl HttpSession {
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
         if is_management || second == Some(REST) {
             self.stage = Stage::Control(fields);
-            self.events.push_back(Event::Rest(Box::new(request)));
+            self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
             return;
         }
         let live = second.and_then(|name| name.strip_suffix(FLV)).filter(|_| segments.next().is_none());
@@ -132,7 +141,6 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        self.watched = true;
         let viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
         self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
@@ -285,6 +293,7 @@ impl Session for HttpSession {
 
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
         self.served |= verdict.is_ok();
+        self.watched |= verdict.is_ok();
         if let Some((viewer, connection)) = self.live() {
             let event = viewer.verdict(ctx, connection, verdict);
             self.events.extend(event);
@@ -348,3 +357,6 @@ fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
     let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.security.play.any())
 }
+
+#[cfg(test)]
+mod tests;

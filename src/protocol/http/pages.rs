@@ -26,6 +26,18 @@ const PAGES: &[Page] = &[
         body: include_str!("pages/status.html"),
     },
     Page {
+        app: Some("root"),
+        name: "reference.html",
+        content_type: "text/html;charset=utf-8",
+        body: include_str!("pages/reference.html"),
+    },
+    Page {
+        app: Some("root"),
+        name: "reference.js",
+        content_type: "text/javascript;charset=utf-8",
+        body: include_str!("pages/reference.js"),
+    },
+    Page {
         app: None,
         name: "index.html",
         content_type: "text/html;charset=utf-8",

@@ -16,6 +16,6 @@ pub(super) use push::{PushAddress, RtmpPush};
 pub(super) use session::RtmpSession;
 
 /// What this server forwards, to tell peers.
-fn forwarded() -> FourCcs {
+pub(super) fn forwarded() -> FourCcs {
     Codec::ALL.into_iter().filter_map(Codec::four_cc).fold(FourCcs::NONE, FourCcs::with)
 }

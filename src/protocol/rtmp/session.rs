@@ -156,7 +156,8 @@ impl RtmpSession {
             Outcome::Unsupported(what) => {
                 tracing::info!(%what, "publisher refused: codec");
                 let rejection = rejection("NetStream.Failed", what, true);
-                self.machine.reject_publish(ctx.now.mono, *message_stream, rejection);
+                // It was granted before it showed what it sends.
+                self.machine.end_publish(ctx.now.mono, *message_stream, rejection);
                 self.publish_ended(true);
             }
         }
@@ -378,3 +379,5 @@ fn no_subscription_status(why: NoSubscription) -> Rejection {
 fn printable(text: &str) -> String {
     text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
+#[cfg(test)]
+mod tests;

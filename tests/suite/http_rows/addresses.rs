@@ -2,21 +2,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
-
-use super::super::support::{Bystander, Server, secs, wait_for};
+use super::super::support::{Bystander, Server, connect_from, secs, wait_for};
 use super::{connect, finish_sending, reset};
-
-/// A connection from an address of 127.0.0.0/8.
-fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    let from: SocketAddr = format!("{from}:0").parse().unwrap();
-    socket.bind(&from.into()).unwrap();
-    socket.connect_timeout(&to.into(), Duration::from_secs(5)).unwrap();
-    socket.into()
-}
 
 /// Whether the server has closed it, without waiting.
 fn is_closed(stream: &TcpStream) -> bool {

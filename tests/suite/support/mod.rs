@@ -8,7 +8,10 @@ mod rtmp_peer;
 mod server;
 mod world;
 
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 pub use api::{Api, raw_exchange};
 pub use bystander::Bystander;
@@ -28,6 +31,15 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
         assert!(began.elapsed() < limit, "waited {limit:?} for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// A connection from an address of 127.0.0.0/8.
+pub fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from: SocketAddr = format!("{from}:0").parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect_timeout(&to.into(), Duration::from_secs(5)).unwrap();
+    socket.into()
 }
 
 /// Seconds.

@@ -1,0 +1,316 @@
+//! Operations of features that are stored only, or are not there: each answers what the reference without that
+//! feature answers (rest.md §4.1, §4.3, §4.4).
+
+use media::Codec;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::answer::{Outcome, SimpleStat, json as object};
+use super::{Call, Reply};
+use crate::control::broadcast::is_stream_id;
+use crate::control::writes::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::http::Response;
+
+fn refused(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(200))
+}
+
+fn refused_with_null(message: Option<&str>) -> Reply {
+    Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
+}
+
+fn empty_list() -> Reply {
+    Reply::Now(object(200, &[0_u8; 0]))
+}
+
+/// Who records; the value of `recordType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::control) enum Recorder {
+    Mp4,
+    Webm,
+}
+
+/// `PUT /broadcasts/{id}/recording/{bool}` (rest.md §5.7). The switch is stored; nothing records in this version, so a
+/// live stream cannot begin or end it.
+pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [id, on, ..] = call.params;
+    let on = on.eq_ignore_ascii_case("true");
+    let (recorder, name) = match call.query("recordType") {
+        "" | "mp4" => (Recorder::Mp4, "mp4"),
+        "webm" => (Recorder::Webm, "webm"),
+        _ => {
+            let text = format!("No stream for this id: {id} or unexpected record type. Record type is null");
+            return refused(&text);
+        }
+    };
+    let key = call.key();
+    if control.pending(&key).is_none() {
+        return refused_with_null(None);
+    }
+    if control.is_live(&key) {
+        let verb = if on { "started" } else { "stopped" };
+        return refused_with_null(Some(&format!("{name} recording couldn't be {verb}")));
+    }
+    let change = Change::Record { recorder, on };
+    control.write(at, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
+    Reply::Later
+}
+
+/// One rendition (rest.md §3.2 BasicStreamInfo).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StreamInfo {
+    video_height: i32,
+    video_width: i32,
+    video_bitrate: i64,
+    audio_bitrate: i64,
+    video_codec: Option<&'static str>,
+}
+
+/// The reference's name of a codec.
+const fn codec_name(codec: Codec) -> Option<&'static str> {
+    match codec {
+        Codec::H264 => Some("H264"),
+        Codec::H265 => Some("H265"),
+        Codec::Av1 => Some("AV1"),
+        Codec::Vp9 => Some("VP9"),
+        Codec::Vp8 => Some("VP8"),
+        Codec::Aac | Codec::Opus | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac | Codec::G711(_) => {
+            None
+        }
+    }
+}
+
+/// `GET /broadcasts/{id}/stream-info`: what the publisher sends is the only rendition. Its bit rate is that of picture
+/// and sound together.
+pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    let live = control.stream_of(&key).and_then(|stream| control.registry.live.get(&stream));
+    let (Some(live), Some(record)) = (live, control.records.get(&key)) else { return empty_list() };
+    let info = StreamInfo {
+        video_height: record.height,
+        video_width: record.width,
+        video_bitrate: record.bitrate,
+        audio_bitrate: 0,
+        video_codec: live.figures.as_ref().and_then(|figures| figures.video_codec).and_then(codec_name),
+    };
+    Reply::Now(object(200, &[info]))
+}
+
+/// `GET /broadcasts/onvif-devices`.
+pub(super) fn no_cameras(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    empty_list()
+}
+
+/// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`.
+pub(super) fn no_webrtc_clients(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [_, offset, size, _] = call.params;
+    empty_page(offset, size)
+}
+
+/// `GET /vods/list/{offset}/{size}`.
+pub(super) fn no_vod_list(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [offset, size, ..] = call.params;
+    empty_page(offset, size)
+}
+
+fn empty_page(offset: &str, size: &str) -> Reply {
+    let is_number = |text: &str| text.parse::<i32>().is_ok();
+    if is_number(offset) && is_number(size) {
+        empty_list()
+    } else {
+        Reply::Now(Response::error(404, "Not Found"))
+    }
+}
+
+/// `GET /vods/count`.
+pub(super) fn no_vods(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    Reply::Now(object(200, &SimpleStat { number: 0 }))
+}
+
+/// `GET /vods/{id}`: the reference answers an unknown id so.
+pub(super) fn vod(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    const NULLS: &str = concat!(
+        r#"{"streamName":null,"vodName":null,"streamId":null,"creationDate":0,"startTime":0,"duration":0,"#,
+        r#""fileSize":0,"filePath":null,"vodId":null,"type":null,"previewFilePath":null,"processStatus":null,"#,
+        r#""processStartTime":0,"processEndTime":0,"description":null,"metadata":null,"latitude":null,"#,
+        r#""longitude":null,"altitude":null}"#
+    );
+    Reply::Now(Response::json(200, NULLS.as_bytes().to_vec()))
+}
+
+/// `DELETE /vods/{id}`.
+pub(super) fn delete_vod(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    refused("")
+}
+
+/// `DELETE /vods?ids=`.
+pub(super) fn delete_vods(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    if call.query("ids").trim().is_empty() {
+        let text =
+            "ids parameter is blank. Please give comma-separated vod ids to the 'ids' as query parameter";
+        return refused(text);
+    }
+    refused("")
+}
+
+/// `POST /broadcasts/{id}/data`.
+pub(super) fn data(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    refused(
+        "Operation not supported in the Community Edition. Check the Enterprise version for more features.",
+    )
+}
+
+/// `GET /broadcasts/webrtc-send-low-level-stats`.
+pub(super) fn webrtc_send_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    let members =
+        |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), json!(0))).collect());
+    let audio = members(&[
+        "audioPacketsSent",
+        "audioBytesSent",
+        "audioPacketsPerSecond",
+        "audioBytesSentPerSecond",
+        "timeMs",
+    ]);
+    let video = members(&[
+        "videoFirCount",
+        "videoPliCount",
+        "videoNackCount",
+        "videoPacketsSent",
+        "videoBytesSent",
+        "videoFramesEncoded",
+        "videoPacketsSentPerSecond",
+        "videoBytesSentPerSecond",
+        "videoFramesEncodedPerSecond",
+        "timeMs",
+    ]);
+    Reply::Now(object(200, &json!({ "audioSendStats": audio, "videoSendStats": video })))
+}
+
+/// `GET /broadcasts/webrtc-receive-low-level-stats`.
+pub(super) fn webrtc_receive_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    let members =
+        |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), json!(0))).collect());
+    let audio = members(&[
+        "audioPacketsReceived",
+        "audioBytesReceived",
+        "audioPacketsLost",
+        "audioJitter",
+        "audioFractionLost",
+        "audioPacketsReceivedPerSecond",
+        "audioBytesReceivedPerSecond",
+    ]);
+    let video = members(&[
+        "videoFirCount",
+        "videoPliCount",
+        "videoNackCount",
+        "videoPacketsReceived",
+        "videoPacketsLost",
+        "videoFractionLost",
+        "videoFrameReceived",
+        "videoBytesReceived",
+        "videoPacketsReceivedPerSecond",
+        "videoBytesReceivedPerSecond",
+        "videoFrameReceivedPerSecond",
+        "jitter",
+    ]);
+    Reply::Now(object(200, &json!({ "audioReceiveStats": audio, "videoReceiveStats": video })))
+}
+
+/// `GET /broadcasts/duration?url=`: the length of media at a URL. Nothing here reads files of others; -2 is the
+/// reference's number for a URL that cannot be opened (rest.md §3.1).
+pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    if call.query("url").trim().is_empty() {
+        return refused("");
+    }
+    Reply::Now(Outcome::failure("Reading the duration of media is not available").error_id(-2).response(200))
+}
+
+/// `PUT /broadcasts/{id}/seek-time/{ms}`: a live source has nothing to seek in.
+pub(super) fn seek(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ms, ..] = call.params;
+    if ms.parse::<i64>().is_err() {
+        return Reply::Now(Response::error(404, "Not Found"));
+    }
+    refused(&format!(
+        "Not active stream source found with this id: {id} make sure you give the id of a running stream source"
+    ))
+}
+
+/// `POST /playlists/{id}/next`: playlists are kept, and none runs in this version.
+pub(super) fn playlist_next(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    match control.records.get(&call.key()).map(|record| record.kind.as_str()) {
+        None => refused("There is no playlist found. Please check Stream id again"),
+        Some("playlist") => refused(&format!("No active playlist for id:{id}. Start the playlist first")),
+        Some(_) => {
+            refused("This broadcast type is not playlist. This method is only available for playlists")
+        }
+    }
+}
+
+/// `GET /broadcasts/{id}/ip-camera/device-profiles`.
+pub(super) fn camera_profiles(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    Reply::Now(Response::empty(204))
+}
+
+/// `POST /broadcasts/{id}/ip-camera/move`.
+pub(super) fn camera_move(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    let movement = call.query("movement");
+    if !is_stream_id(id) {
+        return refused("Stream id not valid");
+    }
+    if !["", "relative", "continuous", "absolute"].contains(&movement) {
+        let shown: String = movement.chars().filter(|c| !c.is_control()).take(64).collect();
+        return refused(&format!(
+            "Movement type is not supported. Supported types are continous, relative and absolute but was {shown}"
+        ));
+    }
+    refused("Camera not found")
+}
+
+/// `POST /broadcasts/{id}/ip-camera/stop-move`.
+pub(super) fn camera_stop(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    refused(if is_stream_id(id) { "Camera not found" } else { "Stream id not valid" })
+}
+
+/// `GET /broadcasts/{id}/ip-camera-error`.
+pub(super) fn camera_error(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    refused(&format!("Camera is not found with streamId: {id}"))
+}
+
+/// `POST /broadcasts/{id}/id3`.
+pub(super) fn id3(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    if !call.app.values.boolean("id3TagEnabled").unwrap_or(false) {
+        return refused_with_null(Some("ID3 tag is not enabled"));
+    }
+    in_band(control, call)
+}
+
+/// `POST /broadcasts/{id}/sei`.
+pub(super) fn sei(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    in_band(control, call)
+}
+
+/// Nothing is put into a stream in this version.
+fn in_band(control: &Control, call: &Call<'_>) -> Reply {
+    if control.is_live(&call.key()) {
+        refused("")
+    } else {
+        refused_with_null(Some("Stream is not available"))
+    }
+}
+
+/// `POST /broadcasts/{file}/hls-to-mp4`.
+pub(super) fn hls_to_mp4(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    refused("HLS to MP4 conversion has failed")
+}
+
+/// `POST /push-notification/subscribers` and `/topics/{topic}`.
+pub(super) fn push_notification(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    refused("Push Notification Service is not available community edition. Please use enterprise edition")
+}

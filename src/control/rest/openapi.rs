@@ -1,0 +1,159 @@
+//! `/openapi.json`: OpenAPI 3.1, made from the route table and the schemas.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::routes::{Base, BodyKind, Policy, ROUTES, Route};
+use super::schemas;
+
+/// The document; it is the same as long as the program runs.
+pub(super) static DOCUMENT: LazyLock<Bytes> =
+    LazyLock::new(|| serde_json::to_vec(&document()).unwrap_or_default().into());
+
+/// Parameters of paths that are numbers.
+const NUMBERS: [&str; 4] = ["offset", "size", "charSize", "ms"];
+
+fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let path = format!("{}{}", route.base.prefix(), route.path);
+        let entry = paths.entry(path).or_insert_with(|| json!({}));
+        if let Some(operations) = entry.as_object_mut() {
+            operations.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "millstream",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The REST API of a live-streaming media server.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas::all(),
+            "securitySchemes": {
+                "session": { "type": "apiKey", "in": "cookie", "name": "JSESSIONID" },
+                "token": { "type": "apiKey", "in": "header", "name": "ProxyAuthorization" },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let mut operation = json!({
+        "tags": [route.tag],
+        "summary": route.summary,
+        "operationId": operation_id(route),
+        "parameters": parameters(route),
+        "responses": responses(route),
+        "x-policy": format!("{:?}", route.policy),
+    });
+    let Some(members) = operation.as_object_mut() else { return operation };
+    if let Some(body) = request_body(route) {
+        members.insert("requestBody".to_owned(), body);
+    }
+    if needs_login(route.policy) {
+        members.insert("security".to_owned(), json!([{ "session": [] }, { "token": [] }]));
+    }
+    operation
+}
+
+const fn needs_login(policy: Policy) -> bool {
+    match policy {
+        Policy::AppFilter | Policy::Dashboard | Policy::Open => false,
+        Policy::Login | Policy::System | Policy::Scoped | Policy::Proxied => true,
+    }
+}
+
+/// Words of the path, the method first; unique because the paths are.
+fn operation_id(route: &Route) -> String {
+    let base = match route.base {
+        Base::App => "app",
+        Base::Root => "root",
+        Base::Server => "server",
+    };
+    let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = words.map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().join("_");
+    format!("{}_{base}_{words}", route.method.as_str().to_ascii_lowercase())
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let path = format!("{}{}", route.base.prefix(), route.path);
+    let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
+        let kind = if NUMBERS.contains(&name) { "integer" } else { "string" };
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
+    });
+    let in_query =
+        route.query.iter().map(|name| json!({ "name": name, "in": "query", "schema": { "type": "string" } }));
+    in_path.chain(in_query).collect()
+}
+
+fn request_body(route: &Route) -> Option<Value> {
+    match route.body {
+        BodyKind::None => None,
+        BodyKind::Json => {
+            Some(json!({ "content": { "application/json": { "schema": schemas::reference(route.takes) } } }))
+        }
+        BodyKind::Multipart => {
+            Some(json!({ "content": { "multipart/form-data": { "schema": { "type": "object" } } } }))
+        }
+    }
+}
+
+fn responses(route: &Route) -> Value {
+    let content = match route.gives {
+        "" => Value::Null,
+        media if media.contains('/') => json!({ media: {} }),
+        schema => json!({ "application/json": { "schema": schemas::reference(schema) } }),
+    };
+    let good = match content {
+        Value::Null => ("204", json!({ "description": "Nothing to say" })),
+        content => ("200", json!({ "description": "The answer", "content": content })),
+    };
+    json!({
+        good.0: good.1,
+        "403": { "description": "Not allowed; the page says why", "content": { "text/html": {} } },
+        "default": { "description": "Refused; the body says why" },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_names_every_route_and_every_reference_is_there() {
+        let document: Value = serde_json::from_slice(&DOCUMENT).unwrap();
+        let mut ids = Vec::new();
+        for route in ROUTES {
+            let path = format!("{}{}", route.base.prefix(), route.path);
+            let operation = &document["paths"][&path][route.method.as_str().to_ascii_lowercase()];
+            assert_eq!(operation["summary"], route.summary);
+            assert!(!route.summary.is_empty() && !route.summary.ends_with('.'), "{path}");
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+        }
+        ids.sort();
+        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+        let text = document.to_string();
+        for part in text.split("#/components/schemas/").skip(1) {
+            let name = part.split('"').next().unwrap();
+            assert!(document["components"]["schemas"][name].is_object(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_broadcast_fits_its_schema() {
+        let schema = &schemas::all()["Broadcast"]["properties"];
+        assert_eq!(schema["streamId"]["type"], "string");
+        assert_eq!(schema["speed"]["type"], "number");
+        assert_eq!(schema["hlsViewerLimit"]["type"], "integer");
+        assert_eq!(schema["name"]["type"], json!(["string", "null"]));
+        assert_eq!(schema["endPointList"]["oneOf"][0]["items"]["$ref"], "#/components/schemas/Endpoint");
+        let shown: Value =
+            serde_json::from_slice(&crate::control::broadcast::Broadcast::default().to_json(0)).unwrap();
+        assert!(shown.as_object().unwrap().keys().all(|member| schema[member].is_object()));
+    }
+}

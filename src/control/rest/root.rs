@@ -1,0 +1,31 @@
+//! The small operations of the server itself (rest.md §7.2).
+
+use super::answer::{Version, json};
+use super::openapi::DOCUMENT;
+use super::{Call, Reply, RootCall};
+use crate::control::{Control, Now};
+use crate::http::Response;
+
+/// `GET /metrics`.
+pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    control.metrics(call.origin.session)
+}
+
+/// `GET /openapi.json`.
+pub(super) fn openapi(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(Response::json(200, DOCUMENT.clone()))
+}
+
+const VERSION: Version = Version {
+    name: env!("CARGO_PKG_VERSION"),
+    kind: "Community Edition",
+    build: match option_env!("MILLSTREAM_BUILD") {
+        Some(build) => build,
+        None => "development",
+    },
+};
+
+/// `GET /version` of an application.
+pub(super) fn app_version(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    Reply::Now(json(200, &VERSION))
+}

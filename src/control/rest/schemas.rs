@@ -1,0 +1,189 @@
+//! The JSON schemas of the OpenAPI document (JSON Schema 2020-12, as OpenAPI 3.1 has it). The broadcast's is made from
+//! the record itself, so that it cannot fall behind.
+
+use serde_json::{Map, Value, json};
+
+use crate::control::broadcast::Broadcast;
+
+/// Schemas by name.
+pub(super) fn all() -> Map<String, Value> {
+    let mut schemas = Map::new();
+    schemas.insert("Broadcast".to_owned(), broadcast());
+    for (name, members) in OBJECTS {
+        schemas.insert((*name).to_owned(), object(members));
+    }
+    schemas
+}
+
+/// Objects by their members: name and type. `?` behind a type: null, too. `[X]` is an array, a capital begins the name
+/// of another schema, `any` is anything.
+const OBJECTS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "Result",
+        &[("success", "boolean"), ("message", "string?"), ("dataId", "string?"), ("errorId", "integer")],
+    ),
+    ("SimpleStat", &[("number", "integer")]),
+    (
+        "Endpoint",
+        &[
+            ("status", "string"),
+            ("type", "string"),
+            ("endpointUrl", "string"),
+            ("endpointServiceId", "string"),
+            ("rtmpUrl", "string"),
+        ],
+    ),
+    (
+        "Token",
+        &[
+            ("tokenId", "string"),
+            ("streamId", "string"),
+            ("expireDate", "integer"),
+            ("type", "string"),
+            ("roomId", "string?"),
+        ],
+    ),
+    (
+        "Subscriber",
+        &[
+            ("subscriberId", "string"),
+            ("subscriberName", "string?"),
+            ("streamId", "string"),
+            ("type", "string?"),
+            ("connected", "boolean"),
+            ("currentConcurrentConnections", "integer"),
+            ("concurrentConnectionsLimit", "integer"),
+            ("blockedType", "string?"),
+            ("blockedUntilUnitTimeStampMs", "integer"),
+            ("registeredNodeIp", "string?"),
+            ("avgVideoBitrate", "integer"),
+            ("avgAudioBitrate", "integer"),
+            ("totpExpiryPeriodSeconds", "integer?"),
+        ],
+    ),
+    (
+        "ConnectionEvent",
+        &[
+            ("timestamp", "integer"),
+            ("eventType", "string"),
+            ("instanceIP", "string"),
+            ("type", "string"),
+            ("eventProtocol", "string"),
+            ("streamId", "string"),
+            ("subscriberId", "string"),
+        ],
+    ),
+    (
+        "BroadcastStatistics",
+        &[
+            ("totalRTMPWatchersCount", "integer"),
+            ("totalHLSWatchersCount", "integer"),
+            ("totalWebRTCWatchersCount", "integer"),
+            ("totalDASHWatchersCount", "integer"),
+        ],
+    ),
+    (
+        "AppBroadcastStatistics",
+        &[
+            ("totalRTMPWatchersCount", "integer"),
+            ("totalHLSWatchersCount", "integer"),
+            ("totalWebRTCWatchersCount", "integer"),
+            ("totalDASHWatchersCount", "integer"),
+            ("activeLiveStreamCount", "integer"),
+        ],
+    ),
+    (
+        "BasicStreamInfo",
+        &[
+            ("videoHeight", "integer"),
+            ("videoWidth", "integer"),
+            ("videoBitrate", "integer"),
+            ("audioBitrate", "integer"),
+            ("videoCodec", "string?"),
+        ],
+    ),
+    (
+        "VoD",
+        &[
+            ("streamName", "string?"),
+            ("vodName", "string?"),
+            ("streamId", "string?"),
+            ("creationDate", "integer"),
+            ("startTime", "integer"),
+            ("duration", "integer"),
+            ("fileSize", "integer"),
+            ("filePath", "string?"),
+            ("vodId", "string?"),
+            ("type", "string?"),
+            ("previewFilePath", "string?"),
+            ("processStatus", "string?"),
+            ("processStartTime", "integer"),
+            ("processEndTime", "integer"),
+            ("description", "string?"),
+            ("metadata", "string?"),
+            ("latitude", "string?"),
+            ("longitude", "string?"),
+            ("altitude", "string?"),
+        ],
+    ),
+    ("Version", &[("versionName", "string"), ("versionType", "string"), ("buildNumber", "string")]),
+];
+
+fn object(members: &[(&str, &str)]) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|(name, kind)| ((*name).to_owned(), reference(kind))).collect();
+    json!({ "type": "object", "properties": properties })
+}
+
+/// The schema of a type as the tables write it.
+pub(super) fn reference(kind: &str) -> Value {
+    if let Some(kind) = kind.strip_suffix('?') {
+        return match kind.starts_with(char::is_lowercase) {
+            true => json!({ "type": [kind, "null"] }),
+            false => json!({ "oneOf": [reference(kind), { "type": "null" }] }),
+        };
+    }
+    if let Some(item) = kind.strip_prefix('[').and_then(|kind| kind.strip_suffix(']')) {
+        return json!({ "type": "array", "items": reference(item) });
+    }
+    match kind {
+        "any" => json!({}),
+        name if name.starts_with(char::is_uppercase) => {
+            json!({ "$ref": format!("#/components/schemas/{name}") })
+        }
+        plain => json!({ "type": plain }),
+    }
+}
+
+/// What is null in a fresh record and no text otherwise.
+const BROADCAST_TYPES: &[(&str, &str)] = &[
+    ("endPointList", "[Endpoint]"),
+    ("playListItemList", "[any]"),
+    ("encoderSettingsList", "[any]"),
+    ("hlsParameters", "any"),
+    ("subTrackStreamIds", "[string]"),
+];
+
+fn broadcast() -> Value {
+    let record = serde_json::to_value(Broadcast::default()).unwrap_or_default();
+    let members = record.as_object().cloned().unwrap_or_default();
+    let properties: Map<String, Value> = members
+        .into_iter()
+        .map(|(name, value)| {
+            let known = BROADCAST_TYPES.iter().find(|(member, _)| *member == name);
+            let schema = match (known, &value) {
+                (Some((_, kind)), Value::Null) if kind.starts_with('[') => {
+                    json!({ "oneOf": [reference(kind), { "type": "null" }] })
+                }
+                (Some((_, kind)), _) => reference(kind),
+                (None, Value::Bool(_)) => reference("boolean"),
+                (None, Value::Number(number)) if number.is_f64() => reference("number"),
+                (None, Value::Number(_)) => reference("integer"),
+                (None, Value::String(_)) => reference("string"),
+                (None, Value::Null | Value::Array(_) | Value::Object(_)) => reference("string?"),
+            };
+            (name, schema)
+        })
+        .collect();
+    json!({ "type": "object", "properties": properties })
+}

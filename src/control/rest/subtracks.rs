@@ -1,0 +1,129 @@
+//! Main tracks and subtracks (rest.md §4.1).
+
+use super::answer::{Outcome, SimpleStat, json};
+use super::scan::array;
+use super::{Call, Reply};
+use crate::control::broadcast::{Body, Broadcast};
+use crate::control::writes::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::http::Response;
+use crate::mail::{SessionRef, StreamKey};
+
+/// Items of one list (rest.md §0.1 item 9).
+const ITEMS_MAX: usize = 50;
+
+fn refused(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(200))
+}
+
+/// The subtrack that the query names, and its record.
+fn subtrack<'a>(control: &'a Control, call: &Call<'_>) -> Option<(StreamKey, &'a Broadcast)> {
+    let key = StreamKey { app: call.app.name.clone(), id: call.query("id").into() };
+    let record = control.pending(&key)?;
+    Some((key, record))
+}
+
+/// `POST /broadcasts/{id}/subtrack?id={subtrack}`.
+pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [main, ..] = call.params;
+    let sub = call.query("id");
+    let main_key = call.key();
+    let (Some((key, _)), Some(record)) = (subtrack(control, call), control.pending(&main_key)) else {
+        return refused(&format!("There is no stream with id:{sub} as subtrack or {main} as mainTrack"));
+    };
+    if key == main_key {
+        return refused(&format!("Main track of the stream {sub} cannot be updated"));
+    }
+    let limit = usize::try_from(record.subtracks_limit).ok();
+    if limit.is_some_and(|limit| control.active_subtracks(&main_key) >= limit) {
+        return refused(&format!("Subtrack limit is reached for the main track:{main}"));
+    }
+    control.set_main_track(at, call.session, key, main);
+    Reply::Later
+}
+
+/// `DELETE /broadcasts/{id}/subtrack?id={subtrack}`.
+pub(super) fn remove(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [main, ..] = call.params;
+    let sub = call.query("id");
+    if sub.trim().is_empty() {
+        return refused("");
+    }
+    match subtrack(control, call) {
+        Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
+            control.set_main_track(at, call.session, key, "");
+            Reply::Later
+        }
+        Some(_) | None => {
+            refused(&format!("Main track of the stream {sub} which is {main} cannot be updated"))
+        }
+    }
+}
+
+/// `GET /broadcasts/{id}/subtracks/{offset}/{size}?role=`.
+pub(super) fn list(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    page(control, at, call, false)
+}
+
+/// `GET /broadcasts/{id}/active-subtracks/{offset}/{size}?role=`.
+pub(super) fn list_active(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    page(control, at, call, true)
+}
+
+/// `GET /broadcasts/{id}/active-subtracks-count?role=`.
+pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    match found(control, call) {
+        Ok(main) => {
+            let number = of_role(control, &main, call.query("role"), true).count();
+            Reply::Now(json(200, &SimpleStat { number }))
+        }
+        Err(missing) => missing,
+    }
+}
+
+fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
+    let [_, offset, size, _] = call.params;
+    let (Ok(offset), Ok(size)) = (offset.parse::<i32>(), size.parse::<i32>()) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let offset = usize::try_from(offset).unwrap_or(0);
+    let size = usize::try_from(size).unwrap_or(0).min(ITEMS_MAX);
+    match found(control, call) {
+        Ok(main) => {
+            let page = of_role(control, &main, call.query("role"), active).skip(offset).take(size);
+            Reply::Now(array(page, at))
+        }
+        Err(missing) => missing,
+    }
+}
+
+/// The main track, or the answer that there is none.
+fn found(control: &Control, call: &Call<'_>) -> Result<StreamKey, Reply> {
+    let key = call.key();
+    if control.records.get(&key).is_some() {
+        return Ok(key);
+    }
+    let text = format!("Broadcast not found with id: {}", key.id);
+    Err(Reply::Now(Outcome::failure(&text).response(404)))
+}
+
+/// The subtracks with that role, or all when it is empty.
+fn of_role<'a>(
+    control: &'a Control,
+    main: &'a StreamKey,
+    role: &'a str,
+    active: bool,
+) -> impl Iterator<Item = &'a Broadcast> {
+    let ids = control.records.subtracks(main).filter(move |id| !active || control.is_active(main, id));
+    let records = ids.filter_map(|id| control.records.find(&main.app, id));
+    records.filter(move |record| role.is_empty() || record.role.as_deref() == Some(role))
+}
+
+impl Control {
+    /// An empty `main` clears it.
+    fn set_main_track(&mut self, at: Now, session: SessionRef, key: StreamKey, main: &str) {
+        let body = Body { main_track_stream_id: Some(Some(main.to_owned())), ..Body::default() };
+        let change = Change::Update { body: Box::new(body), endpoints: None };
+        self.write(at, Write { key, change, waiter: Some((session, Answer::Success)) });
+    }
+}

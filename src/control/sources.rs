@@ -1,0 +1,430 @@
+//! Stream sources: records whose stream this server pulls (rest.md §1.3, §5.2 to §5.5; design.md §4; robustness.md
+//! U-02).
+//!
+//! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
+//! 2. The `supervisor` times the attempts; each is ordered from a worker: that of the stream when there is one, so that
+//!    nothing moves, else the least loaded. Status `preparing`.
+//! 3. The first media of an attempt is a publish (`registry`): the first one brings the stream up, a later one continues
+//!    it where it stood, with its clock, its viewers and its pushes. Status `broadcasting`.
+//! 4. An attempt ends: status `finished` until the next one. The stream stays up, and waits for as long as the source
+//!    runs.
+//! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
+//!
+//! A stream is up from the first media on and not before. So streams that are pulled from each other in a circle
+//! have nothing to send round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::auth::outbound::{Endpoint, Scheme, UrlError, redact};
+use crate::config::AppSettings;
+use crate::mail::{
+    Grant, Now, PublishRequest, PullId, PullOrder, PullSource, PullState, Refusal, StreamEnd, StreamKey,
+    ToWorker, WorkerId,
+};
+
+use super::broadcast::{Broadcast, status};
+use super::supervisor::Job;
+use super::{Control, wall};
+
+/// A source that a viewer started stops after so long without one (rest.md §5.4).
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// How often sources are looked at for what time does to them.
+const TICK: Duration = Duration::from_secs(1);
+/// What a pull adds to a worker's load, in parts per thousand, until a report shows what it really adds.
+const PULL_PERMILLE: u64 = 10;
+
+/// A source that runs.
+#[derive(Debug)]
+struct Source {
+    key: StreamKey,
+    settings: Arc<AppSettings>,
+    url: String,
+    target: Endpoint,
+    /// When it, or its last periodic restart, began.
+    began: Instant,
+    /// When somebody was last known to watch; at first, when it began.
+    watched: Instant,
+}
+
+/// All sources that run, and the streams that viewers may start.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    by_id: BTreeMap<PullId, Source>,
+    by_key: BTreeMap<StreamKey, PullId>,
+    auto_start: BTreeSet<StreamKey>,
+    pulls: u64,
+    tick: Option<Instant>,
+}
+
+impl Sources {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.tick
+    }
+
+    pub(super) fn is_running(&self, key: &StreamKey) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// Running sources of one application that have no stream yet: they count as live streams.
+    pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
+        self.by_key.keys().filter(|key| &*key.app == app && !is_live(key)).count()
+    }
+}
+
+/// Whether records of this type are pulled.
+pub(super) fn is_source(kind: &str) -> bool {
+    matches!(kind, "streamSource" | "ipCamera" | "VoD")
+}
+
+/// Whether a viewer may start it.
+fn starts_by_viewer(record: &Broadcast) -> bool {
+    record.auto_start_stop_enabled && is_source(&record.kind) && record.stream_url.is_some()
+}
+
+impl Control {
+    /// What a record of this URL would be pulled from; the text says why it cannot be.
+    pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Endpoint, String> {
+        let target = match Endpoint::parse_source(url) {
+            Ok(target) => target,
+            Err(UrlError::Scheme) => {
+                return Err("The scheme of the stream url is not supported by this version".to_owned());
+            }
+            Err(error) => return Err(format!("Stream url is not valid: {error}")),
+        };
+        if matches!(target.scheme, Scheme::Http | Scheme::Https) && !may_be_flv(&target.name) {
+            return Err("Over HTTP this version pulls FLV only".to_owned());
+        }
+        if self.is_loop(key, &target) {
+            return Err("The stream would be pulled from itself".to_owned());
+        }
+        if let Ok(address) = target.host.parse() {
+            let denied = self.config.outbound.check(SocketAddr::new(address, target.port)).err();
+            if let Some(denied) = denied {
+                return Err(format!("The stream url is denied: {denied}"));
+            }
+        }
+        Ok(target)
+    }
+
+    /// Whether there is no room for one more.
+    pub(super) fn is_short_for_source(&self, now: Now, app: &AppSettings) -> bool {
+        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        self.sources.len() >= self.config.server.limits.pulls
+            || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
+            || self.load.is_high(now, &self.config.server)
+    }
+
+    /// Live streams of an application, with those that sources are about to bring.
+    pub(super) fn streams_of(&self, app: &str) -> usize {
+        let waiting = self.sources.waiting(app, |key| self.is_live(key));
+        self.registry.count(app).saturating_add(waiting)
+    }
+
+    /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
+    ///
+    /// # Errors
+    /// Why it cannot be pulled at all.
+    pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
+        let settings = self.apps.get(&key.app).cloned().ok_or("There is no such application")?;
+        let record = self.records.get(key).ok_or("There is no such broadcast")?;
+        let url = record.stream_url.clone().unwrap_or_default();
+        let target = self.source_target(key, &url)?;
+        if self.sources.is_running(key) || self.is_live(key) {
+            return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
+        }
+        if self.drain.is_some() || self.is_short_for_source(now, &settings) {
+            return Err("Not enough resource on server to start streaming.".to_owned());
+        }
+        tracing::info!(%key, url = redact(&url), "source started");
+        self.sources.pulls = self.sources.pulls.saturating_add(1);
+        let id = PullId(self.sources.pulls);
+        let (host, port) = (target.host.clone(), target.port);
+        let (began, watched) = (now.mono, now.mono);
+        let source = Source { key: key.clone(), settings, url, target, began, watched };
+        self.sources.by_id.insert(id, source);
+        self.sources.by_key.insert(key.clone(), id);
+        self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        self.supervisor.add(Job::Pull(id), host, port);
+        self.attempt(now, Job::Pull(id));
+        self.mark_dirty(now, key.clone());
+        Ok(())
+    }
+
+    /// Ends a source and its stream. Says whether there was one.
+    pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
+        let Some(id) = self.sources.by_key.remove(key) else { return false };
+        self.sources.by_id.remove(&id);
+        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
+            self.post(worker, ToWorker::StopPull(id));
+        }
+        tracing::info!(%key, reason = ?end, "source stopped");
+        match self.stream_of(key) {
+            Some(stream) => self.end_stream(now, stream, end),
+            None => {
+                self.source_status(now, key, status::FINISHED);
+                self.mark_dirty(now, key.clone());
+            }
+        }
+        true
+    }
+
+    /// Ends the attempt and begins another, with what the record says now. The stream stays up.
+    pub(super) fn restart_source(&mut self, now: Now, key: &StreamKey) {
+        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        let url = self.records.get(key).and_then(|record| record.stream_url.clone()).unwrap_or_default();
+        let target = match self.source_target(key, &url) {
+            Ok(target) => target,
+            Err(reason) => {
+                tracing::info!(%key, url = redact(&url), reason, "source cannot go on");
+                self.stop_source(now, key, StreamEnd::Stopped);
+                return;
+            }
+        };
+        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let (host, port) = (target.host.clone(), target.port);
+        (source.url, source.target) = (url, target);
+        (source.began, source.watched) = (now.mono, now.mono);
+        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), host, port) {
+            self.post(worker, ToWorker::StopPull(id));
+        }
+        self.attempt(now, Job::Pull(id));
+    }
+
+    /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
+    pub(super) fn order_pull(&mut self, now: Now, id: PullId, address: SocketAddr) {
+        let Some(attempt) = self.supervisor.attempt_of(Job::Pull(id)) else { return };
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let (key, target) = (source.key.clone(), &source.target);
+        let tls_name = target.tls_name();
+        let source = match target.scheme {
+            Scheme::Http | Scheme::Https => {
+                PullSource::HttpFlv { authority: target.authority(), target: target.name.clone() }
+            }
+            Scheme::Rtmp | Scheme::Rtmps | Scheme::Srt => PullSource::Rtmp {
+                app: target.app.clone(),
+                tc_url: target.tc_url(),
+                name: target.name.clone(),
+            },
+        };
+        let live = self.stream_of(&key).and_then(|stream| self.registry.live.get(&stream));
+        let worker = live.map(|live| live.source).unwrap_or_else(|| self.least_loaded(now));
+        self.source_status(now, &key, status::PREPARING);
+        self.supervisor.open(Job::Pull(id), worker);
+        let order = PullOrder { pull: id, attempt, key, address, tls_name, source };
+        self.post(worker, ToWorker::StartPull(Box::new(order)));
+    }
+
+    fn least_loaded(&self, now: Now) -> WorkerId {
+        let mut pulls = vec![0u64; usize::from(self.config.workers)];
+        for worker in self.supervisor.open_pulls() {
+            if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
+                *count = count.saturating_add(1);
+            }
+        }
+        let load = |worker: u16| {
+            let pulls = pulls.get(usize::from(worker)).copied().unwrap_or(0);
+            self.load
+                .latest_permille(now, WorkerId(worker))
+                .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
+        };
+        WorkerId((0..self.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
+    }
+
+    /// An attempt has media: it publishes.
+    pub(super) fn pull_media(
+        &mut self,
+        now: Now,
+        request: PublishRequest,
+        (id, attempt): (PullId, u64),
+    ) -> Result<Grant, Refusal> {
+        if self.drain.is_some() {
+            return Err(Refusal::Draining);
+        }
+        let source = self.sources.by_id.get(&id).filter(|source| source.key == request.key);
+        let source = source.filter(|_| self.supervisor.is_current(Job::Pull(id), attempt));
+        let settings = source.map(|source| source.settings.clone()).ok_or(Refusal::InUse)?;
+        self.supervisor.steady(now.mono, Job::Pull(id));
+        tracing::info!(key = %request.key, attempt, "source delivers");
+        match self.stream_of(&request.key) {
+            Some(stream) => self.return_pull(now, stream, request).ok_or(Refusal::InUse),
+            None => Ok(self.begin_stream(now, request, settings)),
+        }
+    }
+
+    pub(super) fn pull_news(&mut self, now: Now, id: PullId, attempt: u64, state: PullState) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        if !self.supervisor.is_current(Job::Pull(id), attempt) {
+            return;
+        }
+        match state {
+            PullState::Preparing => {
+                let key = source.key.clone();
+                self.source_status(now, &key, status::PREPARING);
+            }
+            PullState::Failed(reason) | PullState::Lost(reason) => self.pull_failed(now, id, &reason),
+        }
+    }
+
+    pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let key = source.key.clone();
+        let failures = self.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+        tracing::info!(%key, url = redact(&source.url), failures, reason, "pull failed");
+        self.source_status(now, &key, status::FINISHED);
+    }
+
+    /// The next attempt is due.
+    pub(super) fn pull_attempts(&mut self, now: Now, id: PullId) {
+        if let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) {
+            self.source_status(now, &key, status::PREPARING);
+        }
+    }
+
+    /// The resolver is silent: nothing is being prepared.
+    pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
+        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let key = source.key.clone();
+        tracing::info!(%key, url = redact(&source.url), "the resolver does not answer");
+        self.source_status(now, &key, status::FINISHED);
+    }
+
+    /// `preparing` or `finished` (rest.md §1.3).
+    fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.update_time = wall(now);
+        if status == status::PREPARING && record.status != status {
+            record.start_time = wall(now);
+            record.publish_type = Some(crate::mail::Ingest::Pull.publish_type().to_owned());
+        }
+        status.clone_into(&mut record.status);
+        (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+        record.recount();
+    }
+
+    /// What time does to sources: those that nobody watches stop, those with a period begin anew.
+    pub(super) fn fire_sources(&mut self, now: Now) {
+        if self.sources.tick.is_none_or(|at| at > now.mono) {
+            return;
+        }
+        let (mut idle, mut aged) = (Vec::new(), Vec::new());
+        for (key, id) in &self.sources.by_key {
+            let Some(source) = self.sources.by_id.get_mut(id) else { continue };
+            let live = self.registry.find(key).and_then(|stream| self.registry.live.get(&stream));
+            if live.is_some_and(|live| live.viewers.values().any(|viewers| *viewers > 0)) {
+                source.watched = now.mono;
+            }
+            let age = |since: Instant| now.mono.saturating_duration_since(since);
+            if self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
+                && age(source.watched) >= IDLE_MAX
+            {
+                idle.push(key.clone());
+            } else if source.settings.restart_sources.is_some_and(|period| age(source.began) >= period) {
+                aged.push(key.clone());
+            }
+        }
+        for key in idle {
+            self.stop_source(now, &key, StreamEnd::Stopped);
+        }
+        for key in aged {
+            self.restart_source(now, &key);
+        }
+        self.sources.tick = if self.sources.by_id.is_empty() { None } else { now.mono.checked_add(TICK) };
+    }
+
+    /// A viewer waits for a stream that is not there.
+    pub(super) fn wanted(&mut self, now: Now, key: &StreamKey) {
+        if let Some(id) = self.sources.by_key.get(key) {
+            if let Some(source) = self.sources.by_id.get_mut(id) {
+                source.watched = now.mono;
+            }
+            return;
+        }
+        if self.is_live(key) || !self.records.get(key).is_some_and(starts_by_viewer) {
+            return;
+        }
+        if let Err(reason) = self.begin_source(now, key) {
+            tracing::info!(%key, reason, "a viewer's source cannot be started");
+        }
+    }
+
+    /// Tells the workers when viewers may start this stream, or no longer.
+    pub(super) fn note_auto_start(&mut self, key: &StreamKey) {
+        let on = self.records.get(key).is_some_and(starts_by_viewer);
+        let changed = if on {
+            self.sources.auto_start.insert(key.clone())
+        } else {
+            self.sources.auto_start.remove(key)
+        };
+        if changed {
+            self.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
+        }
+    }
+
+    /// At the start of the server: what viewers may start, and what runs without being asked for.
+    pub(super) fn boot_sources(&mut self, now: Now) {
+        let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
+        self.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if !self.sources.auto_start.is_empty() {
+            let all = self.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
+            self.post_all(&ToWorker::AutoStart(all));
+        }
+        let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
+        let all = self.records.all().filter(|(key, record)| is_source(&record.kind) && starts(key));
+        for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
+            if let Err(reason) = self.begin_source(now, &key) {
+                tracing::info!(%key, reason, "source not started");
+            }
+        }
+    }
+
+    /// The server goes down: the workers close the connections on their own.
+    pub(super) fn forget_sources(&mut self, now: Now) {
+        for key in std::mem::take(&mut self.sources.by_key).into_keys() {
+            if !self.is_live(&key) {
+                self.source_status(now, &key, status::FINISHED);
+                self.mark_dirty(now, key);
+            }
+        }
+        for id in std::mem::take(&mut self.sources.by_id).into_keys() {
+            self.supervisor.remove(Job::Pull(id));
+        }
+        self.sources.tick = None;
+    }
+}
+
+/// Whether the path of an HTTP URL may be a live FLV file: it ends so, or says nothing of what it is.
+fn may_be_flv(target: &str) -> bool {
+    let path = target.split('?').next().unwrap_or("");
+    let name = path.rsplit('/').next().unwrap_or("");
+    match name.rsplit_once('.') {
+        Some((_, ending)) => ending.eq_ignore_ascii_case("flv"),
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_tells_whether_it_may_be_flv() {
+        for (target, may) in [
+            ("/live/a.flv", true),
+            ("/live/a.FLV?token=a.m3u8", true),
+            ("/live?app=live&stream=a", true),
+            ("/live/a", true),
+            ("/live/a.m3u8", false),
+            ("/live/a.mp4?x=.flv", false),
+            ("/live/a.ts", false),
+        ] {
+            assert_eq!(may_be_flv(target), may, "{target}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The supervisor of everything that this server connects to and keeps connected: pushes (`endpoints`) and pulls
+//! (`sources`) alike. It knows attempts, pauses, names and addresses, and nothing of media.
+//!
+//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and given back at once, a host name is
+//!    resolved first, anew for each attempt.
+//! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
+//! 3. News of an older attempt is told by [`Supervisor::is_current`] and dropped.
+//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then
+//!    [`Supervisor::poll_due`] says that the next attempt is due (design.md §4). For ever, unless the owner gives up.
+//! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use crypto::Random;
+
+use super::broadcast::status;
+use super::{Control, Output, ResolveRequest, Resolved};
+use crate::auth::OutboundPolicy;
+use crate::mail::{Now, PullId, PushId, WorkerId};
+
+/// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
+const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
+/// A connection that held for so long starts over with the short pauses: an outage is short or long by itself,
+/// however soon it follows another.
+const STEADY: Duration = Duration::from_secs(2);
+/// A resolver that takes longer has failed.
+const RESOLVE_MAX: Duration = Duration::from_secs(10);
+
+/// What is kept connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Job {
+    Push(PushId),
+    Pull(PullId),
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Waiting(Instant),
+    Resolving { request: u64, until: Instant },
+    Open { worker: WorkerId, since: Option<Instant> },
+    Idle,
+}
+
+impl Phase {
+    const fn due(self) -> Option<Instant> {
+        match self {
+            Self::Waiting(at) | Self::Resolving { until: at, .. } => Some(at),
+            Self::Open { .. } | Self::Idle => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Task {
+    host: String,
+    port: u16,
+    attempt: u64,
+    failures: u32,
+    phase: Phase,
+}
+
+/// What follows from an attempt that was begun, or from the resolver's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The name has to be looked up; [`Supervisor::resolved`] takes the answer.
+    Resolve(ResolveRequest),
+    /// The owner connects to this address, which the policy allows.
+    Connect(SocketAddr),
+    /// Nothing can be connected to; the owner calls [`Supervisor::failed`].
+    Failed(String),
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The next attempt; the owner calls [`Supervisor::attempt`].
+    Attempt,
+    /// The resolver is silent. Its answer is still waited for: a second request for the same name would only
+    /// lengthen its queue.
+    ResolverSilent,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Supervisor {
+    tasks: BTreeMap<Job, Task>,
+    due: BTreeSet<(Instant, Job)>,
+    resolving: BTreeMap<u64, Job>,
+    requests: u64,
+}
+
+impl Supervisor {
+    /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
+    pub(super) fn add(&mut self, job: Job, host: String, port: u16) {
+        self.remove(job);
+        self.tasks.insert(job, Task { host, port, attempt: 0, failures: 0, phase: Phase::Idle });
+    }
+
+    /// Begins the next attempt. `None`: there is no such job.
+    pub(super) fn attempt(&mut self, now: Instant, job: Job, policy: &OutboundPolicy) -> Option<Step> {
+        // What was due before is not any more.
+        self.enter(job, Phase::Idle);
+        let task = self.tasks.get_mut(&job)?;
+        task.attempt = task.attempt.saturating_add(1);
+        if let Ok(address) = task.host.parse::<IpAddr>() {
+            let address = SocketAddr::new(address, task.port);
+            return Some(choose(&[address], task.attempt, policy));
+        }
+        self.requests = self.requests.saturating_add(1);
+        let request = self.requests;
+        let step = Step::Resolve(ResolveRequest { id: request, host: task.host.clone(), port: task.port });
+        self.enter(job, Phase::Resolving { request, until: later(now, RESOLVE_MAX) });
+        Some(step)
+    }
+
+    /// The resolver's answer, when somebody still waits for it.
+    pub(super) fn resolved(&mut self, answer: Resolved, policy: &OutboundPolicy) -> Option<(Job, Step)> {
+        let job = self.resolving.get(&answer.id).copied()?;
+        self.enter(job, Phase::Idle);
+        let attempt = self.attempt_of(job)?;
+        let step = match answer.result {
+            Ok(addresses) if addresses.is_empty() => Step::Failed("the host has no address".to_owned()),
+            Ok(addresses) => choose(&addresses, attempt, policy),
+            Err(reason) => Step::Failed(reason),
+        };
+        Some((job, step))
+    }
+
+    /// The attempt was ordered from this worker.
+    pub(super) fn open(&mut self, job: Job, worker: WorkerId) {
+        self.enter(job, Phase::Open { worker, since: None });
+    }
+
+    /// The attempt has reached what it is for.
+    pub(super) fn steady(&mut self, now: Instant, job: Job) {
+        if let Some(Task { phase: Phase::Open { worker, since }, .. }) = self.tasks.get(&job) {
+            let (worker, since) = (*worker, since.unwrap_or(now));
+            self.enter(job, Phase::Open { worker, since: Some(since) });
+        }
+    }
+
+    /// The attempt is over. The next one follows, unless so many have failed in a row. Gives the number of failures.
+    pub(super) fn failed(
+        &mut self,
+        now: Instant,
+        job: Job,
+        limit: Option<u32>,
+        random: &mut Random,
+    ) -> Option<u32> {
+        let task = self.tasks.get_mut(&job)?;
+        if let Phase::Open { since: Some(since), .. } = task.phase
+            && now.saturating_duration_since(since) >= STEADY
+        {
+            task.failures = 0;
+        }
+        let before = task.failures;
+        task.failures = before.saturating_add(1);
+        let phase = if limit.is_some_and(|limit| before >= limit) {
+            Phase::Idle
+        } else {
+            Phase::Waiting(later(now, pause(before, random)))
+        };
+        self.enter(job, phase);
+        Some(before.saturating_add(1))
+    }
+
+    /// What is due by now; each once.
+    pub(super) fn poll_due(&mut self, now: Instant) -> Option<(Job, Due)> {
+        let (at, job) = self.due.first().copied()?;
+        if at > now {
+            return None;
+        }
+        match self.tasks.get_mut(&job).map(|task| (task.phase, task)) {
+            Some((Phase::Resolving { request, .. }, task)) => {
+                task.failures = task.failures.saturating_add(1);
+                self.enter(job, Phase::Resolving { request, until: later(now, RESOLVE_MAX) });
+                Some((job, Due::ResolverSilent))
+            }
+            Some((Phase::Waiting(_) | Phase::Open { .. } | Phase::Idle, _)) | None => {
+                self.due.remove(&(at, job));
+                self.enter(job, Phase::Idle);
+                Some((job, Due::Attempt))
+            }
+        }
+    }
+
+    /// Lets a job go. Gives the worker that has an open attempt of it.
+    pub(super) fn remove(&mut self, job: Job) -> Option<WorkerId> {
+        let worker = self.worker_of(job);
+        self.enter(job, Phase::Idle);
+        self.tasks.remove(&job);
+        worker
+    }
+
+    /// Ends an attempt that did nothing wrong; the owner begins the next one, perhaps at another address. Gives the
+    /// worker that has it.
+    pub(super) fn interrupt(&mut self, job: Job, host: String, port: u16) -> Option<WorkerId> {
+        let worker = self.worker_of(job);
+        self.enter(job, Phase::Idle);
+        if let Some(task) = self.tasks.get_mut(&job) {
+            (task.host, task.port, task.failures) = (host, port, 0);
+        }
+        worker
+    }
+
+    /// When [`Supervisor::poll_due`] has something.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Whether `attempt` is the one that is open.
+    pub(super) fn is_current(&self, job: Job, attempt: u64) -> bool {
+        self.tasks
+            .get(&job)
+            .is_some_and(|task| task.attempt == attempt && matches!(task.phase, Phase::Open { .. }))
+    }
+
+    /// The number of the newest attempt.
+    pub(super) fn attempt_of(&self, job: Job) -> Option<u64> {
+        self.tasks.get(&job).map(|task| task.attempt)
+    }
+
+    fn worker_of(&self, job: Job) -> Option<WorkerId> {
+        match self.tasks.get(&job)?.phase {
+            Phase::Open { worker, .. } => Some(worker),
+            Phase::Waiting(_) | Phase::Resolving { .. } | Phase::Idle => None,
+        }
+    }
+
+    /// The workers of the pulls that are open.
+    pub(super) fn open_pulls(&self) -> impl Iterator<Item = WorkerId> {
+        let pulls = self.tasks.iter().filter(|(job, _)| matches!(job, Job::Pull(_)));
+        pulls.filter_map(|(_, task)| match task.phase {
+            Phase::Open { worker, .. } => Some(worker),
+            Phase::Waiting(_) | Phase::Resolving { .. } | Phase::Idle => None,
+        })
+    }
+
+    /// How many pushes and pulls have reached what they are for.
+    pub(super) fn broadcasting(&self) -> (usize, usize) {
+        let on =
+            self.tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Open { since: Some(_), .. }));
+        on.fold((0, 0), |(pushes, pulls), (job, _)| match job {
+            Job::Push(_) => (pushes + 1, pulls),
+            Job::Pull(_) => (pushes, pulls + 1),
+        })
+    }
+
+    fn enter(&mut self, job: Job, phase: Phase) {
+        let Some(task) = self.tasks.get_mut(&job) else { return };
+        if let Some(at) = task.phase.due() {
+            self.due.remove(&(at, job));
+        }
+        if let Phase::Resolving { request, .. } = task.phase {
+            self.resolving.remove(&request);
+        }
+        task.phase = phase;
+        if let Some(at) = phase.due() {
+            self.due.insert((at, job));
+        }
+        if let Phase::Resolving { request, .. } = phase {
+            self.resolving.insert(request, job);
+        }
+    }
+}
+
+impl Control {
+    /// Begins the next attempt of a job.
+    pub(super) fn attempt(&mut self, now: Now, job: Job) {
+        if let Job::Pull(id) = job {
+            self.pull_attempts(now, id);
+        }
+        if let Some(step) = self.supervisor.attempt(now.mono, job, &self.config.outbound) {
+            self.follow(now, job, step);
+        }
+    }
+
+    pub(super) fn resolved(&mut self, now: Now, answer: Resolved) {
+        if let Some((job, step)) = self.supervisor.resolved(answer, &self.config.outbound) {
+            self.follow(now, job, step);
+        }
+    }
+
+    pub(super) fn fire_attempts(&mut self, now: Now) {
+        while let Some((job, due)) = self.supervisor.poll_due(now.mono) {
+            match (due, job) {
+                (Due::Attempt, job) => self.attempt(now, job),
+                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(id),
+                (Due::ResolverSilent, Job::Pull(id)) => self.pull_still_resolving(now, id),
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Now, job: Job, step: Step) {
+        match (step, job) {
+            (Step::Resolve(request), _) => self.outputs.push_back(Output::Resolve(request)),
+            (Step::Connect(address), Job::Push(id)) => self.order_push(id, address),
+            (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
+            (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
+            (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),
+        }
+    }
+}
+
+/// Attempts take turns through the addresses that the policy allows.
+fn choose(addresses: &[SocketAddr], attempt: u64, policy: &OutboundPolicy) -> Step {
+    let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|a| policy.check(*a).is_ok()).collect();
+    let turn = usize::try_from(attempt.saturating_sub(1)).unwrap_or(0);
+    match turn.checked_rem(allowed.len()).and_then(|at| allowed.get(at).copied()) {
+        Some(address) => Step::Connect(address),
+        None => {
+            let denied = addresses.iter().find_map(|a| policy.check(*a).err());
+            Step::Failed(denied.map_or_else(String::new, |denied| denied.to_string()))
+        }
+    }
+}
+
+fn pause(failed_before: u32, random: &mut Random) -> Duration {
+    let at = usize::try_from(failed_before).unwrap_or(usize::MAX);
+    let full = PAUSES_MS.get(at).or(PAUSES_MS.last()).copied().unwrap_or(1000);
+    Duration::from_millis(full - random.below(full / 5 + 1))
+}
+
+fn later(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or(now)
+}

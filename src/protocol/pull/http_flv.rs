@@ -1,0 +1,122 @@
+//! HTTP-FLV, over TLS or not: the body of a GET is an FLV file that does not end.
+//!
+//! The content type is not looked at, the file's header is. Redirects are not followed: the address of where they
+//! lead would have to pass the outbound policy first, which is control's.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use flv::file::Reader;
+use wire::SendQueue;
+
+use super::{Client, Said};
+use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+
+/// Larger tags are not what a stream has (robustness.md §5, access unit).
+const TAG_BYTES_MAX: u32 = 8 << 20;
+/// From the request to the head of the response.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const OK: u16 = 200;
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct HttpFlv {
+    request: Bytes,
+    /// The request is to be sent.
+    asks: bool,
+    head_until: Option<Instant>,
+    response: ResponseReader,
+    file: Reader,
+    /// Said when everything before it is.
+    ended: Option<String>,
+}
+
+impl HttpFlv {
+    pub(super) fn new(authority: &str, target: &str) -> Self {
+        Self {
+            request: client::get(authority, target, false).into(),
+            asks: false,
+            head_until: None,
+            response: ResponseReader::new(),
+            file: Reader::new(TAG_BYTES_MAX),
+            ended: None,
+        }
+    }
+
+    fn end(&mut self, reason: impl Into<String>) {
+        self.head_until = None;
+        self.ended.get_or_insert_with(|| reason.into());
+    }
+
+    fn head(&mut self, head: &ResponseHead) -> Option<Said> {
+        self.head_until = None;
+        let hint = if (300..400).contains(&head.status) { " (redirects are not followed)" } else { "" };
+        (head.status != OK).then(|| Said::Ended(format!("HTTP {} {}{hint}", head.status, head.reason)))
+    }
+}
+
+impl Client for HttpFlv {
+    fn begin(&mut self, now: Instant) {
+        self.asks = true;
+        self.head_until = now.checked_add(HEAD_TIMEOUT);
+    }
+
+    fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
+        if let Err(error) = self.response.handle_bytes(bytes) {
+            self.end(error.to_string());
+        }
+    }
+
+    fn handle_end(&mut self, _now: Instant) {
+        match self.response.handle_end() {
+            Ok(()) => self.end("the server closed the connection"),
+            Err(error) => self.end(error.to_string()),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.head_until.is_some_and(|until| until <= now) {
+            self.end("no answer to the request");
+        }
+    }
+
+    fn poll(&mut self) -> Option<Said> {
+        loop {
+            match self.file.poll_tag() {
+                Ok(Some(tag)) => return Some(Said::Tag(tag)),
+                Ok(None) => {}
+                Err(error) => return Some(Said::Ended(error.to_string())),
+            }
+            match self.response.poll_event() {
+                Some(ResponseEvent::Head(head)) => {
+                    if let Some(refused) = self.head(&head) {
+                        return Some(refused);
+                    }
+                }
+                Some(ResponseEvent::Body(bytes)) => self.file.push(&bytes),
+                Some(ResponseEvent::End) => {
+                    return Some(Said::Ended("the server ended the stream".to_owned()));
+                }
+                None => return self.ended.take().map(Said::Ended),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if std::mem::take(&mut self.asks) {
+            out.push(self.request.clone());
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.head_until
+    }
+
+    fn close(&mut self, _now: Instant) {
+        self.end("closed");
+    }
+
+    fn name(&self) -> &'static str {
+        "flv-pull"
+    }
+}

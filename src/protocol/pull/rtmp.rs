@@ -1,0 +1,114 @@
+//! RTMP and RTMPS: `play` of a stream of another server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use flv::file::{Tag, TagKind};
+use rtmp::{ClientConfig, ClientEvent, CloseReason, MediaKind};
+use wire::SendQueue;
+
+use super::{Client, Said};
+
+/// From the connection to the end of the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The session's own deadlines are shorter in sum; these only bound the machine.
+const MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct Rtmp {
+    config: Arc<ClientConfig>,
+    seed: Seed,
+    /// Begins when the connection is there.
+    machine: Option<Box<rtmp::Client>>,
+}
+
+impl Rtmp {
+    pub(super) fn new(app: &str, tc_url: &str, name: &str, seed: Seed) -> Self {
+        let config = ClientConfig {
+            app: app.to_owned(),
+            tc_url: tc_url.to_owned(),
+            stream: name.to_owned(),
+            four_ccs: crate::protocol::rtmp::forwarded(),
+            digest: true,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+            ready_timeout: MACHINE_TIMEOUT,
+            stall_timeout: MACHINE_TIMEOUT,
+            ..ClientConfig::default()
+        };
+        Self { config: Arc::new(config), seed, machine: None }
+    }
+}
+
+impl Client for Rtmp {
+    fn begin(&mut self, now: Instant) {
+        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
+        self.machine = Some(Box::new(machine));
+    }
+
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_bytes(now, bytes)
+        {
+            tracing::debug!(%error, "server of a pull broke the protocol");
+        }
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::PeerClosed);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_timeout(now)
+        {
+            tracing::debug!(%error, "pull timeout");
+        }
+    }
+
+    fn poll(&mut self) -> Option<Said> {
+        loop {
+            return match self.machine.as_mut()?.poll_event()? {
+                ClientEvent::Ready { .. } => continue,
+                ClientEvent::Media(message) => {
+                    let kind = match message.kind {
+                        MediaKind::Audio => TagKind::Audio,
+                        MediaKind::Video => TagKind::Video,
+                        MediaKind::Data => TagKind::Data,
+                    };
+                    Some(Said::Tag(Tag { kind, timestamp: message.timestamp, body: message.payload }))
+                }
+                ClientEvent::Rejected { code, description } => {
+                    Some(Said::Ended(format!("{code}: {description}")))
+                }
+                ClientEvent::Closed(CloseReason::PeerClosed) => {
+                    Some(Said::Ended("the server ended the stream".to_owned()))
+                }
+                ClientEvent::Closed(reason) => Some(Said::Ended(format!("{reason:?}"))),
+            };
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.as_ref().and_then(|machine| machine.poll_timeout())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::Requested);
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "rtmp-pull"
+    }
+}

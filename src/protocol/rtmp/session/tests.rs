@@ -1,0 +1,97 @@
+use bytes::Bytes;
+use rtmp::{Client, ClientConfig, ClientEvent};
+
+use super::*;
+use crate::config::AppSettings;
+use crate::mail::{StreamId, WebSettings};
+use crate::protocol::Apps;
+
+/// A session and the machine of an encoder, wired together.
+struct Rig {
+    now: Now,
+    apps: Apps,
+    session: RtmpSession,
+    client: Client,
+    events: Vec<Event>,
+    heard: Vec<ClientEvent>,
+}
+
+impl Rig {
+    /// An encoder that was granted its stream.
+    fn publishing() -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let config = ClientConfig {
+            app: "live".to_owned(),
+            tc_url: "rtmp://h/live".to_owned(),
+            stream: "s".to_owned(),
+            ..ClientConfig::default()
+        };
+        let mut rig = Self {
+            now,
+            apps: Apps::from([("live".into(), Arc::clone(&settings))]),
+            session: RtmpSession::new(now, SocketAddr::from(([192, 0, 2, 1], 1)), Seed::from_number(1)),
+            client: Client::publish(now.mono, Arc::new(config), Seed::from_number(2)),
+            events: Vec::new(),
+            heard: Vec::new(),
+        };
+        rig.exchange();
+        assert!(matches!(rig.events[..], [Event::Publish(_)]), "{:?}", rig.events);
+        let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, settings };
+        let web = WebSettings::default();
+        rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));
+        rig.exchange();
+        assert!(matches!(rig.heard[..], [ClientEvent::Ready { .. }]), "{:?}", rig.heard);
+        rig.events.clear();
+        rig.heard.clear();
+        rig
+    }
+
+    /// Carries bytes both ways until nobody has any.
+    fn exchange(&mut self) {
+        let web = WebSettings::default();
+        loop {
+            let (mut up, mut down) = (SendQueue::new(), SendQueue::new());
+            self.client.poll_transmit(&mut up);
+            let up = up.take_all();
+            let ctx = context(self.now, &self.apps, &web);
+            self.session.handle_bytes(&ctx, &up);
+            self.events.extend(std::iter::from_fn(|| self.session.poll_event(&ctx)));
+            self.session.poll_transmit(&mut down);
+            let down = down.take_all();
+            self.client.handle_bytes(self.now.mono, &down).unwrap();
+            self.heard.extend(std::iter::from_fn(|| self.client.poll_event()));
+            if up.is_empty() && down.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, kind: MediaKind, payload: &'static [u8]) {
+        let payload = Bytes::from_static(payload);
+        self.client.send(self.now.mono, &MediaMessage { message_stream: 1, kind, timestamp: 0, payload });
+    }
+}
+
+const fn context<'a>(now: Now, apps: &'a Apps, web: &'a WebSettings) -> Context<'a> {
+    Context { now, apps, web, draining: false }
+}
+
+#[test]
+fn an_encoder_whose_codec_is_not_carried_is_told_and_closed() {
+    let mut rig = Rig::publishing();
+    rig.send(MediaKind::Video, b"\x90vvc1");
+    rig.send(MediaKind::Audio, b"\xaf\0\x11\x90");
+    rig.exchange();
+    let told = |event: &ClientEvent| {
+        matches!(event, ClientEvent::Rejected { code, description }
+            if code == "NetStream.Failed" && description.contains("vvc1"))
+    };
+    assert!(rig.heard.iter().any(told), "{:?}", rig.heard);
+    assert!(
+        matches!(rig.events[..], [Event::Unpublished(Departure::Clean), Event::Closed(_)]),
+        "{:?}",
+        rig.events
+    );
+    assert!(!rig.session.wants_bytes());
+}

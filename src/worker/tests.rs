@@ -1,0 +1,219 @@
+//! A worker with sessions that do as they are told.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
+use wire::SendQueue;
+
+use super::*;
+use crate::config::AppSettings;
+use crate::mail::Ingest;
+use crate::protocol::{Event, Format, PlayAsk};
+use crate::stats::WorkerFigures;
+
+/// What a session does next.
+#[derive(Debug)]
+struct Script {
+    events: VecDeque<Event>,
+    protocol: &'static str,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self { events: VecDeque::new(), protocol: "http" }
+    }
+}
+
+/// A session that follows its script.
+#[derive(Debug, Clone, Default)]
+struct Actor(Arc<Mutex<Script>>);
+
+impl Actor {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Session for Actor {
+    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
+
+    fn handle_hangup(&mut self, _ctx: &Context<'_>, _error: Option<&str>) {}
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {}
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        self.script().events.pop_front()
+    }
+
+    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, _reason: &str) {}
+
+    fn is_authenticated(&self) -> bool {
+        true
+    }
+
+    fn protocol(&self) -> &'static str {
+        self.script().protocol
+    }
+}
+
+const STREAM: StreamId = StreamId(1);
+
+struct Rig {
+    worker: Worker,
+    now: Now,
+}
+
+impl Rig {
+    /// A worker that is the source of `live/s`.
+    fn new() -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1));
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
+        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp);
+        let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+        worker.handle_mail(now, up);
+        Self { worker, now }
+    }
+
+    fn connect(&mut self) -> (ConnId, Actor) {
+        let actor = Actor::default();
+        let conn = Conn::new(([192, 0, 2, 1], 1).into(), Box::new(actor.clone()), self.now.mono);
+        (self.worker.conns.insert(conn).unwrap(), actor)
+    }
+
+    /// Has the session of a connection say these.
+    fn say(&mut self, id: ConnId, actor: &Actor, events: impl IntoIterator<Item = Event>) {
+        actor.script().events.extend(events);
+        self.worker.touch(id);
+        self.worker.finish_turn();
+    }
+
+    /// A publisher that feeds `live/s`.
+    fn publisher(&mut self) -> (ConnId, Actor) {
+        let (id, actor) = self.connect();
+        self.worker.conns.get_mut(id).unwrap().publishing = Publishing::Granted(STREAM);
+        (id, actor)
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.worker.poll_output()).collect()
+    }
+
+    fn measure(&mut self) -> WorkerFigures {
+        self.outputs();
+        self.worker.handle_mail(self.now, ToWorker::Measure { per_stream: false });
+        match self.outputs().pop() {
+            Some(Output::Control(ToControl::Measured(_, figures))) => *figures,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn video_tracks() -> Arc<Tracks> {
+    let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
+    let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
+    Arc::new(Tracks {
+        epoch: 1,
+        video: Some(Track { id, config, timescale, extra: None }),
+        ..Tracks::default()
+    })
+}
+
+fn picture(dts: i64, key_frame: bool) -> Event {
+    let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"picture"));
+    let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
+    Event::Unit { unit, tracks: video_tracks() }
+}
+
+fn subscribe() -> Event {
+    Event::Subscribe(PlayAsk {
+        key: StreamKey::new("live", "s"),
+        format: Format::Flv,
+        params: Vec::new(),
+        origin: String::new(),
+    })
+}
+
+#[test]
+fn jumps_outlive_the_subscription_and_are_counted_once() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.connect();
+    for round in 1..=3 {
+        rig.say(id, &actor, [subscribe()]);
+        let subscriber = rig.worker.conns.get_mut(id).unwrap().subscriber.as_mut().unwrap();
+        (subscriber.jumps, subscriber.skipped) = (2, 50);
+        assert_eq!(rig.measure().counters.jumps, 2 * round);
+        if round < 3 {
+            rig.say(id, &actor, [Event::Unsubscribe]);
+            assert_eq!(rig.measure().counters.jumps, 2 * round);
+            // For the line about its end.
+            let conn = rig.worker.conns.get(id).unwrap();
+            assert_eq!((conn.jumps, conn.skipped), (2 * round, 50 * round));
+        }
+    }
+    rig.worker.handle_hangup(rig.now, id, Some("reset"));
+    assert_eq!(rig.measure().counters.jumps, 6);
+}
+
+#[test]
+fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.connect();
+    let rows = |rig: &mut Rig| {
+        let traffic = rig.measure().traffic;
+        let of = |name| traffic.iter().find(|row| row.protocol == name).copied();
+        ["http", "http-flv"].map(|name| {
+            of(name).map_or((0, 0, 0, 0), |row| (row.open, row.ended, row.bytes_in, row.bytes_out))
+        })
+    };
+    rig.worker.handle_bytes(rig.now, id, &[0; 100]);
+    rig.worker.sent(rig.now.mono, id, 0, 0);
+    assert_eq!(rows(&mut rig), [(1, 0, 100, 0), (0, 0, 0, 0)]);
+    actor.script().protocol = "http-flv";
+    // The bytes that made it something else were still those of a request.
+    rig.worker.handle_bytes(rig.now, id, &[0; 10]);
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 0, 0)]);
+    rig.worker.handle_bytes(rig.now, id, &[0; 1]);
+    rig.worker.sent(rig.now.mono, id, 5000, 5000);
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 1, 5000)]);
+    rig.worker.handle_hangup(rig.now, id, Some("reset"));
+    assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (0, 1, 1, 5000)]);
+}
+
+#[test]
+fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.publisher();
+    let mirrored = |rig: &mut Rig| -> Vec<i64> {
+        let units = rig.outputs().into_iter().filter_map(|output| match output {
+            Output::Mirrored(WorkerId(1), unit) => Some(unit.unit.dts),
+            _ => None,
+        });
+        units.collect()
+    };
+    rig.say(id, &actor, [picture(0, true), picture(33, false)]);
+    // As without a GOP cache, or behind a GOP longer than the ring.
+    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    rig.worker.handle_mail(rig.now, ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: None });
+    rig.say(id, &actor, [picture(66, false), picture(99, false), picture(132, true), picture(165, false)]);
+    assert_eq!(mirrored(&mut rig), [132, 165]);
+    assert_eq!(rig.worker.stats.units_unmirrored, 0, "nothing was refused");
+    // Who has the beginning goes on where it is.
+    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    let again = ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: Some(165) };
+    rig.worker.handle_mail(rig.now, again);
+    rig.say(id, &actor, [picture(198, false)]);
+    assert_eq!(mirrored(&mut rig), [198]);
+}
