@@ -15,8 +15,10 @@ use crate::mail::{
 };
 use crate::store::{Faults, Memory, Store};
 
+mod access;
 mod admission;
 mod api;
+mod hooks;
 mod pushes;
 mod rooms;
 mod storing;
