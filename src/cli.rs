@@ -16,10 +16,13 @@ pub const USAGE: &str = "\
 millstream: a live-streaming media server
 
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
+  millstream user add EMAIL [--home DIR]
   millstream check-config [--home DIR] [--set KEY=VALUE]... [--deep]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
 
   serve          the default
+  user add       an administrator of the management API; the password comes from the terminal or from
+                 standard input. The running server gets the user, else its store
   check-config   validates the settings and prints those in effect, secrets masked;
                  --deep opens and reads the store too
   bench          the load generator, against any server: rtmp, rtmps, and FLV over http, https, ws, wss.
@@ -47,6 +50,13 @@ pub enum Command {
         /// And at the store.
         deep: bool,
     },
+    /// Add an administrator.
+    AddUser {
+        /// To the home of these.
+        options: Options,
+        /// Who.
+        email: String,
+    },
     /// Generate load.
     Bench(Box<bench::Options>),
     /// Print the usage.
@@ -67,6 +77,7 @@ pub fn parse(
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options { home: PathBuf::from(HOME), set: Vec::new(), environment, cores };
     let (mut command, mut deep) = (None::<String>, false);
+    let mut words: Vec<String> = Vec::new();
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         match argument {
             Long("home") => options.home = parser.value().map_err(|error| error.to_string())?.into(),
@@ -84,12 +95,19 @@ pub fn parse(
             Value(name) if command.is_none() => {
                 command = Some(name.string().map_err(|error| error.to_string())?)
             }
+            Value(word) if command.as_deref() == Some("user") && words.len() < 2 => {
+                words.push(word.string().map_err(|error| error.to_string())?);
+            }
             Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
         }
     }
     match command.as_deref() {
-        None | Some("serve") if deep => Err("--deep belongs to check-config".to_owned()),
+        None | Some("serve" | "user") if deep => Err("--deep belongs to check-config".to_owned()),
         None | Some("serve") => Ok(Command::Serve(options)),
+        Some("user") => match words.as_slice() {
+            [verb, email] if verb == "add" => Ok(Command::AddUser { options, email: email.clone() }),
+            _ => Err("usage: millstream user add EMAIL".to_owned()),
+        },
         Some("check-config") => Ok(Command::CheckConfig { options, deep }),
         Some(other) => Err(format!("unknown command '{other}'")),
     }
@@ -112,6 +130,8 @@ mod tests {
             (options.home, options.set),
             (PathBuf::from("h"), vec!["a=1".to_owned(), "app.b=2".to_owned()])
         );
+        let Ok(Command::AddUser { email, .. }) = parsed("user add a@b --home h") else { panic!() };
+        assert_eq!(email, "a@b");
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
     }
 
@@ -127,6 +147,11 @@ mod tests {
             "dance",
             "--set",
             "--deep",
+            "user",
+            "user add",
+            "user remove a@b",
+            "user add a@b c",
+            "user add a@b --deep",
             "serve --home",
         ] {
             let error = parsed(line).unwrap_err();

@@ -1,6 +1,6 @@
 //! Arguments, logging, signals: everything else is in the library.
 
-use std::io::Write;
+use std::io::{BufRead, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{Addresses, Notice, Server, StopReason, load, log};
+use millstream::io::{self, AddUserError, Addresses, Notice, Server, StopReason, load, log};
 use millstream::store::{RedbStore, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -19,6 +19,8 @@ use signal_hook::iterator::Signals;
 const RUN_TIME: u8 = 1;
 const USAGE: u8 = 2;
 const DRAIN_TIMED_OUT: u8 = 3;
+/// Bytes of a password.
+const PASSWORD_BYTES_MAX: u64 = 4096;
 /// A drain takes no longer than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1), environment.collect(), cores) {
         Ok(Command::Serve(options)) => serve(&options),
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
+        Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Bench(options)) => generate_load(&options),
         Ok(Command::Help) => print(cli::USAGE),
         Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -54,7 +57,7 @@ fn serve(options: &Options) -> ExitCode {
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }
-    let server = match Server::start(&config, &notices) {
+    let server = match Server::start(&config, options, &notices) {
         Ok(server) => server,
         Err(error) => return fail(RUN_TIME, &error.to_string()),
     };
@@ -113,6 +116,35 @@ fn watch(server: Server, heard: &Receiver<Notice>) -> ExitCode {
         }
         StopReason::Died => ExitCode::from(RUN_TIME),
     }
+}
+
+/// The password is asked for twice on a terminal, and is the first line of anything else.
+fn add_user(options: &Options, email: &str) -> ExitCode {
+    let password = match read_password() {
+        Ok(password) => password,
+        Err(error) => return fail(USAGE, &format!("the password: {error}")),
+    };
+    match io::add_user(options, email, &password) {
+        Ok(()) => {
+            complain(&format!("{email} is added"));
+            ExitCode::SUCCESS
+        }
+        Err(AddUserError::Usage(error)) => fail(USAGE, &error),
+        Err(AddUserError::Failed(error)) => fail(RUN_TIME, &error),
+    }
+}
+
+fn read_password() -> std::io::Result<String> {
+    if !std::io::stdin().is_terminal() {
+        let mut line = String::new();
+        std::io::stdin().lock().take(PASSWORD_BYTES_MAX).read_line(&mut line)?;
+        return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
+    }
+    let password = rpassword::prompt_password("Password: ")?;
+    if rpassword::prompt_password("Again: ")? != password {
+        return Err(std::io::Error::other("the two differ"));
+    }
+    Ok(password)
 }
 
 fn check_config(options: &Options, deep: bool) -> ExitCode {

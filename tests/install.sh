@@ -21,6 +21,7 @@ need prlimit util-linux
 need unshare util-linux
 need setpriv util-linux
 need timeout coreutils
+need faketime faketime
 need node nodejs
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need gst-launch-1.0 gstreamer1.0-tools
@@ -37,8 +38,9 @@ if [ -n "$missing" ]; then
     DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
 fi
 
-# Second opinions on HTTP and WebSocket; ffmpeg 9, which speaks Enhanced RTMP v2 (the wheel holds a static binary).
-python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1"
+# Second opinions on HTTP and WebSocket; ffmpeg 9, which speaks Enhanced RTMP v2 (the wheel holds a static binary);
+# requests made from the OpenAPI document.
+python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1 schemathesis==4.32.5"
 if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     echo "installing into tests/.venv: $python_packages"
     python3 -m venv .venv

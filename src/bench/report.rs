@@ -81,12 +81,13 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Whether all connected, stayed, and lost no more than they may.
+    /// Whether all connected, stayed, saw something, and lost no more than they may.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let connections = &self.connections;
         connections.ready == connections.requested
             && connections.lost == 0
+            && (self.options.role != Role::Play || self.tally.units() > 0)
             && self.sum(|sequence| sequence.lost) <= self.options.lost_max
     }
 
@@ -249,6 +250,7 @@ mod tests {
         connections.reasons.clear();
         let mut tally = Tally::new(Duration::from_millis(100));
         tally.bytes = 2_000_000_000;
+        tally.video = 3;
         tally.latency_video.record(1_000_000);
         let server = ServerFigures { pid: 7, cpu: Duration::from_secs(1), rss_bytes: 1 };
         Report {
@@ -296,6 +298,13 @@ mod tests {
         let mut failed = report(&options);
         failed.connections.ready = 2;
         assert!(!failed.is_ok());
+        let mut silent = report(&options);
+        silent.tally.video = 0;
+        assert!(!silent.is_ok(), "players that saw nothing");
+        options.role = Role::Publish;
+        let mut publishers = report(&options);
+        publishers.tally.video = 0;
+        assert!(publishers.is_ok());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::values::{Origin, Values};
 use super::{AppSettings, Error, ServerSettings};
 
 /// Applications of one server.
-const APPS_MAX: usize = 1000;
+pub const APPS_MAX: usize = 1000;
 /// Names that paths of the server itself use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
 /// Made at first start.
@@ -68,33 +68,16 @@ impl Config {
     /// The first thing that is wrong.
     pub fn read(options: &Options) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let (mut for_server, mut for_apps) = (Vec::new(), Vec::new());
-        for argument in &options.set {
-            let (key, value) = argument_of(argument)?;
-            match key.strip_prefix("app.") {
-                Some(key) => for_apps.push((key.to_owned(), value)),
-                None => for_server.push((key.to_owned(), value)),
-            }
-        }
-        let environment = sorted_environment(options, &mut warnings);
-
-        let file = server_file(&options.home);
-        let mut values = Values::new(keys::SERVER, "red5.properties");
-        values.apply_file(read_file(&file)?.unwrap_or_default(), &mut warnings);
-        overlay(&mut values, &environment.server, &for_server, &mut warnings);
-        let server = Arc::new(ServerSettings::from_values(options.cores, values)?);
-
+        let overlays = Overlays::of(options, &mut warnings)?;
+        let server = Arc::new(overlays.server(options, &mut warnings)?);
         let mut apps = Vec::new();
         for name in app_names(&options.home, &mut warnings)? {
-            let file = app_file(&options.home, &name);
-            let shown = format!("{name}/WEB-INF/red5-web.properties");
-            let mut values = Values::new(keys::APP, &shown);
-            values.apply_file(read_file(&file)?.unwrap_or_default(), &mut warnings);
             // Said once for the first application; the same keys come for each.
-            let mut ignored = Vec::new();
-            let sink = if apps.is_empty() { &mut warnings } else { &mut ignored };
-            overlay(&mut values, &environment.apps, &for_apps, sink);
-            apps.push(Arc::new(AppSettings::from_values(&name, 0, values)?));
+            let mut said = if apps.is_empty() { Some(&mut warnings) } else { None };
+            let mut file_warnings = Vec::new();
+            let app = overlays.app(options, &name, &mut file_warnings, said.as_deref_mut())?;
+            apps.push(Arc::new(app));
+            warnings.extend(file_warnings);
         }
         if apps.is_empty() {
             warnings.push("no application: nothing can be published".to_owned());
@@ -127,6 +110,104 @@ impl Config {
     pub fn store_file(&self) -> PathBuf {
         self.home.join("data").join("store.redb")
     }
+}
+
+/// What the command line and the environment lay over the files.
+struct Overlays {
+    environment: Environment,
+    server: Vec<(String, String)>,
+    apps: Vec<(String, String)>,
+}
+
+impl Overlays {
+    fn of(options: &Options, warnings: &mut Vec<String>) -> Result<Self, Error> {
+        let (mut server, mut apps) = (Vec::new(), Vec::new());
+        for argument in &options.set {
+            let (key, value) = argument_of(argument)?;
+            match key.strip_prefix("app.") {
+                Some(key) => apps.push((key.to_owned(), value)),
+                None => server.push((key.to_owned(), value)),
+            }
+        }
+        Ok(Self { environment: sorted_environment(options, warnings), server, apps })
+    }
+
+    fn server(&self, options: &Options, warnings: &mut Vec<String>) -> Result<ServerSettings, Error> {
+        let mut values = Values::new(keys::SERVER, "red5.properties");
+        values.apply_file(read_file(&server_file(&options.home))?.unwrap_or_default(), warnings);
+        overlay(&mut values, &self.environment.server, &self.server, warnings);
+        ServerSettings::from_values(options.cores, values)
+    }
+
+    /// `said` hears of keys that nobody knows beyond the file's.
+    fn app(
+        &self,
+        options: &Options,
+        name: &str,
+        warnings: &mut Vec<String>,
+        said: Option<&mut Vec<String>>,
+    ) -> Result<AppSettings, Error> {
+        let mut values = Values::new(keys::APP, &format!("{name}/WEB-INF/red5-web.properties"));
+        values.apply_file(read_file(&app_file(&options.home, name))?.unwrap_or_default(), warnings);
+        let mut unsaid = Vec::new();
+        overlay(&mut values, &self.environment.apps, &self.apps, said.unwrap_or(&mut unsaid));
+        AppSettings::from_values(name, 0, values)
+    }
+}
+
+/// Changes of a settings file: keys with their new values, and keys that go back to their default by being commented out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// New values.
+    pub set: Vec<(String, String)>,
+    /// To be commented out.
+    pub unset: Vec<String>,
+}
+
+/// Changes the server's settings file, every other line kept, and reads it back. A change that makes the settings
+/// unusable is not kept.
+///
+/// # Errors
+/// What is wrong with the result, or the disk.
+pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
+    let overlays = Overlays::of(options, &mut Vec::new())?;
+    edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Vec::new()))
+}
+
+/// The same of an application.
+///
+/// # Errors
+/// What is wrong with the result, or the disk.
+pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSettings, Error> {
+    let overlays = Overlays::of(options, &mut Vec::new())?;
+    edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Vec::new(), None))
+}
+
+fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let old = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(io_error(path, &e)),
+    };
+    let unset: Vec<&str> = edit.unset.iter().map(String::as_str).collect();
+    let set: Vec<(&str, &str)> = edit.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let new = properties::set_lines(&properties::comment_out(&old, &unset), &set);
+    write_whole(path, &new)?;
+    read().inspect_err(|_| {
+        let _ = write_whole(path, &old);
+    })
+}
+
+/// Makes an application: its folders, and a settings file with every key.
+///
+/// # Errors
+/// The disk, or settings that do not fit.
+pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
+    let folder = options.home.join("webapps").join(name);
+    make_dir(&folder.join("WEB-INF"), 0o755)?;
+    make_dir(&folder.join("streams"), 0o755)?;
+    write_new(&app_file(&options.home, name), &format!("Settings of the application {name}"), keys::APP)?;
+    Overlays::of(options, &mut Vec::new())?.app(options, name, &mut Vec::new(), None)
 }
 
 /// Whether a folder's name can be an application: what fits a path segment, and is not ours.
@@ -297,6 +378,11 @@ fn write_new(path: &Path, title: &str, table: &[Key]) -> Result<(), Error> {
             properties::escape_value(key.default)
         ));
     }
+    write_whole(path, &text)
+}
+
+/// Beside, synced, and renamed.
+fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
     let beside = path.with_extension("new");
     let written = OpenOptions::new()
         .write(true)

@@ -6,18 +6,20 @@
 mod app;
 mod home;
 mod keys;
+mod members;
 pub mod properties;
 mod security;
 mod server;
 mod values;
 
 pub use app::AppSettings;
-pub use home::{Config, Options, is_app_name};
+pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_server, is_app_name};
 pub use keys::{APP, Key, SERVER};
+pub use members::{Member, Shape, members};
 pub use properties::Property;
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
-pub use values::{Origin, Values};
+pub use values::{Origin, Secret, Values};
 
 /// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -140,6 +140,27 @@ pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     out
 }
 
+/// Makes comments of the lines of some keys, and leaves every other line as it is.
+#[must_use]
+pub fn comment_out(text: &str, keys: &[&str]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut lines = natural_lines(text);
+    while let Some(line) = lines.next() {
+        let hidden = key_of(line).is_some_and(|key| keys.contains(&key));
+        let mut last = line;
+        loop {
+            out.push_str(if hidden { "#" } else { "" });
+            out.push_str(last);
+            if !continues(last) {
+                break;
+            }
+            let Some(next) = lines.next() else { break };
+            last = next;
+        }
+    }
+    out
+}
+
 /// Lines with their ends; a lone CR ends one too.
 fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::keys;
-use super::values::{Origin, Values};
+use super::values::{Origin, Secret, Values};
 use crate::auth::CidrList;
+use crate::auth::jwt::SECRET_BYTES_MIN;
 
 /// `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct ServerSettings {
     pub dashboard: CidrList,
     /// Whether the operator has set it.
     pub dashboard_explicit: bool,
+    /// `server.jwtServerSecretKey`, when `server.jwtServerControlEnabled`.
+    pub management_secret: Option<Secret>,
     /// `limits.*`.
     pub limits: Limits,
     /// `logLevel` in lower case, as tracing names it.
@@ -120,6 +123,7 @@ impl ServerSettings {
             outbound_deny: values.rules("outbound.deny")?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
+            management_secret: management_secret(&values)?,
             limits: limits(&values)?,
             log_level: log_level(&values)?,
             log_json: log_json(&values)?,
@@ -180,6 +184,18 @@ fn log_json(values: &Values) -> Result<bool, Error> {
     }
 }
 
+/// Keys of a set (RS256) cannot be used; to ignore the setting would lock its owner out without a word.
+fn management_secret(values: &Values) -> Result<Option<Secret>, Error> {
+    if !values.text("server.jwksURL").is_empty() {
+        let reason = "key sets (RS256) are not supported; leave it empty and set server.jwtServerSecretKey";
+        return Err(values.bad("server.jwksURL", reason));
+    }
+    if !values.boolean("server.jwtServerControlEnabled")? {
+        return Ok(None);
+    }
+    values.secret("server.jwtServerSecretKey", SECRET_BYTES_MIN).map(Some)
+}
+
 fn log_level(values: &Values) -> Result<&'static str, Error> {
     let text = values.text("logLevel").to_ascii_lowercase();
     let known = ["off", "error", "warn", "info", "debug", "trace"].into_iter().find(|l| *l == text);
@@ -205,6 +221,26 @@ mod tests {
         let server = ServerSettings::with(&[("server.host", "127.0.0.1"), ("rtmp.host", "::")]).unwrap();
         assert_eq!(server.http_host, Some("127.0.0.1".parse().unwrap()));
         assert_eq!(server.rtmp_host, Some("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn r_06_a_short_secret_and_a_key_set_are_refused_by_name() {
+        let on = ("server.jwtServerControlEnabled", "true");
+        let with = |secret: &str| ServerSettings::with(&[on, ("server.jwtServerSecretKey", secret)]);
+        for secret in ["", "canary-canary-canary-canary-031"] {
+            let error = with(secret).unwrap_err().to_string();
+            assert!(error.starts_with("server.jwtServerSecretKey") && !error.contains("canary"), "{error}");
+        }
+        let long = "canary-canary-canary-canary-0032";
+        let server = with(long).unwrap();
+        assert_eq!(server.management_secret.as_ref().map(Secret::expose), Some(long));
+        assert!(!format!("{server:?}").contains("canary"));
+        // Switched off, the secret may be anything.
+        assert!(
+            ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_secret.is_none()
+        );
+        let error = ServerSettings::with(&[("server.jwksURL", "https://h/keys")]).unwrap_err().to_string();
+        assert!(error.starts_with("server.jwksURL") && error.contains("RS256"), "{error}");
     }
 
     #[test]

@@ -137,9 +137,35 @@ impl Values {
         value.ok_or_else(|| self.bad(key, format!("must be a whole number from {min} to {max}")))
     }
 
+    /// A secret of at least so many bytes.
+    pub(super) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
+        match self.text(key) {
+            text if text.len() >= bytes_min => Ok(Secret(text.to_owned())),
+            _ => Err(self.bad(key, format!("must have at least {bytes_min} characters"))),
+        }
+    }
+
     /// A list of address rules.
     pub(super) fn rules(&self, key: &str) -> Result<CidrList, Error> {
         cidr::parse(self.text(key)).map_err(|e| self.bad(key, e.to_string()))
+    }
+}
+
+/// A value that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The value itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
     }
 }
 

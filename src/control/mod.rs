@@ -10,11 +10,15 @@
 
 mod access;
 pub mod broadcast;
+mod clerk;
 mod endpoints;
 pub mod hooks;
+mod management;
 mod metrics;
+mod purge;
 mod records;
 mod registry;
+mod reload;
 mod rest;
 mod sides;
 mod sources;
@@ -39,12 +43,15 @@ use crate::config::{AppSettings, ServerSettings};
 use crate::mail::{
     Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WebSettings, WorkerId,
 };
+use crate::stats::HostFigures;
 use crate::{http, store};
 
 use access::{Asks, Presences, Sweep};
 use broadcast::{Broadcast, status};
+use clerk::Errands;
 use endpoints::Pushes;
 use hooks::{HookPool, Hooks, Idles};
+use management::Management;
 use metrics::Scrape;
 use records::Records;
 use registry::Registry;
@@ -55,8 +62,11 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
+pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
 pub use hooks::{HookReply, HookRequest};
-pub use rest::{Base, BodyKind, Policy, ROUTES, Route};
+pub use management::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult, is_email};
+pub use rest::{Base, BodyKind, Policy, Route, routes};
+pub use sides::administrator_record;
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -110,6 +120,12 @@ pub enum Output {
     Resolve(ResolveRequest),
     /// Have a helper thread post it; answered by [`Control::handle_hook`].
     Hook(HookRequest),
+    /// Where those threads may connect to from now on.
+    Outbound(OutboundPolicy),
+    /// Hash a password.
+    Hash(HashRequest),
+    /// Do something on the disk.
+    Errand(ErrandRequest),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -135,12 +151,23 @@ pub struct Control {
     sources: Sources,
     scans: Scans,
     load: Load,
+    /// The machine, a second ago.
+    host: HostFigures,
+    /// When the server started.
+    began: Now,
     scrape: Scrape,
     asks: Asks,
     presences: Presences,
     sweep: Sweep,
     hooks: Hooks,
     idles: Idles,
+    management: Management,
+    errands: Errands,
+    /// Applications that are being made or removed.
+    changing_apps: BTreeSet<Arc<str>>,
+    /// Removed applications whose records go, too.
+    purges: VecDeque<Arc<str>>,
+    purge_due: Option<Instant>,
     random: Random,
     /// Makes generated ids unique within one millisecond.
     generated: u64,
@@ -182,12 +209,19 @@ impl Control {
             sources: Sources::default(),
             scans: Scans::default(),
             load: Load::new(config.workers),
+            host: HostFigures::default(),
+            began: now,
             scrape: Scrape::default(),
             asks: Asks::default(),
             presences: Presences::default(),
             sweep: Sweep::default(),
             hooks: Hooks::default(),
             idles: Idles::default(),
+            management: Management::default(),
+            errands: Errands::default(),
+            changing_apps: BTreeSet::new(),
+            purges: VecDeque::new(),
+            purge_due: None,
             random: seed.derive("control", 0).random(),
             generated: 0,
             drain: None,
@@ -293,6 +327,16 @@ impl Control {
         }
     }
 
+    /// The answer to a [`HashRequest`].
+    pub fn handle_hashed(&mut self, now: Now, answer: Hashed) {
+        self.hashed(now, answer);
+    }
+
+    /// The command line adds an administrator; the answer goes to `session`.
+    pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
+        self.add_administrator(now, session, email, hash);
+    }
+
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
@@ -304,12 +348,15 @@ impl Control {
         self.fire_sweep(now);
         self.fire_idles(now);
         self.fire_hooks(now);
+        self.fire_held(now);
+        self.fire_purges(now);
         self.exit_when_drained();
     }
 
-    /// The share of used memory, in percent; above the limit new publishers are refused.
-    pub const fn handle_memory(&mut self, percent: u8) {
-        self.load.memory_percent = percent;
+    /// Figures of the machine. When its memory is used above the limit, new publishers are refused.
+    pub fn handle_host(&mut self, figures: HostFigures) {
+        self.load.memory_percent = figures.memory_percent;
+        self.host = figures;
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
@@ -355,6 +402,8 @@ impl Control {
             self.sweep.deadline(),
             self.idles.deadline(),
             self.hooks.deadline(),
+            self.management.deadline(),
+            self.purge_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -6,21 +6,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::Control;
 pub(super) use super::access::{Subscriber, Token};
+use super::management::{PasswordHash, User};
 use crate::http::Response;
 use crate::mail::{Now, SessionRef};
 use crate::store::{Key, Kind};
-
-/// A user of the management API (rest.md §3.2).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct User {
-    /// What the user logs in with.
-    pub(super) email: String,
-}
 
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +46,13 @@ impl Side {
         };
         Some(side.map_err(|error| error.to_string()))
     }
+}
+
+/// An administrator as the store keeps it, for a server that does not run.
+#[must_use]
+pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
+    let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
+    (Key::new(Kind::User, "", email), Side::User(user).encode())
 }
 
 /// Changes that are committed together, and who waits for them.
@@ -182,6 +181,18 @@ impl Sides {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
+    /// Whether there is one of that kind, or will be once everything pending is done.
+    pub(super) fn has_any(&self, kind: Kind) -> bool {
+        let is_there = |key: &&Key| key.kind == kind && self.overlay.get(*key).is_none_or(Option::is_some);
+        self.overlay.iter().any(|(key, side)| key.kind == kind && side.is_some())
+            || self
+                .records
+                .range(Key::new(kind, "", "")..)
+                .map(|(key, _)| key)
+                .take_while(|key| key.kind == kind)
+                .any(|key| is_there(&key))
+    }
+
     /// Everything, for a fresh file.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Side)> {
         self.records.iter()
@@ -207,6 +218,8 @@ impl Control {
     /// The changes are on disk: now they happen.
     pub(super) fn apply_sides(&mut self, _: Now, write: SideWrite) {
         for (key, side) in write.changes {
+            let before = self.sides.get(&key).cloned();
+            self.end_sessions_of(before.as_ref(), side.as_ref());
             self.sides.apply(key, side);
         }
         if let Some((session, response)) = write.waiter {

@@ -190,7 +190,7 @@ impl Control {
         let Some(source) = self.sources.by_id.get_mut(&id) else { return };
         let (host, port) = (target.host.clone(), target.port);
         (source.url, source.target) = (url, target);
-        (source.began, source.watched) = (now.mono, now.mono);
+        source.began = now.mono;
         if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), host, port) {
             self.post(worker, ToWorker::StopPull(id));
         }

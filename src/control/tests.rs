@@ -19,8 +19,10 @@ mod access;
 mod admission;
 mod api;
 mod hooks;
+mod management;
 mod pushes;
 mod rooms;
+mod sources;
 mod storing;
 
 const WORKERS: u16 = 2;
@@ -38,6 +40,10 @@ struct Rig {
     posted: Vec<(WorkerId, ToWorker)>,
     resolves: Vec<ResolveRequest>,
     hooks: Vec<HookRequest>,
+    /// Password jobs that nobody has done.
+    hashes: Vec<HashRequest>,
+    /// Errands that nobody has done.
+    errands: Vec<ErrandRequest>,
     exited: bool,
     conns: u32,
 }
@@ -82,6 +88,8 @@ impl Rig {
             posted: Vec::new(),
             resolves: Vec::new(),
             hooks: Vec::new(),
+            hashes: Vec::new(),
+            errands: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -100,6 +108,9 @@ impl Rig {
                 }
                 Output::Resolve(request) => self.resolves.push(request),
                 Output::Hook(request) => self.hooks.push(request),
+                Output::Outbound(_) => {}
+                Output::Hash(request) => self.hashes.push(request),
+                Output::Errand(request) => self.errands.push(request),
                 Output::Exit => {
                     assert!(!self.exited);
                     self.exited = true;
@@ -315,6 +326,8 @@ fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
             ToWorker::Replaced { .. } => "replaced".into(),
             ToWorker::StartPush(order) => format!("push {}", order.attempt),
             ToWorker::StopPush(_) => "stop push".into(),
+            ToWorker::StartPull(order) => format!("pull {}", order.attempt),
+            ToWorker::StopPull(_) => "stop pull".into(),
             other => format!("{other:?}").split([' ', '(', '{']).next().unwrap_or("").to_owned(),
         };
         format!("{}: {name}", worker.0)

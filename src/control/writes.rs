@@ -81,6 +81,16 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether a source that runs begins anew: after an update, whatever it changed (rest.md §5.5). Into which room a
+    /// stream goes is an operation of its own.
+    fn restarts_source(&self) -> bool {
+        let Self::Update { body, .. } = self else { return false };
+        let room = Body { main_track_stream_id: body.main_track_stream_id.clone(), ..Body::default() };
+        room.main_track_stream_id.is_none() || **body != room
+    }
+}
+
 /// The status is a client's to set only while nothing is live, and only of a live stream's record.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
@@ -228,6 +238,11 @@ impl Control {
         }
     }
 
+    /// Whether a change of the record is on its way to the disk.
+    pub(super) fn is_pending(&self, key: &StreamKey) -> bool {
+        self.writes.overlay.contains_key(key)
+    }
+
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
         if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
@@ -309,6 +324,8 @@ impl Control {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && sides.is_empty() {
+            // Answers that waited for the last commit.
+            self.apply_all(now, gathered);
             return;
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -340,12 +357,7 @@ impl Control {
             return;
         }
         self.unstage();
-        for pending in writes {
-            match pending {
-                Pending::Record(write) => self.apply(now, write),
-                Pending::Sides(write) => self.apply_sides(now, write),
-            }
-        }
+        self.apply_all(now, writes);
         // What was gathered meanwhile is pending on top of the new memory.
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -354,6 +366,15 @@ impl Control {
         self.writes.gathered = gathered;
         if !self.writes.gathered.is_empty() || self.drain.is_some() {
             self.flush_now(now);
+        }
+    }
+
+    fn apply_all(&mut self, now: Now, writes: Vec<Pending>) {
+        for pending in writes {
+            match pending {
+                Pending::Record(write) => self.apply(now, write),
+                Pending::Sides(write) => self.apply_sides(now, write),
+            }
         }
     }
 
@@ -419,8 +440,7 @@ impl Control {
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
                 self.review_viewers(&key);
-                if runs && matches!(change, Change::Update { .. }) {
-                    // Whatever was changed (rest.md §5.5).
+                if runs && change.restarts_source() {
                     self.restart_source(now, &key);
                 }
             }

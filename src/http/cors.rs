@@ -129,7 +129,8 @@ pub fn is_origin(origin: &str) -> bool {
 
 /// Whether a page of this server asks. The scheme cannot be told here (a proxy may have ended TLS): http and https
 /// are taken for the same.
-fn is_own(origin: &str, host: &str) -> bool {
+#[must_use]
+pub fn is_own(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let default = match scheme {
         "http" => "80",

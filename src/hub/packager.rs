@@ -193,6 +193,15 @@ impl Packager {
         }
     }
 
+    /// Forgets what lies at and behind `head`.
+    pub fn cut(&mut self, head: u64) {
+        let kept = head.saturating_sub(self.base);
+        self.units.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        while self.preludes.back().is_some_and(|prelude| prelude.from >= head) {
+            self.preludes.pop_back();
+        }
+    }
+
     /// The packaged unit, while it is retained.
     #[must_use]
     pub fn unit(&self, sequence: u64) -> Option<&Parts> {

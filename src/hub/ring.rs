@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use media::{AccessUnit, Tracks};
 
-/// Payload bytes a ring may retain.
+/// Bytes a ring may retain: payload, and the parameter sets that its units point at.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Units a ring may retain.
 const UNITS_MAX: usize = 4000;
@@ -36,7 +36,7 @@ impl Entry {
 /// What bounds a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingLimits {
-    /// Payload bytes.
+    /// Bytes of payload and parameter sets.
     pub bytes: usize,
     /// Units.
     pub units: usize,
@@ -89,7 +89,8 @@ impl Ring {
             self.newest_key = Some(self.head());
             self.newest_key_ms = entry.dts_ms;
         }
-        self.bytes = self.bytes.saturating_add(entry.unit.payload.len());
+        let tracks = new_bytes(&entry, self.entries.back());
+        self.bytes = self.bytes.saturating_add(entry.unit.payload.len()).saturating_add(tracks);
         self.entries.push_back(entry);
         while self.over_limits() {
             self.pop_front();
@@ -113,7 +114,7 @@ impl Ring {
         }
     }
 
-    /// Payload bytes per second of media time, out of what is retained.
+    /// Bytes per second of media time, out of what is retained.
     #[must_use]
     pub fn bytes_per_second(&self) -> usize {
         let (Some(front), Some(back)) = (self.entries.front(), self.entries.back()) else {
@@ -154,7 +155,7 @@ impl Ring {
         self.entries.back().map(|entry| entry.dts_ms)
     }
 
-    /// Payload bytes retained.
+    /// Bytes of payload and parameter sets retained.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -183,13 +184,20 @@ impl Ring {
 
     fn pop_front(&mut self) {
         if let Some(entry) = self.entries.pop_front() {
-            self.bytes = self.bytes.saturating_sub(entry.unit.payload.len());
+            let tracks = new_bytes(&entry, self.entries.front());
+            self.bytes = self.bytes.saturating_sub(entry.unit.payload.len()).saturating_sub(tracks);
             self.base = self.base.saturating_add(1);
         }
         if self.newest_key.is_some_and(|key| key < self.base) {
             self.newest_key = None;
         }
     }
+}
+
+/// Bytes of an entry's tracks, unless the one beside it holds the same.
+fn new_bytes(entry: &Entry, beside: Option<&Entry>) -> usize {
+    let is_shared = beside.is_some_and(|beside| Arc::ptr_eq(&beside.tracks, &entry.tracks));
+    if is_shared { 0 } else { entry.tracks.bytes() }
 }
 
 #[cfg(test)]
@@ -242,6 +250,27 @@ pub(super) mod tests {
             ring.push(entry(n / 100, n == 0, 1));
         }
         assert_eq!(ring.entries.len(), UNITS_MAX);
+    }
+
+    #[test]
+    fn m_21_parameter_sets_that_change_with_every_frame_stay_under_the_caps() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        for n in 0..3000 {
+            let metadata = Some(Bytes::from(vec![0; 60_000]));
+            let tracks = Arc::new(Tracks { metadata, ..Tracks::default() });
+            // The second unit of an epoch holds nothing more of it.
+            for _ in 0..2 {
+                ring.push(Entry { tracks: Arc::clone(&tracks), ..entry(n, n == 0, 10) });
+            }
+        }
+        let held: usize =
+            ring.entries.iter().filter_map(|entry| entry.tracks.metadata.as_ref()).map(Bytes::len).sum();
+        assert!(held / 2 <= BYTES_MAX && held / 2 > BYTES_MAX * 9 / 10, "{held}");
+        assert!(ring.bytes() <= BYTES_MAX);
+        while ring.base() < ring.head() {
+            ring.trim(false, Some(ring.base() + 1));
+        }
+        assert_eq!(ring.bytes(), 0);
     }
 
     #[test]

@@ -164,6 +164,12 @@ impl Stream {
         Pushed { flush: self.flush_when(now, video), trim }
     }
 
+    /// After a panic in [`Stream::push`]: the unit is nowhere, not in some of the packages alone.
+    pub fn leave_out(&mut self) {
+        let head = self.ring.head();
+        self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
+    }
+
     /// Everything appended so far is to be sent.
     pub fn flush(&mut self) {
         self.flush_to = self.ring.head();
@@ -306,7 +312,7 @@ impl Stream {
         &self.tracks
     }
 
-    /// Payload bytes that the ring retains.
+    /// Bytes that the ring retains.
     #[must_use]
     pub const fn retained_bytes(&self) -> usize {
         self.ring.bytes()

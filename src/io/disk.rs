@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -21,6 +21,8 @@ use crate::mail::{BlockSource, ConnId, FileAsk, FileError, FileReply, OpenedFile
 
 /// Threads: a disk that hangs holds one wish each.
 const THREADS: usize = 4;
+/// Wishes that wait for a thread; more are refused at once.
+const QUEUE_MAX: usize = 4096;
 /// Folders above a file, at most.
 const SEGMENTS_MAX: usize = 32;
 
@@ -32,9 +34,28 @@ pub(super) struct Request {
     pub(super) ask: FileAsk,
 }
 
-/// Starts the threads. Dropping the senders ends them.
-pub(super) fn start(home: &Path, workers: &[Postbox]) -> io::Result<Sender<Request>> {
-    let (requests, queue) = channel::<Request>();
+/// The way to the threads; cheap to clone. The last one ends them.
+#[derive(Debug, Clone)]
+pub(super) struct Disk(SyncSender<Request>);
+
+impl Disk {
+    /// Hands a wish over. `Some`: the threads cannot keep up, and this is the answer.
+    pub(super) fn ask(&self, request: Request) -> Option<FileReply> {
+        let Err(TrySendError::Full(refused) | TrySendError::Disconnected(refused)) = self.0.try_send(request)
+        else {
+            return None;
+        };
+        tracing::warn!("too many files wait for the disk");
+        Some(match refused.ask {
+            FileAsk::Open { .. } => FileReply::Opened(Err(FileError::Failed)),
+            FileAsk::Read { .. } => FileReply::Block(Bytes::new()),
+        })
+    }
+}
+
+/// Starts the threads.
+pub(super) fn start(home: &Path, workers: &[Postbox]) -> io::Result<Disk> {
+    let (requests, queue) = sync_channel(QUEUE_MAX);
     let queue = Arc::new(Mutex::new(queue));
     for index in 0..THREADS {
         let (queue, workers) = (Arc::clone(&queue), workers.to_vec());
@@ -43,7 +64,7 @@ pub(super) fn start(home: &Path, workers: &[Postbox]) -> io::Result<Sender<Reque
             .name(format!("disk-{index}"))
             .spawn(move || serve_all(&queue, &workers, &webapps))?;
     }
-    Ok(requests)
+    Ok(Disk(requests))
 }
 
 fn serve_all(queue: &Mutex<Receiver<Request>>, workers: &[Postbox], webapps: &Path) {
@@ -136,6 +157,24 @@ impl BlockSource for Served {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn what_a_disk_that_hangs_cannot_take_is_refused_at_once() {
+        let (requests, queue) = sync_channel(2);
+        let disk = Disk(requests);
+        let ask = |ask| {
+            let conn = ConnId { slot: 0, generation: 0 };
+            disk.ask(Request { worker: WorkerId(0), conn, ask })
+        };
+        let open = || FileAsk::Open { segments: vec!["x".into()] };
+        assert!(ask(open()).is_none() && ask(open()).is_none());
+        assert!(matches!(ask(open()), Some(FileReply::Opened(Err(FileError::Failed)))));
+        let file = Arc::new(Served(File::open("/dev/null").unwrap()));
+        let read = ask(FileAsk::Read { file, offset: 0, length: 1 });
+        assert!(matches!(read, Some(FileReply::Block(block)) if block.is_empty()));
+        queue.recv().unwrap();
+        assert!(ask(open()).is_none());
+    }
 
     #[test]
     fn h_16_nothing_leads_out_of_the_folder() {

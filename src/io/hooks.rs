@@ -7,7 +7,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Instant;
 
@@ -39,7 +39,11 @@ type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Syn
 pub(super) struct Receivers {
     hooks: Sender<Handed>,
     asks: Sender<Handed>,
+    policy: Policy,
 }
+
+/// Where the threads may connect to. Each looks at it for as long as it takes to check a name's addresses.
+type Policy = Arc<RwLock<OutboundPolicy>>;
 
 /// A request and when it was handed over: its time runs while it waits for a thread.
 type Handed = (HookRequest, Instant);
@@ -52,11 +56,16 @@ impl Receivers {
         };
         let _ = pool.send((request, super::clock::now().mono));
     }
+
+    pub(super) fn set_policy(&self, policy: OutboundPolicy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
 }
 
 /// Starts the threads. The system's certificates are read once.
-pub(super) fn start(desk: &Desk, policy: &OutboundPolicy) -> std::io::Result<Receivers> {
-    let agent = agent(policy.clone(), Arc::new(system_lookup));
+pub(super) fn start(desk: &Desk, policy: OutboundPolicy) -> std::io::Result<Receivers> {
+    let policy = Arc::new(RwLock::new(policy));
+    let agent = agent(Arc::clone(&policy), Arc::new(system_lookup));
     let pool = |name: &str, threads: usize| -> std::io::Result<Sender<Handed>> {
         let (requests, queue) = channel::<Handed>();
         let queue = Arc::new(Mutex::new(queue));
@@ -67,7 +76,7 @@ pub(super) fn start(desk: &Desk, policy: &OutboundPolicy) -> std::io::Result<Rec
         }
         Ok(requests)
     };
-    Ok(Receivers { hooks: pool("hook", SENDERS)?, asks: pool("ask", ASKERS)? })
+    Ok(Receivers { hooks: pool("hook", SENDERS)?, asks: pool("ask", ASKERS)?, policy })
 }
 
 fn post_all(queue: &Mutex<Receiver<Handed>>, desk: &Desk, agent: &Agent) {
@@ -117,7 +126,7 @@ fn system_lookup(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.take(ADDRESSES_MAX * 4).collect())
 }
 
-fn agent(policy: OutboundPolicy, lookup: Arc<Lookup>) -> Agent {
+fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
     let tls = TlsConfig::builder()
         .root_certs(roots())
         .unversioned_rustls_crypto_provider(Arc::new(tls::provider()))
@@ -148,7 +157,7 @@ fn roots() -> RootCerts {
 
 /// Gives only addresses that the policy allows.
 struct PolicyResolver {
-    policy: OutboundPolicy,
+    policy: Policy,
     lookup: Arc<Lookup>,
 }
 
@@ -165,9 +174,8 @@ impl Resolver for PolicyResolver {
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let mut allowed = self.empty();
         let all = (self.lookup)(host, port)?;
-        for address in
-            all.into_iter().filter(|address| self.policy.check(*address).is_ok()).take(ADDRESSES_MAX)
-        {
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        for address in all.into_iter().filter(|address| policy.check(*address).is_ok()).take(ADDRESSES_MAX) {
             allowed.push(address);
         }
         if allowed.is_empty() { Err(Error::HostNotFound) } else { Ok(allowed) }
@@ -216,7 +224,7 @@ mod tests {
     }
 
     fn with_policy(policy: OutboundPolicy) -> Agent {
-        agent(policy, Arc::new(system_lookup))
+        agent(Arc::new(RwLock::new(policy)), Arc::new(system_lookup))
     }
 
     #[test]
@@ -258,7 +266,7 @@ mod tests {
             let first = answers.fetch_add(1, Ordering::SeqCst) == 0;
             Ok(vec![if first { good } else { bad }])
         };
-        let agent = agent(policy, Arc::new(lookup));
+        let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
         let url = "http://rebinding.example/hook";
         // What was checked is what is connected to, though the name means something else already.
         assert_eq!(post(&agent, &request(url)), Ok(200));

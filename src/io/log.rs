@@ -4,11 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use super::log_limit::LogLimit;
 
@@ -18,6 +19,9 @@ const QUEUE_LINES: usize = 16_384;
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Files that are kept: the current one and those before it.
 const FILES: u32 = 10;
+
+/// The filter in use.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging, as text or as one JSON object per line. The guard writes what waits when it is dropped.
 pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
@@ -29,8 +33,20 @@ pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let format = if json { format.json().flatten_event(true).boxed() } else { format.boxed() };
     // A second start in one process (tests) keeps the first subscriber.
-    let _ = tracing_subscriber::registry().with(filter).with(limit).with(format).try_init();
+    let (filter, handle) = reload::Layer::new(filter);
+    if tracing_subscriber::registry().with(filter).with(limit).with(format).try_init().is_ok() {
+        let _ = FILTER.set(handle);
+    }
     guard
+}
+
+/// Changes the level while the server runs, unless the environment has the word.
+pub(super) fn set_level(level: &str) {
+    if let Some(handle) = FILTER.get()
+        && EnvFilter::try_from_env("MILLSTREAM_LOG").is_err()
+    {
+        let _ = handle.reload(EnvFilter::new(level));
+    }
 }
 
 /// Both destinations. A full disk or a closed standard error loses lines, and nothing else.

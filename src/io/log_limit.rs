@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
@@ -53,17 +53,10 @@ impl LogLimit {
             (true, lines.saturating_sub(LINES_PER_SECOND))
         }
     }
-}
 
-impl<S: Subscriber> Layer<S> for LogLimit {
-    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        let metadata = event.metadata();
-        let kind = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
-        let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
-        if left_out > 0
-            && let Ok(mut out) = self.out.try_lock()
-        {
-            let (target, level) = (metadata.target(), metadata.level());
+    /// In one write: each is a line of its own to the queue, and lines of other threads go between.
+    fn tell(&self, left_out: u64, level: &Level, target: &str) {
+        if let Ok(mut out) = self.out.try_lock() {
             let text = format!("{left_out} more lines like the next one were left out");
             let line = if self.json {
                 let line = serde_json::json!({ "level": level.as_str(), "target": target, "message": text });
@@ -71,8 +64,18 @@ impl<S: Subscriber> Layer<S> for LogLimit {
             } else {
                 format!("{text} ({level} {target})\n")
             };
-            // One write: the queue takes it or loses it whole.
             let _ = out.write_all(line.as_bytes());
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLimit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let kind = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
+        let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
+        if left_out > 0 {
+            self.tell(left_out, metadata.level(), metadata.target());
         }
         admitted
     }
@@ -80,6 +83,8 @@ impl<S: Subscriber> Layer<S> for LogLimit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -89,5 +94,31 @@ mod tests {
         let admitted = (0..1000).filter(|_| limit.admit(7, 3).0).count();
         assert_eq!((admitted, limit.admit(8, 3)), (100, (true, 0)));
         assert_eq!((limit.admit(7, 4), limit.admit(7, 4)), ((true, 900), (true, 0)));
+    }
+
+    /// Keeps each write apart, as the queue does.
+    #[derive(Clone, Default)]
+    struct Writes(Arc<Mutex<Vec<String>>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().push(String::from_utf8(bytes.to_vec()).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_line_about_a_flood_is_one_line_of_the_queue() {
+        let writes = Writes::default();
+        let (out, guard) = tracing_appender::non_blocking(writes.clone());
+        let limit = LogLimit::new(out, false);
+        limit.tell(7, &Level::INFO, "here");
+        drop((limit, guard));
+        let want = "7 more lines like the next one were left out (INFO here)\n";
+        assert_eq!(*writes.0.lock().unwrap(), [want]);
     }
 }

@@ -1,15 +1,19 @@
 //! The only room with sockets, system calls, threads and clocks. It drives the machines: [`shell`] a worker each,
-//! `office` the one control, `helpers` what may block.
+//! `office` the one control, `helpers`, `hashes`, `clerk` and `host` what may block.
 
 mod budget;
+mod clerk;
 mod clock;
 mod disk;
 mod doorbell;
+pub mod hashes;
 mod helpers;
 mod hooks;
+mod host;
 mod linger;
 mod listen;
 pub mod load;
+mod local;
 pub mod log;
 mod log_limit;
 mod office;
@@ -18,6 +22,7 @@ mod shell;
 mod sys;
 mod tls;
 
+pub use local::{AddUserError, add_user};
 pub use tls::{CertificateError, CertificateFiles};
 
 pub use server::{Addresses, Notice, Server, StartError, StopReason};

@@ -1,14 +1,18 @@
 //! The thread of control: mail in, mail out, and a deadline. It does nothing that blocks; the store has its own
 //! thread, and so have names.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use super::clock;
 use super::doorbell::{Mail, Postbox};
 use super::hooks::Receivers;
-use crate::control::{Control, HookReply, Output, ResolveRequest, Resolved};
-use crate::mail::ToControl;
+use crate::control::{
+    Control, ErrandAnswer, ErrandRequest, HashRequest, Hashed, HookReply, Output, ResolveRequest, Resolved,
+};
+use crate::mail::{ConnId, SessionRef, ToControl, ToWorker, WorkerId};
+use crate::stats::HostFigures;
 use crate::store;
 
 /// Messages of one turn; admission among them goes before requests of the API.
@@ -27,8 +31,23 @@ pub(super) enum OfficeMail {
     Resolved(Resolved),
     /// From a thread that posts hooks.
     Hook(HookReply),
-    /// The share of the machine's memory in use.
-    Memory(u8),
+    /// From the hash threads.
+    Hashed(Hashed),
+    /// From the clerk.
+    Errand(ErrandAnswer),
+    /// SIGHUP.
+    Reload,
+    /// From the command line.
+    AddUser {
+        /// Who.
+        email: String,
+        /// The hash of the password.
+        hash: String,
+        /// Gets the answer.
+        reply: Sender<String>,
+    },
+    /// Figures of the machine.
+    Host(Box<HostFigures>),
     /// SIGTERM.
     Drain,
 }
@@ -50,6 +69,32 @@ pub(super) fn desk() -> (Desk, Receiver<OfficeMail>) {
     (Desk(sender), receiver)
 }
 
+/// Who asks from this machine: sessions of a worker that does not exist.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    waiting: BTreeMap<u32, Sender<String>>,
+    count: u32,
+}
+
+impl Local {
+    /// No worker has this number: there are 1024 at most.
+    const WORKER: WorkerId = WorkerId(u16::MAX);
+
+    fn begin(&mut self, reply: Sender<String>) -> SessionRef {
+        self.count = self.count.wrapping_add(1);
+        self.waiting.insert(self.count, reply);
+        SessionRef { worker: Self::WORKER, conn: ConnId { slot: self.count, generation: 0 } }
+    }
+
+    fn deliver(&mut self, mail: ToWorker) {
+        if let ToWorker::RestReply { conn, response } = mail
+            && let Some(reply) = self.waiting.remove(&conn.slot)
+        {
+            let _ = reply.send(String::from_utf8_lossy(&response.body).into_owned());
+        }
+    }
+}
+
 /// The thread's own state.
 pub(super) struct Office {
     pub(super) control: Control,
@@ -58,6 +103,9 @@ pub(super) struct Office {
     pub(super) store: Sender<store::Request>,
     pub(super) resolvers: Sender<ResolveRequest>,
     pub(super) receivers: Receivers,
+    pub(super) hashes: Sender<HashRequest>,
+    pub(super) clerk: Sender<ErrandRequest>,
+    pub(super) local: Local,
 }
 
 impl Office {
@@ -100,7 +148,14 @@ impl Office {
                 OfficeMail::Store(reply) => self.control.handle_store(now, reply),
                 OfficeMail::Resolved(answer) => self.control.handle_resolved(now, answer),
                 OfficeMail::Hook(reply) => self.control.handle_hook(now, &reply),
-                OfficeMail::Memory(percent) => self.control.handle_memory(percent),
+                OfficeMail::Hashed(answer) => self.control.handle_hashed(now, answer),
+                OfficeMail::Errand(answer) => self.control.handle_errand(now, answer),
+                OfficeMail::Reload => self.control.reload(),
+                OfficeMail::AddUser { email, hash, reply } => {
+                    let session = self.local.begin(reply);
+                    self.control.add_user(now, session, &email, hash);
+                }
+                OfficeMail::Host(figures) => self.control.handle_host(*figures),
                 OfficeMail::Drain => self.control.drain(now),
             }
         }
@@ -116,6 +171,8 @@ impl Office {
                 Output::Worker(worker, mail) => {
                     if let Some(postbox) = self.workers.get(usize::from(worker.0)) {
                         postbox.post(Mail::Control(mail));
+                    } else {
+                        self.local.deliver(mail);
                     }
                 }
                 Output::Store(request) => {
@@ -125,6 +182,13 @@ impl Office {
                     let _ = self.resolvers.send(request);
                 }
                 Output::Hook(request) => self.receivers.send(request),
+                Output::Outbound(policy) => self.receivers.set_policy(policy),
+                Output::Hash(request) => {
+                    let _ = self.hashes.send(request);
+                }
+                Output::Errand(request) => {
+                    let _ = self.clerk.send(request);
+                }
                 Output::Exit => return true,
             }
         }

@@ -14,12 +14,12 @@ use mio::{Poll, Waker};
 
 use super::budget::Budget;
 use super::doorbell::{self, Postbox};
-use super::office::{self, Desk, Office, OfficeMail};
+use super::office::{self, Desk, Local, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
-use super::{clock, disk, helpers, hooks, listen, sys};
+use super::{clerk, clock, disk, hashes, helpers, hooks, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
-use crate::config::{Config, ServerSettings};
+use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::WorkerId;
 use crate::protocol::Listener;
@@ -108,11 +108,11 @@ pub struct Server {
 
 impl Server {
     /// Opens the store, binds the ports, starts the threads. When it returns, everything listens. `notices` hears of
-    /// each thread that ends.
+    /// each thread that ends. `options` is where the settings came from, to read them again.
     ///
     /// # Errors
     /// A port in use, a store that is locked or damaged, or a system without resources.
-    pub fn start(config: &Config, notices: &Sender<Notice>) -> Result<Self, StartError> {
+    pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         note_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
         let records = store.load()?;
@@ -134,12 +134,24 @@ impl Server {
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
-        let receivers = hooks::start(&desk, &control.outbound_policy())?;
-        helpers::start_memory_watch(desk.clone())?;
+        let receivers = hooks::start(&desk, control.outbound_policy())?;
+        let hashes = hashes::start(&desk)?;
+        let clerk = clerk::start(options.clone(), files.clone(), desk.clone())?;
+        host::start_watch(config.home.clone(), desk.clone())?;
         let reload = tls::start_watch(files, postboxes.clone())?;
         let disk = disk::start(&config.home, &postboxes)?;
-        let mut office =
-            Office { control, mail, workers: postboxes.clone(), store: requests, resolvers, receivers };
+        let mut office = Office {
+            control,
+            mail,
+            workers: postboxes.clone(),
+            store: requests,
+            resolvers,
+            receivers,
+            hashes,
+            clerk,
+            local: Local::default(),
+        };
+        local::start(&config.home, desk.clone())?;
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
         office.deliver();
@@ -181,9 +193,10 @@ impl Server {
         self.desk.send(OfficeMail::Drain);
     }
 
-    /// Reads the certificate again (SIGHUP).
+    /// Reads the certificate and the settings again (SIGHUP).
     pub fn reload(&self) {
         self.reload.now();
+        self.desk.send(OfficeMail::Reload);
     }
 
     /// How many threads say goodbye.
@@ -206,7 +219,7 @@ impl Server {
 struct Shells {
     postboxes: Vec<Postbox>,
     desk: Desk,
-    disk: Sender<disk::Request>,
+    disk: disk::Disk,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -20,7 +19,7 @@ use wire::{Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::disk;
+use super::disk::{self, Disk};
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
@@ -107,7 +106,7 @@ pub(super) struct Parts {
     pub(super) listeners: Vec<(Listener, TcpListener)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
-    pub(super) disk: Sender<disk::Request>,
+    pub(super) disk: Disk,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
@@ -587,7 +586,10 @@ impl Shell {
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::File { conn, ask } => {
-                let _ = self.parts.disk.send(disk::Request { worker: self.parts.id, conn, ask });
+                let request = disk::Request { worker: self.parts.id, conn, ask };
+                if let Some(reply) = self.parts.disk.ask(request) {
+                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply });
+                }
             }
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => {

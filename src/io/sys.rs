@@ -36,6 +36,21 @@ pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_in
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
+/// Size, free and usable bytes of the file system that a path is on.
+pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let mut figures = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends with NUL, and `figures` has the size of what the call fills.
+    if unsafe { libc::statvfs(path.as_ptr(), figures.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has succeeded and therefore filled it.
+    let figures = unsafe { figures.assume_init() };
+    let bytes = |blocks: u64| blocks.saturating_mul(figures.f_frsize);
+    Ok((bytes(figures.f_blocks), bytes(figures.f_bfree), bytes(figures.f_bavail)))
+}
+
 /// Raises the soft limit of open files to the hard one; what it is afterwards.
 pub(crate) fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

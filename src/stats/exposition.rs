@@ -139,7 +139,11 @@ impl Page {
         out.gauges("worker_deadlines", "Entries of the deadline table", self.each(|w| w.deadlines))?;
         out.gauges("worker_streams", "Live streams that the worker knows", self.each(|w| w.streams))?;
         out.gauges("worker_subscribers", "Viewers and pushes served", self.each(|w| w.subscribers))?;
-        out.gauges("worker_ring_bytes", "Payload that the rings retain", self.each(|w| w.ring_bytes))?;
+        out.gauges(
+            "worker_ring_bytes",
+            "Payload and parameter sets that the rings retain",
+            self.each(|w| w.ring_bytes),
+        )?;
         out.counters(
             "worker_units",
             "Access units that entered a ring",
@@ -300,7 +304,7 @@ impl Page {
         )?;
         out.gauges(
             "stream_ring_bytes",
-            "Payload retained",
+            "Payload and parameter sets retained",
             rows().map(|(labels, row)| (labels, row.ring_bytes)),
         )
     }

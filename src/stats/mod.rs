@@ -3,11 +3,13 @@
 
 mod exposition;
 mod histogram;
+mod host;
 
 use std::time::{Duration, Instant};
 
 pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
+pub use host::HostFigures;
 
 use crate::mail::{Ingest, StreamKey};
 
@@ -130,7 +132,7 @@ pub struct Counters {
     pub units_unmirrored: u64,
     /// Times a subscriber jumped.
     pub jumps: u64,
-    /// Sessions that panicked and were closed.
+    /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.
     pub busy: Duration,
@@ -209,7 +211,7 @@ pub struct StreamFigures {
     pub subscribers: u64,
     /// Payload since the publisher's grant, where the publisher is.
     pub received_bytes: Option<u64>,
-    /// Payload that its ring retains.
+    /// Bytes that its ring retains.
     pub ring_bytes: u64,
 }
 
@@ -234,7 +236,7 @@ pub struct WorkerFigures {
     pub streams: u64,
     /// Viewers and pushes.
     pub subscribers: u64,
-    /// Payload that the rings retain.
+    /// Bytes that the rings retain.
     pub ring_bytes: u64,
     /// Each stream, when asked for.
     pub per_stream: Vec<StreamFigures>,

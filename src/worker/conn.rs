@@ -89,8 +89,10 @@ pub(super) struct Conn {
     pub(super) untold: usize,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// What its bytes count for.
+    /// What its bytes count for, as its session has said.
     pub(super) protocol: &'static str,
+    /// Whether it is there for media, as its session has said.
+    pub(super) is_media: bool,
     /// Bytes received and sent that have counted for something else before.
     pub(super) counted: (u64, u64),
     /// Jumps of its subscriptions that are over.
@@ -101,7 +103,7 @@ pub(super) struct Conn {
 
 impl Conn {
     pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
-        let protocol = session.protocol();
+        let (protocol, is_media) = (session.protocol(), session.is_media());
         Self {
             peer,
             session,
@@ -125,6 +127,7 @@ impl Conn {
             bytes_in: 0,
             bytes_out: 0,
             protocol,
+            is_media,
             counted: (0, 0),
             jumps: 0,
             skipped: 0,
@@ -153,7 +156,7 @@ impl Conn {
         self.waits_since.map(|since| since + patience)
     }
 
-    /// The next deadline of any kind.
+    /// The next deadline of any kind, its session's too.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let held = self.held.as_ref().map(|held| held.until);
         [self.session.poll_timeout(), self.stall_deadline(), held].into_iter().flatten().min()

@@ -1,5 +1,6 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,14 @@ impl Worker {
                 None => return,
             }
         }
-        let Some(protocol) = self.call(id, |session, _| session.protocol()) else { return };
-        self.note_protocol(id, protocol);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.session.poll_transmit(&mut conn.queue);
-        if conn.has_own_bytes() {
+        let drained = self.guard(id, |conn, _| {
+            conn.session.poll_transmit(&mut conn.queue);
+            conn.is_media = conn.session.is_media();
+            (conn.session.protocol(), conn.has_own_bytes())
+        });
+        let Some((protocol, has_own_bytes)) = drained else { return };
+        self.rename(id, protocol);
+        if has_own_bytes {
             self.enqueue_write(id);
         }
         self.after_drain(id);
@@ -60,14 +64,18 @@ impl Worker {
             self.remove(id, &reason, false);
             return;
         }
-        if conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes() {
-            conn.reads_paused = false;
+        let next = self.guard(id, |conn, _| {
+            let resumes = conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes();
+            conn.reads_paused &= !resumes;
+            let deadline = conn.deadline().filter(|at| conn.armed.is_none_or(|armed| *at < armed));
+            conn.armed = deadline.or(conn.armed);
+            (resumes, deadline)
+        });
+        let Some((resumes, deadline)) = next else { return };
+        if resumes {
             self.outputs.push_back(Output::Resume(id));
         }
-        if let Some(at) = conn.deadline()
-            && conn.armed.is_none_or(|armed| at < armed)
-        {
-            conn.armed = Some(at);
+        if let Some(at) = deadline {
             self.deadlines.arm(at, Timer::Conn(id));
         }
     }
@@ -160,15 +168,26 @@ impl Worker {
             self.tell(ToControl::SourceStarted(stream));
         }
         self.mirror_unit(stream, self.now.mono, &unit, &tracks);
-        self.append(stream, self.now.mono, unit, tracks);
+        if self.append(stream, self.now.mono, unit, tracks).is_err() {
+            self.remove_panicked(id);
+        }
     }
 
-    /// Puts a unit into the local ring, whether it was published or mirrored.
-    pub(super) fn append(&mut self, id: StreamId, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
+    /// left out.
+    pub(super) fn append(
+        &mut self,
+        id: StreamId,
+        received: Instant,
+        unit: AccessUnit,
+        tracks: Arc<Tracks>,
+    ) -> std::thread::Result<()> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         self.stats.units = self.stats.units.saturating_add(1);
         let first = stream.tracks().is_empty();
-        let pushed = stream.push(self.now.mono, received, unit, tracks);
+        let now = self.now.mono;
+        let pushed = catch_unwind(AssertUnwindSafe(|| stream.push(now, received, unit, tracks)))
+            .inspect_err(|_| stream.leave_out())?;
         match pushed.flush {
             Flush::Now => {
                 if !std::mem::replace(&mut stream.grown, true) {
@@ -183,6 +202,7 @@ impl Worker {
         if first {
             self.tell_tracks(id);
         }
+        Ok(())
     }
 
     /// Tells those who subscribed to a stream without tracks that it has some now.
@@ -234,7 +254,12 @@ impl Worker {
         self.unsubscribe(id);
         let stream = self.streams.get_mut(&stream_id)?;
         let forwarding = self.forwarding.index(stream.ingest, format.key().name);
-        let subscriber = stream.subscribe(id, format.key(), forwarding, || format.package())?;
+        let subscribe = || stream.subscribe(id, format.key(), forwarding, || format.package());
+        let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
+            self.remove_panicked(id);
+            return None;
+        };
+        let subscriber = subscriber?;
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         if stream.source != self.id && !stream.mirrored_here {
@@ -287,7 +312,7 @@ impl Worker {
 
     // ---- the end
 
-    /// A session that panicked is gone, and nobody else notices.
+    /// A session that panicked, or whose unit or format did, is gone, and nobody else notices.
     pub(super) fn remove_panicked(&mut self, id: ConnId) {
         self.stats.panics = self.stats.panics.saturating_add(1);
         self.remove(id, "internal error", true);
@@ -328,7 +353,7 @@ fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let seconds = now.saturating_duration_since(conn.began).as_secs();
     let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
     let (jumps, skipped) = (conn.jumps, conn.skipped);
-    if conn.session.is_media() {
+    if conn.is_media {
         tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {
         tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");

@@ -62,7 +62,7 @@ impl Worker {
 
     /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
     /// was: counters do not fall.
-    pub(super) fn note_protocol(&mut self, id: ConnId, protocol: &'static str) {
+    pub(super) fn rename(&mut self, id: ConnId, protocol: &'static str) {
         let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.protocol != protocol) else { return };
         if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             conn.count_into(row);

@@ -236,10 +236,12 @@ impl Worker {
 
     /// Whether the shell should read this connection. When not, [`Output::Resume`] will tell.
     pub fn wants_bytes(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.conns.get_mut(id) else { return false };
-        let wants = conn.closing.is_none() && conn.session.wants_bytes();
-        conn.reads_paused = !wants;
-        wants
+        let wants = self.guard(id, |conn, _| {
+            let wants = conn.closing.is_none() && conn.session.wants_bytes();
+            conn.reads_paused = !wants;
+            wants
+        });
+        wants.unwrap_or(false)
     }
 
     // ---- inputs: time and load
@@ -305,7 +307,7 @@ impl Worker {
         self.conns.len()
     }
 
-    /// Payload bytes that the rings of this worker retain.
+    /// Bytes that the rings of this worker retain.
     #[must_use]
     pub fn retained_bytes(&self) -> usize {
         self.streams.values().map(Stream::retained_bytes).sum()
@@ -316,9 +318,14 @@ impl Worker {
     /// Calls a session. Whatever bug its peer has found ends that session and nobody else's: after a panic it is
     /// gone, and the answer is `None`, as for an id that was gone before.
     fn call<R>(&mut self, id: ConnId, verb: impl FnOnce(&mut dyn Session, &Context<'_>) -> R) -> Option<R> {
+        self.guard(id, |conn, ctx| verb(conn.session.as_mut(), ctx))
+    }
+
+    /// The same with all of the connection.
+    fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
         let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
-        let session = self.conns.get_mut(id)?.session.as_mut();
-        let answer = catch_unwind(AssertUnwindSafe(|| verb(session, &ctx))).ok();
+        let conn = self.conns.get_mut(id)?;
+        let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
             self.remove_panicked(id);
         }

@@ -63,8 +63,10 @@ impl Worker {
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
         let MirroredUnit { stream, received, unit, tracks, credit } = mirrored;
-        if self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here) {
-            self.append(stream, received, unit, tracks);
+        let is_wanted = self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here);
+        if is_wanted && self.append(stream, received, unit, tracks).is_err() {
+            // Its publisher is another worker's.
+            self.stats.panics = self.stats.panics.saturating_add(1);
         }
         drop(credit);
     }
@@ -246,7 +248,7 @@ impl Worker {
 
     /// A stranger has become known: its place among the strangers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
-        if self.conns.get(id).is_some_and(|conn| conn.session.is_authenticated()) {
+        if self.call(id, |session, _| session.is_authenticated()) == Some(true) {
             self.outputs.push_back(Output::Authenticated(id));
         }
     }

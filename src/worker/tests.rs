@@ -8,7 +8,8 @@ use wire::SendQueue;
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::Ingest;
+use crate::hub::{Entry, FormatKey, Package, Parts};
+use crate::mail::{Departure, Ingest};
 use crate::protocol::{Event, Format, PlayAsk};
 use crate::stats::WorkerFigures;
 
@@ -17,11 +18,13 @@ use crate::stats::WorkerFigures;
 struct Script {
     events: VecDeque<Event>,
     protocol: &'static str,
+    /// In which of its methods it panics.
+    panics_in: &'static str,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { events: VecDeque::new(), protocol: "http" }
+        Self { events: VecDeque::new(), protocol: "http", panics_in: "" }
     }
 }
 
@@ -33,37 +36,56 @@ impl Actor {
     fn script(&self) -> MutexGuard<'_, Script> {
         self.0.lock().unwrap()
     }
+
+    fn enter(&self, method: &str) {
+        let panics = self.script().panics_in == method;
+        assert!(!panics, "as the script says");
+    }
 }
 
 impl Session for Actor {
-    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
+    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {
+        self.enter("handle_bytes");
+    }
 
     fn handle_hangup(&mut self, _ctx: &Context<'_>, _error: Option<&str>) {}
 
     fn handle_timeout(&mut self, _ctx: &Context<'_>) {}
 
     fn wants_bytes(&self) -> bool {
+        self.enter("wants_bytes");
         true
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        self.enter("poll_event");
         self.script().events.pop_front()
     }
 
-    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
+    fn poll_transmit(&mut self, _out: &mut SendQueue) {
+        self.enter("poll_transmit");
+    }
 
     fn poll_timeout(&self) -> Option<Instant> {
+        self.enter("poll_timeout");
         None
     }
 
     fn close(&mut self, _ctx: &Context<'_>, _reason: &str) {}
 
     fn is_authenticated(&self) -> bool {
+        self.enter("is_authenticated");
         true
     }
 
     fn protocol(&self) -> &'static str {
+        self.enter("protocol");
         self.script().protocol
+    }
+
+    fn is_media(&self) -> bool {
+        self.enter("is_media");
+        true
     }
 }
 
@@ -216,4 +238,110 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     rig.worker.handle_mail(rig.now, again);
     rig.say(id, &actor, [picture(198, false)]);
     assert_eq!(mirrored(&mut rig), [198]);
+}
+
+#[test]
+fn a_session_that_panics_ends_alone_wherever_it_does() {
+    for method in [
+        "handle_bytes",
+        "wants_bytes",
+        "poll_event",
+        "poll_transmit",
+        "poll_timeout",
+        "is_authenticated",
+        "protocol",
+        "is_media",
+    ] {
+        let mut rig = Rig::new();
+        let (id, actor) = rig.connect();
+        let (other, _) = rig.connect();
+        rig.say(id, &actor, [subscribe()]);
+        actor.script().panics_in = method;
+        rig.worker.wants_bytes(id);
+        rig.worker.handle_bytes(rig.now, id, b"x");
+        rig.say(id, &actor, [subscribe()]);
+        let closed = |output: &Output| matches!(output, Output::Close { conn, abort: true } if *conn == id);
+        assert!(rig.outputs().iter().any(closed), "{method}");
+        assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (1, 1), "{method}");
+        assert!(
+            rig.worker.wants_bytes(other) && rig.worker.streams[&STREAM].subscribers.is_empty(),
+            "{method}"
+        );
+    }
+}
+
+/// Packages a picture as its time; has no words for the time that it is told.
+#[derive(Debug)]
+struct Fragile(i64);
+
+impl Package for Fragile {
+    fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry) -> Parts {
+        assert_ne!(entry.dts_ms, self.0, "as the test says");
+        Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))])
+    }
+}
+
+impl Rig {
+    /// A viewer in a format that fails at the picture of this time.
+    fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
+        let (id, _) = self.connect();
+        let key = FormatKey { name, variant: 0 };
+        let forwarding = self.worker.forwarding.index(Ingest::Rtmp, name);
+        let stream = self.worker.streams.get_mut(&STREAM).unwrap();
+        let subscriber = stream.subscribe(id, key, forwarding, || Box::new(Fragile(fails_at)));
+        self.worker.conns.get_mut(id).unwrap().subscriber = subscriber;
+        id
+    }
+
+    /// Everything that each viewer is sent now.
+    fn sent(&mut self) -> BTreeMap<ConnId, String> {
+        self.worker.flush_stream(STREAM);
+        let mut sent = BTreeMap::<ConnId, String>::new();
+        while let Some(id) = self.worker.next_write() {
+            let mut gather = wire::Gather::new(1 << 20);
+            self.worker.gather(id, &mut gather);
+            let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+            self.worker.sent(self.now.mono, id, bytes.len(), bytes.len());
+            sent.entry(id).or_default().push_str(&String::from_utf8(bytes).unwrap());
+        }
+        sent
+    }
+}
+
+#[test]
+fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
+    let mut rig = Rig::new();
+    let viewers = [("one", -1), ("two", 66), ("three", -1)].map(|(name, at)| rig.fragile_viewer(name, at));
+    let (id, actor) = rig.publisher();
+    rig.say(id, &actor, [picture(0, true), picture(33, false), picture(66, false), picture(99, false)]);
+    assert!(rig.worker.conns.get(id).is_none());
+    assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (1, 3));
+    let gone = |output: &Output| {
+        matches!(output, Output::Control(ToControl::PublisherGone { departure: Departure::Lost, .. }))
+    };
+    assert!(rig.outputs().iter().any(gone));
+    assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[0][33]".to_owned())).into());
+    // Whoever takes over the stream finds it in order.
+    let (id, actor) = rig.publisher();
+    rig.say(id, &actor, [picture(132, true), picture(165, false)]);
+    assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[132][165]".to_owned())).into());
+}
+
+#[test]
+fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
+    let mut rig = Rig::new();
+    let viewer = rig.fragile_viewer("one", 33);
+    rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
+    for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
+        let Event::Unit { unit, tracks } = picture(dts, key_frame) else { panic!() };
+        let (received, credit) = (rig.now.mono, mailbox::Lane::default().credit(1).unwrap());
+        let mirrored = MirroredUnit { stream: STREAM, received, unit, tracks, credit };
+        rig.worker.handle_mirrored(rig.now, mirrored);
+    }
+    assert_eq!(rig.worker.stats.panics, 1);
+    assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
 }

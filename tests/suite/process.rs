@@ -1,5 +1,6 @@
 //! The process: its one line, its exit codes, its files and settings, its end, and life without descriptors.
 
+mod confined;
 mod drain;
 mod exhaustion;
 mod settings;

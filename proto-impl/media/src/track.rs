@@ -71,6 +71,15 @@ impl Tracks {
         [&self.video, &self.audio].into_iter().flatten().find(|track| track.id == id)
     }
 
+    /// Bytes of parameter sets and metadata that it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_track =
+            |track: &Track| track.config.record().len() + track.extra.as_ref().map_or(0, Bytes::len);
+        let tracks: usize = [&self.video, &self.audio].into_iter().flatten().map(of_track).sum();
+        tracks + self.metadata.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Whether neither picture nor sound is known.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -15,7 +15,7 @@ pub struct Config {
     pub first_media_timeout: Duration,
     /// Between two media messages of a publisher.
     pub publisher_idle_timeout: Duration,
-    /// Without media written to a player and without a byte from it.
+    /// Without media written to a player and without a byte from it. It is pinged after half of it.
     pub player_idle_timeout: Duration,
     /// Size of a video, audio or aggregate message.
     pub media_bytes_max: usize,

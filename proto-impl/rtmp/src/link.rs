@@ -243,6 +243,11 @@ impl Link {
         Ok(())
     }
 
+    /// Asks the peer for a sign of life: it answers with the same event (§7.1.7).
+    pub(crate) fn send_ping(&mut self) {
+        self.send_event(event::PING_REQUEST, 0);
+    }
+
     fn send_event(&mut self, event: u16, value: u32) {
         let mut w = Writer::new();
         w.u16(event).u32(value);

@@ -1,26 +1,60 @@
 //! Who may use the operations of the server (rest.md §9.2), in this order:
 //!
 //! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`;
-//! 2. open operations need nothing more;
-//! 3. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401.
+//! 2. a `ProxyAuthorization` token, when that way is switched on: it decides, whatever cookie comes with it;
+//! 3. the session that the cookie names; writes that come by cookie must come from our own pages (robustness.md R-34);
+//! 4. open operations need neither;
+//! 5. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401;
+//! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::routes::{Base, Handler, Policy};
+use super::routes::{Base, Handler, Policy, Route};
 use super::{Found, Origin, Reply, RootCall, find, refuse_type};
+use crate::auth::jwt;
 use crate::control::Control;
-use crate::http::{Request, Response};
+use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
+use crate::control::sides::Side;
+use crate::http::{Method, Request, Response, cors};
 use crate::mail::Now;
+use crate::store::{Key, Kind};
+
+/// Cookies of our name that are looked at.
+const COOKIES_MAX: usize = 4;
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
     /// Nobody that is known.
     Nobody,
+    /// Who holds the server's secret: may do everything, and is no user.
+    Token,
+    /// A user that is logged in.
+    User {
+        /// Who.
+        email: Arc<str>,
+        /// By which session.
+        id: SessionId,
+    },
+}
+
+impl Caller {
+    /// Of a user.
+    pub(super) fn email(&self) -> Option<&str> {
+        match self {
+            Self::User { email, .. } => Some(email),
+            Self::Nobody | Self::Token => None,
+        }
+    }
 }
 
 fn refused(message: &str) -> Reply {
     Reply::Now(Response::error(403, message))
+}
+
+const fn reads(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
 }
 
 impl Control {
@@ -33,42 +67,144 @@ impl Control {
         path: Option<&str>,
         request: &Request,
     ) -> Reply {
-        let Some(client) =
-            self.client_of(origin.peer, request).filter(|client| self.may_see_dashboard(*client))
-        else {
+        let client = self.client_of(origin.peer, request);
+        let Some(client) = client.filter(|client| self.may_see_dashboard(*client)) else {
             return refused("Not allowed IP");
         };
         let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
-        let caller = Caller::Nobody;
-        let Found::Route(route, params) = found else {
-            return if base == Base::Server {
-                Reply::Now(found.refusal())
-            } else {
-                refused("Not authenticated user")
+        if base == Base::Server {
+            return match found {
+                Found::Route(route, params) => {
+                    let caller = Caller::Nobody;
+                    self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
+                }
+                found => Reply::Now(found.refusal()),
             };
-        };
-        match route.policy {
-            Policy::Open | Policy::Dashboard => {}
-            Policy::AppFilter | Policy::Login | Policy::System | Policy::Scoped | Policy::Proxied => {
-                return refused("Not authenticated user");
-            }
         }
-        match (refuse_type(route, request), route.handler) {
-            (Some(refusal), _) => Reply::Now(refusal),
-            (None, Handler::Root(handler)) => {
-                handler(self, now, &RootCall { origin, client, caller, request, params })
+        let caller = match self.caller(now, request) {
+            Ok(caller) => caller,
+            Err(refusal) => return Reply::Now(refusal),
+        };
+        let is_open = matches!(found, Found::Route(route, _) if route.policy == Policy::Open);
+        if !is_open && let Err(text) = self.check_caller(&caller, &found, request) {
+            return refused(text);
+        }
+        match found {
+            Found::Route(route, params) => {
+                self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
             }
+            found => Reply::Now(found.refusal()),
+        }
+    }
+
+    fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
+        match (refuse_type(route, call.request), route.handler) {
+            (Some(refusal), _) => Reply::Now(refusal),
+            (None, Handler::Root(handler)) => handler(self, now, call),
             (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
         }
     }
 
-    /// The addresses that the operator names; while there are neither names nor users, this machine alone.
+    /// Who calls. The error is an answer.
+    fn caller(&mut self, now: Now, request: &Request) -> Result<Caller, Response> {
+        if let Some(secret) = &self.config.server.management_secret {
+            if request.headers.count("proxyauthorization") > 1 {
+                return Err(Response::error(400, "More than one ProxyAuthorization"));
+            }
+            let token = request.header("proxyauthorization").unwrap_or("");
+            if !token.trim().is_empty() {
+                return match jwt::verify(token, secret.expose().as_bytes(), now.wall_ms) {
+                    Ok(_) => Ok(Caller::Token),
+                    Err(error) => {
+                        tracing::debug!(%error, "management token refused");
+                        Err(Response::error(403, "Invalid Server JWT Token"))
+                    }
+                };
+            }
+        }
+        let ids: Vec<SessionId> = session_ids(request).collect();
+        let found = ids.into_iter().find_map(|id| {
+            let email = self.management.sessions.find(now.mono, id)?;
+            Some(Caller::User { email, id })
+        });
+        Ok(found.unwrap_or(Caller::Nobody))
+    }
+
+    /// Whether a caller may use what it asks for; the error is the text of the refusal.
+    fn check_caller(
+        &self,
+        caller: &Caller,
+        found: &Found<'_>,
+        request: &Request,
+    ) -> Result<(), &'static str> {
+        let (email, user) = match caller {
+            Caller::Nobody => return Err("Not authenticated user"),
+            Caller::Token => return Ok(()),
+            Caller::User { email, .. } => (email, self.sides.get(&Key::new(Kind::User, "", email))),
+        };
+        let Some(Side::User(user)) = user else {
+            tracing::debug!(%email, "the user of a session is gone");
+            return Err("No user in this session");
+        };
+        if !reads(request.method) && !self.is_own_page(request) {
+            return Err("Not allowed from another site");
+        }
+        let allowed = match found {
+            Found::Route(route, params) => self.may_use(user, route, params, request),
+            Found::Methods(_) | Found::Nothing => user.role_in(SYSTEM).is_some(),
+        };
+        if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
+    }
+
+    fn may_use(&self, user: &User, route: &Route, params: &[&str], request: &Request) -> bool {
+        let may = |role: Option<Role>| match role {
+            Some(Role::Admin) => true,
+            Some(Role::User | Role::ReadOnly) => reads(request.method),
+            None => false,
+        };
+        match route.policy {
+            Policy::Open | Policy::Dashboard | Policy::Login => true,
+            Policy::System => may(user.role_in(SYSTEM)),
+            Policy::Scoped => {
+                let app = params.first().copied().unwrap_or_default();
+                may(user.role_in(SYSTEM)) || may(user.role_in(app))
+            }
+            Policy::Proxied => super::proxy::may_pass(user, request),
+            Policy::AppFilter => false,
+        }
+    }
+
+    /// Browsers say where a write comes from: by `Origin`, newer ones by `Sec-Fetch-Site`. Who says neither is no
+    /// browser, and has the cookie from its own login.
+    fn is_own_page(&self, request: &Request) -> bool {
+        let named = |origin: &str| {
+            self.config.server.cors_origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+        };
+        match request.header("origin") {
+            Some(origin) => cors::is_own(origin, request.header("host").unwrap_or_default()) || named(origin),
+            None => match request.header("sec-fetch-site") {
+                Some(site) => site == "same-origin" || site == "none",
+                None => true,
+            },
+        }
+    }
+
+    /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
+    /// the default of the setting.
     fn may_see_dashboard(&self, client: IpAddr) -> bool {
         let server = &self.config.server;
-        if server.dashboard_explicit {
+        if server.dashboard_explicit || self.has_users() {
             server.dashboard.contains(client)
         } else {
             client.to_canonical().is_loopback()
         }
     }
+}
+
+/// What the cookies of our name hold.
+fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
+    let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
+    let ours =
+        pairs.filter_map(|pair| pair.split_once('=')).filter(|(name, _)| name.trim() == SESSION_COOKIE);
+    ours.take(COOKIES_MAX).filter_map(|(_, value)| SessionId::parse(value.trim()))
 }

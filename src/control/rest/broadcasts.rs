@@ -55,7 +55,8 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if !given.is_empty() {
         let key = StreamKey { app: call.app.name.clone(), id: given.into() };
         if is_stream_id(given) && control.pending(&key).is_some() {
-            return refused("Stream id is already being used. Please change stream id or keep it empty");
+            let text = "Stream id is already being used. Please change stream id or keep it empty";
+            return control.settled(at, call.session, &key, Outcome::failure(text).response(400));
         }
         if !is_stream_id(given) {
             return refused("Stream id is not valid.");
@@ -187,7 +188,11 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         }
         keys.push(key);
     }
-    let Some(last) = keys.pop() else { return now(Outcome::failure("")) };
+    let Some(last) = keys.pop() else {
+        let first = ids.split(',').next().unwrap_or("").trim();
+        let key = StreamKey { app: call.app.name.clone(), id: first.into() };
+        return control.settled(at, call.session, &key, Outcome::failure("").response(200));
+    };
     for key in keys {
         control.write(at, Write { key, change: Change::Delete, waiter: None });
     }

@@ -6,23 +6,30 @@
 
 mod access;
 pub(super) mod answer;
+mod apps;
 mod broadcasts;
 mod endpoints;
 mod features;
+mod form;
+mod host;
 mod lists;
 mod openapi;
+mod proxy;
 mod root;
 mod routes;
 pub(super) mod scan;
 mod schemas;
+mod server;
 mod subscribers;
 mod subtracks;
 mod tokens;
+mod users;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Control;
+use super::sides::SideWrite;
 use crate::auth::jwt;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
@@ -31,10 +38,12 @@ use crate::mail::{Now, SessionRef, StreamKey};
 use access::Caller;
 use routes::Handler;
 
-pub use routes::{Base, BodyKind, Policy, ROUTES, Route};
-
 pub(super) use features::Recorder;
 
+pub use routes::{Base, BodyKind, Policy, Route, routes};
+
+/// What the panel calls applications by.
+const PROXY: &str = "/request";
 /// Parts of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
 /// Parameters of a path.
@@ -164,7 +173,7 @@ fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     }
     let method = if method == Method::Head { Method::Get } else { method };
     let mut allowed = Vec::new();
-    for route in ROUTES.iter().filter(|route| route.base == base) {
+    for route in routes().filter(|route| route.base == base) {
         let Some(params) = match_path(route.path, path) else { continue };
         if route.method == method {
             return Found::Route(route, params);
@@ -198,7 +207,9 @@ impl Control {
     fn dispatch(&mut self, now: Now, origin: Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
-            let rest = rest.strip_prefix("/v2").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            // The panel's way to applications is there without a version, too (rest.md §7.2).
+            let rest = if rest == PROXY { Some(PROXY) } else { rest.strip_prefix("/v2") };
+            let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return self.dispatch_root(now, origin, Base::Root, rest, request);
         }
         if !matches!(find(Base::Server, Method::Get, path), Found::Nothing) {
@@ -226,12 +237,27 @@ impl Control {
             Found::Route(route, params) => match (refuse_type(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
-                    handler(self, now, &Call { session, app: &app, request, params })
+                    let call = Call { session, app: &app, request, params };
+                    match handler(self, now, &call) {
+                        Reply::Now(response) if route.method != Method::Get => {
+                            self.settled(now, session, &call.key(), response)
+                        }
+                        reply => reply,
+                    }
                 }
                 (None, Handler::Root(_)) => not_found(),
             },
             found => Reply::Now(found.refusal()),
         }
+    }
+
+    /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
+    fn settled(&mut self, now: Now, session: SessionRef, key: &StreamKey, response: Response) -> Reply {
+        if !self.is_pending(key) {
+            return Reply::Now(response);
+        }
+        self.write_sides(now, SideWrite { changes: Vec::new(), waiter: Some((session, response)) });
+        Reply::Later
     }
 
     /// The filters before every operation, whatever its path or method (rest.md §9.1).
@@ -305,9 +331,9 @@ mod tests {
 
     #[test]
     fn r_23_no_two_routes_are_the_same_and_each_finds_itself() {
-        for route in ROUTES {
+        for route in routes() {
             let same = |r: &&Route| r.path == route.path && r.method == route.method && r.base == route.base;
-            assert_eq!(ROUTES.iter().filter(same).count(), 1, "{}", route.path);
+            assert_eq!(routes().filter(same).count(), 1, "{}", route.path);
             let path = example(route);
             match find(route.base, route.method, &path) {
                 Found::Route(found, _) => assert_eq!(found.path, route.path, "hidden by an earlier route"),
@@ -320,7 +346,7 @@ mod tests {
 
     #[test]
     fn r_23_policies_and_handlers_fit_their_base() {
-        for route in ROUTES {
+        for route in routes() {
             let fits = match route.base {
                 Base::App => route.policy == Policy::AppFilter && matches!(route.handler, Handler::App(_)),
                 Base::Server => {

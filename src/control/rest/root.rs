@@ -16,7 +16,7 @@ pub(super) fn openapi(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     Reply::Now(Response::json(200, DOCUMENT.clone()))
 }
 
-const VERSION: Version = Version {
+pub(super) const VERSION: Version = Version {
     name: env!("CARGO_PKG_VERSION"),
     kind: "Community Edition",
     build: match option_env!("MILLSTREAM_BUILD") {
@@ -24,6 +24,11 @@ const VERSION: Version = Version {
         None => "development",
     },
 };
+
+/// `GET /version`.
+pub(super) fn version(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(json(200, &VERSION))
+}
 
 /// `GET /version` of an application.
 pub(super) fn app_version(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {

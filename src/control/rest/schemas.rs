@@ -3,12 +3,15 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::config::{Shape, members};
 use crate::control::broadcast::Broadcast;
 
 /// Schemas by name.
 pub(super) fn all() -> Map<String, Value> {
     let mut schemas = Map::new();
     schemas.insert("Broadcast".to_owned(), broadcast());
+    schemas.insert("Role".to_owned(), json!({ "type": "string", "enum": ["ADMIN", "USER", "READ_ONLY"] }));
+    schemas.insert("AppSettings".to_owned(), app_settings());
     for (name, members) in OBJECTS {
         schemas.insert((*name).to_owned(), object(members));
     }
@@ -21,6 +24,166 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
     (
         "Result",
         &[("success", "boolean"), ("message", "string?"), ("dataId", "string?"), ("errorId", "integer")],
+    ),
+    ("Login", &[("email", "string"), ("password", "string")]),
+    ("NewPassword", &[("password", "string"), ("newPassword", "string")]),
+    (
+        "User",
+        &[
+            ("email", "string"),
+            ("userType", "Role?"),
+            ("scope", "string?"),
+            ("appNameUserType", "object?"),
+            ("firstName", "string?"),
+            ("lastName", "string?"),
+            ("fullName", "string?"),
+            ("picture", "string?"),
+        ],
+    ),
+    (
+        "NewUser",
+        &[
+            ("email", "string"),
+            ("password", "string"),
+            ("newPassword", "string"),
+            ("userType", "Role?"),
+            ("scope", "string?"),
+            ("appNameUserType", "object?"),
+            ("firstName", "string?"),
+            ("lastName", "string?"),
+            ("fullName", "string?"),
+            ("picture", "string?"),
+        ],
+    ),
+    ("Applications", &[("applications", "[string]")]),
+    (
+        "ApplicationInfo",
+        &[
+            ("name", "string"),
+            ("liveStreamCount", "integer"),
+            ("vodCount", "integer"),
+            ("storage", "integer"),
+        ],
+    ),
+    ("LiveStream", &[("name", "string"), ("watcherCount", "string")]),
+    ("Liveness", &[("host", "string"), ("status", "string")]),
+    ("LiveClients", &[("totalConnectionSize", "integer"), ("totalLiveStreamSize", "integer")]),
+    ("LogPart", &[("logContent", "string"), ("logContentSize", "integer"), ("logFileSize", "integer")]),
+    (
+        "Threads",
+        &[("dead-locked-thread", "[any]"), ("thread-count", "integer"), ("thread-peek-count", "integer")],
+    ),
+    (
+        "CpuUsage",
+        &[
+            ("processCPUTime", "integer"),
+            ("systemCPULoad", "integer"),
+            ("processCPULoad", "integer"),
+            ("systemLoadAverageLastMinute", "number"),
+        ],
+    ),
+    (
+        "ProcessMemory",
+        &[
+            ("maxMemory", "integer"),
+            ("totalMemory", "integer"),
+            ("freeMemory", "integer"),
+            ("inUseMemory", "integer"),
+        ],
+    ),
+    (
+        "SystemInfo",
+        &[
+            ("osName", "string"),
+            ("osArch", "string"),
+            ("javaVersion", "string"),
+            ("processorCount", "integer"),
+        ],
+    ),
+    (
+        "SystemMemory",
+        &[
+            ("virtualMemory", "integer"),
+            ("totalMemory", "integer"),
+            ("freeMemory", "integer"),
+            ("inUseMemory", "integer"),
+            ("totalSwapSpace", "integer"),
+            ("freeSwapSpace", "integer"),
+            ("inUseSwapSpace", "integer"),
+            ("availableMemory", "integer"),
+        ],
+    ),
+    (
+        "FileSystem",
+        &[
+            ("usableSpace", "integer"),
+            ("totalSpace", "integer"),
+            ("freeSpace", "integer"),
+            ("inUseSpace", "integer"),
+        ],
+    ),
+    ("NativeMemory", &[("inUseMemory", "integer"), ("maxMemory", "integer")]),
+    ("ServerTime", &[("up-time", "integer"), ("start-time", "integer")]),
+    (
+        "SystemResources",
+        &[
+            ("instanceId", "string"),
+            ("cpuUsage", "CpuUsage"),
+            ("jvmMemoryUsage", "ProcessMemory"),
+            ("systemInfo", "SystemInfo"),
+            ("systemMemoryInfo", "SystemMemory"),
+            ("fileSystemInfo", "FileSystem"),
+            ("jvmNativeMemoryUsage", "NativeMemory"),
+            ("softwareVersion", "Version"),
+            ("gpuUsageInfo", "[any]"),
+            ("ffmpegBuildInfo", "string"),
+            ("dbAverageQueryTimeMs", "integer"),
+            ("localWebRTCLiveStreams", "integer"),
+            ("localLiveStreams", "integer"),
+            ("localWebRTCViewers", "integer"),
+            ("localHLSViewers", "integer"),
+            ("localDASHViewers", "integer"),
+            ("encoders-blocked", "integer"),
+            ("encoders-not-opened", "integer"),
+            ("publish-timeout-errors", "integer"),
+            ("vertx-worker-thread-queue-size", "integer"),
+            ("webrtc-vertx-worker-thread-queue-size", "integer"),
+            ("server-timing", "ServerTime"),
+            ("totalLiveStreamSize", "integer"),
+        ],
+    ),
+    (
+        "ServerSettings",
+        &[
+            ("allowedDashboardCIDR", "string"),
+            ("hostAddress", "string"),
+            ("serverName", "string?"),
+            ("licenceKey", "string?"),
+            ("buildForMarket", "boolean"),
+            ("marketplace", "string?"),
+            ("logLevel", "string?"),
+            ("offlineLicense", "boolean"),
+            ("nativeLogLevel", "string"),
+            ("heartbeatEnabled", "boolean"),
+            ("useGlobalIp", "boolean"),
+            ("proxyAddress", "string?"),
+            ("nodeGroup", "string?"),
+            ("cpuMeasurementPeriodMs", "integer"),
+            ("cpuMeasurementWindowSize", "integer"),
+            ("defaultHttpPort", "integer"),
+            ("jwtServerControlEnabled", "boolean"),
+            ("jwtServerSecretKey", "string"),
+            ("jwksURL", "string"),
+            ("originServerPort", "integer"),
+            ("srtPort", "integer"),
+            ("appIngestsSrtStreamsWithoutStreamId", "string"),
+            ("sslEnabled", "boolean"),
+            ("rtmpPort", "integer"),
+            ("serverStatusWebHookURL", "string"),
+            ("localLicenceServerIps", "string?"),
+            ("hostAddressFromEnvironment", "string?"),
+            ("webRTCLogLevel", "string"),
+        ],
     ),
     ("SimpleStat", &[("number", "integer")]),
     (
@@ -103,6 +266,22 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "WebRTCClientStats",
+        &[
+            ("measuredBitrate", "integer"),
+            ("sendBitrate", "integer"),
+            ("videoFrameSendPeriod", "number"),
+            ("audioFrameSendPeriod", "number"),
+            ("clientId", "integer"),
+            ("videoPacketCount", "integer"),
+            ("audioPacketCount", "integer"),
+            ("videoSentStats", "object?"),
+            ("audioSentStats", "object?"),
+            ("clientInfo", "string?"),
+            ("clientIp", "string?"),
+        ],
+    ),
+    (
         "VoD",
         &[
             ("streamName", "string?"),
@@ -163,6 +342,27 @@ const BROADCAST_TYPES: &[(&str, &str)] = &[
     ("hlsParameters", "any"),
     ("subTrackStreamIds", "[string]"),
 ];
+
+fn app_settings() -> Value {
+    let properties: Map<String, Value> = members()
+        .map(|member| {
+            let kind = match member.shape {
+                Shape::Bool => "boolean",
+                Shape::Int => "integer",
+                Shape::Text => "string",
+                Shape::NullText => "string?",
+                Shape::Object => "object",
+                Shape::Array => "[any]",
+            };
+            let mut schema = reference(kind);
+            if let Some(schema) = schema.as_object_mut() {
+                schema.insert("description".to_owned(), member.key.comment.into());
+            }
+            (member.name.to_owned(), schema)
+        })
+        .collect();
+    json!({ "type": "object", "properties": properties })
+}
 
 fn broadcast() -> Value {
     let record = serde_json::to_value(Broadcast::default()).unwrap_or_default();

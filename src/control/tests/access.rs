@@ -69,7 +69,7 @@ impl Rig {
         Some(verdict.map(|grant| *grant))
     }
 
-    fn put(&mut self, target: &str) -> (u16, String) {
+    fn put_at(&mut self, target: &str) -> (u16, String) {
         self.call(Method::Put, target, "")
     }
 
@@ -296,22 +296,22 @@ fn a_blocked_subscriber_goes_at_once_and_stays_out_for_its_time() {
     rig.mail(ToControl::PlayStarted { session, request: None });
     let block = |id: &str, kind: &str| format!("/live/rest/v2/broadcasts/s/subscribers/{id}/block/60/{kind}");
     // Kept from publishing, it may watch on.
-    assert_eq!(rig.put(&block("alice", "publish")), (200, PLAIN.into()));
+    assert_eq!(rig.put_at(&block("alice", "publish")), (200, PLAIN.into()));
     assert!(!rig.take().iter().any(|(_, mail)| matches!(mail, ToWorker::DropViewer { .. })));
-    assert_eq!(rig.put(&block("alice", "play")), (200, PLAIN.into()));
+    assert_eq!(rig.put_at(&block("alice", "play")), (200, PLAIN.into()));
     let dropped = |(worker, mail): &(WorkerId, ToWorker)| {
         matches!(mail, ToWorker::DropViewer { conn, .. } if *conn == session.conn)
             && *worker == session.worker
     };
     assert!(rig.take().iter().any(dropped));
     assert_eq!(rig.play_with("s", &alice), Err(no(Denial::Blocked("alice".into()))));
-    assert_eq!(rig.put(&block("camera", "publish_play")), (200, PLAIN.into()));
+    assert_eq!(rig.put_at(&block("camera", "publish_play")), (200, PLAIN.into()));
     assert_eq!(rig.control.stats().live, 0, "{grant:?}");
     assert_eq!(rig.publish_with("s", &camera).unwrap_err(), denied(Denial::Blocked("camera".into())));
     rig.run_for(secs(60));
     assert!(rig.publish_with("s", &camera).is_ok());
-    assert_eq!(rig.put(&block("alice", "everything")), (200, FAILED.into()));
-    assert_eq!(rig.put("/live/rest/v2/broadcasts/s/subscribers/alice/block/soon/play").0, 404);
+    assert_eq!(rig.put_at(&block("alice", "everything")), (200, FAILED.into()));
+    assert_eq!(rig.put_at("/live/rest/v2/broadcasts/s/subscribers/alice/block/soon/play").0, 404);
 }
 
 const HOOK: (&str, &str) = ("webhookAuthenticateURL", "http://auth.example/admit");
@@ -455,7 +455,7 @@ fn what_changed_while_a_receiver_thought_counts() {
     let session = request.session;
     rig.mail(ToControl::Publish(request));
     let asked = rig.asked();
-    rig.put("/live/rest/v2/broadcasts/s/subscribers/camera/block/60/publish");
+    rig.put_at("/live/rest/v2/broadcasts/s/subscribers/camera/block/60/publish");
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(session).unwrap().unwrap_err(), denied(Denial::Blocked("camera".into())));
     // And a drain ends the wait.

@@ -56,7 +56,7 @@ fn create_checks_in_the_reference_s_order() {
         create(&mut rig, "?autoStart=true", r#"{"type":"streamSource","streamUrl":"rtsp://h/1"}"#),
         (
             200,
-            r#"{"success":false,"message":"Pulling streams is not available","dataId":"","errorId":-4}"#
+            r#"{"success":false,"message":"The scheme of the stream url is not supported by this version","dataId":"","errorId":-4}"#
                 .into()
         )
     );
@@ -208,7 +208,7 @@ fn paths_methods_and_types_that_do_not_fit() {
 #[test]
 fn r_23_strangers_get_403_on_every_route() {
     let mut rig = Rig::new();
-    for route in ROUTES.iter().filter(|route| route.base == Base::App) {
+    for route in routes().filter(|route| route.base == Base::App) {
         for peer in ["127.0.0.2:1", "[2001:db8::1]:1", "8.8.8.8:1"] {
             let path = format!("/live/rest/v2{}", route.path.replace(['{', '}'], ""));
             let mut stranger = request(route.method, &path, "");

@@ -23,7 +23,7 @@ impl Rig {
     }
 
     fn hook_result(&mut self, id: u64, result: Result<u16, String>) {
-        let pool = crate::control::hooks::HookPool::Hooks;
+        let pool = HookPool::Hooks;
         self.control.handle_hook(self.now, &HookReply { id, pool, result });
         self.drain();
     }

@@ -81,6 +81,8 @@ struct Conn {
     scheduled: Option<Instant>,
     /// Readable, and not read for its peer's sake.
     unread: bool,
+    /// The kernel reported the end of the server's side: only a read of zero bytes is the end then.
+    ending: bool,
 }
 
 /// The loop.
@@ -158,6 +160,7 @@ impl Load {
             gone: None,
             scheduled: None,
             unread: false,
+            ending: false,
         });
         self.unsettled += 1;
         self.settle(index);
@@ -179,6 +182,9 @@ impl Load {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
             let index = event.token().0;
+            if let Some(conn) = self.conns.get_mut(index) {
+                conn.ending |= event.is_read_closed() || event.is_error();
+            }
             if event.is_writable() || event.is_error() {
                 self.connect(index);
                 self.flush(index);
@@ -386,7 +392,7 @@ impl Load {
                     conn.peer.handle_bytes(Self::now(), bytes, tally);
                     settle = true;
                     // A short read has emptied the socket; what comes later is a new event.
-                    if received.dry {
+                    if received.dry && !conn.ending {
                         break;
                     }
                 }
@@ -422,5 +428,68 @@ impl Load {
             self.unsettled -= usize::from(!conn.ready);
             conn.gone = Some(why.to_owned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Writes down what it hears.
+    #[derive(Debug, Clone, Default)]
+    struct Witness(Arc<Mutex<(usize, bool)>>);
+
+    impl Peer for Witness {
+        fn handle_bytes(&mut self, _now: Now, bytes: &[u8], _tally: &mut Tally) {
+            self.0.lock().unwrap().0 += bytes.len();
+        }
+
+        fn handle_timeout(&mut self, _now: Now, _tally: &mut Tally) {}
+
+        fn handle_hangup(&mut self, _now: Now, _why: Option<&str>) {
+            self.0.lock().unwrap().1 = true;
+        }
+
+        fn poll_event(&mut self) -> Option<PeerEvent> {
+            None
+        }
+
+        fn poll_transmit(&mut self, _out: &mut SendQueue) -> bool {
+            false
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+
+        fn close(&mut self, _now: Now) {}
+
+        fn role(&self) -> Role {
+            Role::Play
+        }
+
+        fn score(&self) -> Score {
+            Score::None
+        }
+    }
+
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_seen() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = Destination { address: listener.local_addr().unwrap(), tls: None };
+        let mut load = Load::new(Duration::from_secs(1), false).unwrap();
+        let witness = Witness::default();
+        load.open(&to, Box::new(witness.clone()), 0).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(b"the last words").unwrap();
+        drop(server);
+        // What comes in one wake-up is not told again: a few turns are all turns.
+        for _ in 0..5 {
+            load.turn(Instant::now() + Duration::from_millis(50)).unwrap();
+        }
+        assert_eq!(*witness.0.lock().unwrap(), (14, true));
     }
 }

@@ -1,6 +1,6 @@
 //! The server's certificate: three files of the home folder, made at the first start, watched ever after.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -80,9 +80,15 @@ impl CertificateFiles {
         params.not_after = date_time_ymd(2049, 12, 31);
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
-        write_new(&self.key, &key.serialize_pem(), 0o600)?;
-        write_new(&self.certificate, &certificate.pem(), 0o644)?;
-        Ok(true)
+        let written = write_new(&self.key, &key.serialize_pem(), 0o600)
+            .and_then(|()| write_new(&self.certificate, &certificate.pem(), 0o644));
+        if written.is_err() {
+            // One of them alone would count as the operator's, and stop every later start.
+            for file in [&self.key, &self.certificate] {
+                let _ = fs::remove_file(file);
+            }
+        }
+        written.map(|()| true)
     }
 
     /// Reads the files and makes everything that TLS connections need.
@@ -105,6 +111,40 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
+    /// Writes new files, when they fit each other; the watch takes them into use.
+    ///
+    /// # Errors
+    /// What does not fit, or the disk; what is in use stays.
+    pub(in crate::io) fn replace(
+        &self,
+        full_chain: &[u8],
+        chain: &[u8],
+        key: &[u8],
+    ) -> Result<(), CertificateError> {
+        let draft = |path: &Path| path.with_extension("draft");
+        let drafts =
+            Self { certificate: draft(&self.certificate), chain: draft(&self.chain), key: draft(&self.key) };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let written = write_new(&drafts.key, &text(key), 0o600)
+            .and_then(|()| write_new(&drafts.certificate, &text(full_chain), 0o644))
+            .and_then(|()| write_new(&drafts.chain, &text(chain), 0o644))
+            .and_then(|()| drafts.load().map(drop));
+        let moved = written.and_then(|()| {
+            let pairs = [
+                (&drafts.key, &self.key),
+                (&drafts.certificate, &self.certificate),
+                (&drafts.chain, &self.chain),
+            ];
+            pairs.into_iter().try_for_each(|(from, to)| {
+                fs::rename(from, to).map_err(|error| CertificateError::file(to, error))
+            })
+        });
+        for path in [&drafts.key, &drafts.certificate, &drafts.chain] {
+            let _ = fs::remove_file(path);
+        }
+        moved
+    }
+
     fn version(&self) -> Version {
         [&self.certificate, &self.chain, &self.key].map(|path| {
             let data = fs::metadata(path).ok()?;
@@ -119,17 +159,17 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certif
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Through a file beside it, so that nobody reads half of it.
+/// Through a file beside it, so that nobody reads half of it, and to the disk with its name.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     let write = || -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
+        let folder = path.parent().unwrap_or(path);
+        fs::create_dir_all(folder)?;
         let draft = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&draft, path)
+        fs::rename(&draft, path)?;
+        File::open(folder)?.sync_all()
     };
     write().map_err(|error| CertificateError::file(path, error))
 }
@@ -202,6 +242,22 @@ mod tests {
         let version = files.version();
         assert!(!files.make_missing(vec!["localhost".into()]).unwrap());
         assert_eq!(files.version(), version);
+    }
+
+    #[test]
+    fn a_key_whose_certificate_could_not_be_written_is_in_nobodys_way() {
+        let mut files = files("half");
+        let folder = files.key.parent().unwrap().to_owned();
+        fs::create_dir_all(&folder).unwrap();
+        // No folder can be made where a file is.
+        let blocked = folder.join("blocked");
+        fs::write(&blocked, "").unwrap();
+        files.certificate = blocked.join("fullchain.pem");
+        assert!(files.make_missing(vec!["localhost".into()]).is_err());
+        assert!(!files.key.exists());
+        fs::remove_file(&blocked).unwrap();
+        assert!(files.make_missing(vec!["localhost".into()]).unwrap());
+        files.load().unwrap();
     }
 
     #[test]

@@ -102,10 +102,12 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Gives what to ask for, too.
     pub(super) fn begin(
-        request: Request,
+        mut request: Request,
         place: Place,
         fields: Vec<(&'static str, String)>,
     ) -> (Self, FileAsk) {
+        // Nobody reads it, and the transfer may take hours.
+        request.body = Bytes::new();
         let ask = FileAsk::Open { segments: place.segments.clone() };
         (Self { request: Box::new(request), place, fields, stage: Stage::Opening }, ask)
     }
@@ -180,7 +182,7 @@ impl Transfer {
         let page = pages::find(&self.place.segments);
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
-            (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request.path),
+            (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request),
             (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };
@@ -195,12 +197,13 @@ impl Transfer {
 }
 
 /// To the folder's own name, so that what its page names is found (RFC 9110 §15.4.2). The path begins with one slash:
-/// it cannot be read as another host.
-fn redirect(path: &str) -> Response {
+/// it cannot be read as another host. The query goes along as it came: a player's page is told its stream there.
+fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-    let path = percent_encoding::utf8_percent_encode(path, PLAIN);
-    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/"))
+    let path = percent_encoding::utf8_percent_encode(&request.path, PLAIN);
+    let query = request.target.find('?').and_then(|at| request.target.get(at..)).unwrap_or_default();
+    Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/{query}"))
 }
 
 /// streaming.md §1.3: playlists are asked for again, segments live for 10 s. Everything else is asked about.
@@ -254,9 +257,36 @@ mod tests {
         assert_eq!(place("/live/streams/"), Err(Nowhere::Forbidden));
     }
 
+    fn request(target: &str, path: &str) -> Request {
+        Request {
+            method: crate::http::Method::Get,
+            version: crate::http::Version::Http11,
+            target: target.to_owned(),
+            path: path.to_owned(),
+            query: Vec::new(),
+            headers: crate::http::Headers::new(),
+            body: Bytes::new(),
+        }
+    }
+
     #[test]
-    fn a_redirect_stays_on_this_host() {
-        let response = redirect("/li ve\u{e9}");
-        assert_eq!(response.headers.get("location"), Some("/li%20ve%C3%A9/"));
+    fn a_transfer_holds_no_body_of_its_request() {
+        let body = Bytes::from(vec![0; 1000]);
+        let request = Request { body: body.clone(), ..request("/live/x", "/live/x") };
+        let place = Place { segments: vec!["live".into(), "x".into()], is_stream: false };
+        let (_transfer, _) = Transfer::begin(request, place, Vec::new());
+        assert!(body.is_unique());
+    }
+
+    #[test]
+    fn a_redirect_stays_on_this_host_and_keeps_the_query() {
+        for (target, path, want) in [
+            ("/li%20ve%c3%a9", "/li ve\u{e9}", "/li%20ve%C3%A9/"),
+            ("/live?id=a%2Fb&x=?", "/live", "/live/?id=a%2Fb&x=?"),
+            ("http://h//live?id=1", "/live", "/live/?id=1"),
+            ("/live?", "/live", "/live/?"),
+        ] {
+            assert_eq!(redirect(&request(target, path)).headers.get("location"), Some(want), "{target}");
+        }
     }
 }

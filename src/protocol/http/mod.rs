@@ -33,6 +33,10 @@ const REST: &str = "rest";
 const CONTROL_PATHS: [&str; 2] = ["/metrics", "/openapi.json"];
 /// The ending of a live stream's path.
 const FLV: &str = ".flv";
+/// Answers of the API are no pages: they load nothing, and nobody frames them.
+const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+/// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
+const HSTS: &str = "max-age=31536000;includeSubDomains";
 /// What files and live streams may be asked with.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
@@ -103,9 +107,18 @@ impl HttpSession {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),
         };
-        let own_policy = ctx.apps.get(first).and_then(|app| app.security.content_security_policy.as_ref());
+        let app = ctx.apps.get(first);
+        if self.secure && app.is_none() {
+            fields.push(("Strict-Transport-Security", HSTS.to_owned()));
+        }
+        let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
         if is_management || second == Some(REST) {
+            let policy =
+                app.map(|app| app.values.text("contentSecurityPolicyHeaderValue")).unwrap_or_default();
+            let policy = if policy.is_empty() { API_POLICY } else { policy };
+            fields.push(("Content-Security-Policy", policy.to_owned()));
+            fields.push(("X-Frame-Options", "DENY".to_owned()));
             self.stage = Stage::Control(fields);
             self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
             return;

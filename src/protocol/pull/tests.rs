@@ -1,1 +1,325 @@
+//! One attempt against servers of every kind, without sockets.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some events")]
+
+use std::time::{Duration, Instant};
+
+use flv::file::{Header, TagHead};
+
 use super::*;
+use crate::config::AppSettings;
+use crate::mail::{PullId, StreamId, WebSettings};
+use crate::protocol::Apps;
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
+const CONFIG: &[u8] = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
+const KEY: &[u8] = b"\x17\x01\0\0\0\0\0\0\x01\x65";
+const INTER: &[u8] = b"\x27\x01\0\0\0\0\0\0\x01\x41";
+
+struct Rig {
+    session: PullSession,
+    now: Now,
+    began: Instant,
+    apps: Apps,
+    web: WebSettings,
+}
+
+impl Rig {
+    fn new(source: PullSource) -> Self {
+        let began = Instant::now();
+        let now = Now { mono: began, wall_ms: 0 };
+        let order = PullOrder {
+            pull: PullId(1),
+            attempt: 1,
+            key: StreamKey::new("live", "s"),
+            address: "127.0.0.1:80".parse().unwrap(),
+            tls_name: None,
+            source,
+        };
+        let session = PullSession::new(now, &order, Seed::from_number(1));
+        Self { session, now, began, apps: Apps::new(), web: WebSettings::default() }
+    }
+
+    fn flv() -> Self {
+        let target = "/live/s.flv?t=1".to_owned();
+        Self::new(PullSource::HttpFlv { authority: "h:80".to_owned(), target })
+    }
+
+    fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
+        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: false };
+        verb(&mut self.session, &ctx)
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.call(|session, ctx| session.poll_event(ctx)))
+            .map(|event| name(&event))
+            .collect()
+    }
+
+    fn connected(&mut self) -> Vec<String> {
+        self.call(|session, ctx| session.handle_connected(ctx));
+        self.events()
+    }
+
+    fn sent(&mut self) -> Vec<u8> {
+        let mut out = SendQueue::new();
+        self.session.poll_transmit(&mut out);
+        out.take_all().to_vec()
+    }
+
+    fn give(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.call(|session, ctx| session.handle_bytes(ctx, bytes));
+        self.events()
+    }
+
+    fn grant(&mut self) -> Vec<String> {
+        let grant = Grant {
+            stream: StreamId(1),
+            position: media::Position::default(),
+            epoch: 0,
+            settings: Arc::new(AppSettings::defaults("live").unwrap()),
+        };
+        self.call(|session, ctx| session.publish_verdict(ctx, Ok(grant)));
+        self.events()
+    }
+
+    /// A stream that flows.
+    fn flowing() -> Self {
+        let mut rig = Self::flv();
+        rig.connected();
+        rig.give(HEAD);
+        assert_eq!(rig.give(&file(&[(CONFIG, 0), (KEY, 0)])), ["publish"]);
+        assert_eq!(rig.grant(), ["unit 0"]);
+        rig
+    }
+
+    /// Moves on, stopping at each deadline.
+    fn run_to(&mut self, time: Duration) -> Vec<String> {
+        let end = self.began + time;
+        let mut events = Vec::new();
+        while let Some(at) = self.session.poll_timeout().filter(|at| *at <= end) {
+            self.now.mono = at.max(self.now.mono);
+            self.call(|session, ctx| session.handle_timeout(ctx));
+            events.extend(self.events());
+            assert!(
+                self.session.poll_timeout().is_none_or(|next| next > self.now.mono),
+                "a deadline that stays"
+            );
+        }
+        self.now.mono = end;
+        events
+    }
+}
+
+fn name(event: &Event) -> String {
+    match event {
+        Event::Publish(ask) => {
+            assert_eq!((ask.ingest, &*ask.key.id), (mail::Ingest::Pull, "s"));
+            "publish".to_owned()
+        }
+        Event::Unit { unit, .. } => format!("unit {}", unit.dts),
+        Event::UnitsDropped(_) => "dropped".to_owned(),
+        Event::Unpublished(departure) => format!("{departure:?}"),
+        Event::Pull(PullState::Preparing) => "preparing".to_owned(),
+        Event::Pull(PullState::Failed(why)) => format!("failed: {why}"),
+        Event::Pull(PullState::Lost(why)) => format!("lost: {why}"),
+        Event::Closed(_) => "closed".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn tag(body: &[u8], timestamp: u32) -> Vec<u8> {
+    let head = TagHead { kind: TagKind::Video, size: u32::try_from(body.len()).unwrap(), timestamp };
+    [&head.write()[..], body, &head.trailer()].concat()
+}
+
+fn file(tags: &[(&[u8], u32)]) -> Vec<u8> {
+    let mut bytes = Header { audio: false, video: true }.write().to_vec();
+    tags.iter().for_each(|(body, timestamp)| bytes.extend(tag(body, *timestamp)));
+    bytes
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn the_first_picture_asks_and_nothing_is_read_before_the_verdict() {
+    let mut rig = Rig::flv();
+    assert!(rig.sent().is_empty(), "nothing before the connection");
+    assert_eq!(rig.connected(), ["preparing"]);
+    let request = String::from_utf8(rig.sent()).unwrap();
+    assert!(request.starts_with("GET /live/s.flv?t=1 HTTP/1.1\r\nHost: h:80\r\n"), "{request}");
+    let all = [HEAD, &file(&[(CONFIG, 7), (KEY, 7), (INTER, 40)])].concat();
+    for cut in [1, 7, all.len()] {
+        let mut rig = Rig::flv();
+        rig.connected();
+        let mut events = Vec::new();
+        for piece in all.chunks(cut) {
+            events.extend(rig.give(piece));
+        }
+        assert_eq!(events, ["publish"], "cut {cut}");
+        assert!(!rig.session.wants_bytes());
+        assert_eq!(rig.grant(), ["unit 7", "unit 40"], "cut {cut}");
+        assert!(rig.session.wants_bytes());
+    }
+}
+
+#[test]
+fn metadata_asks_for_nothing_and_a_refusal_here_is_a_failure() {
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.give(HEAD);
+    rig.give(&file(&[]));
+    let metadata = TagHead { kind: TagKind::Data, size: 3, timestamp: 0 };
+    let one = [&metadata.write()[..], b"\x02\0\0", &metadata.trailer()].concat();
+    assert!(rig.give(&one.repeat(1000)).is_empty());
+    assert!(rig.session.held.len() <= HELD_TAGS_MAX);
+    assert_eq!(rig.give(&tag(CONFIG, 0)), ["publish"]);
+    rig.call(|session, ctx| session.publish_verdict(ctx, Err(Refusal::InUse)));
+    assert_eq!(rig.events(), ["Lost", "failed: refused here: InUse", "closed"]);
+}
+
+#[test]
+fn u_02_four_seconds_without_media_are_the_end_and_metadata_is_no_media() {
+    let mut rig = Rig::flowing();
+    let data = TagHead { kind: TagKind::Data, size: 3, timestamp: 9 };
+    let data = [&data.write()[..], b"\x02\0\0", &data.trailer()].concat();
+    assert!(rig.run_to(secs(3)).is_empty());
+    rig.give(&tag(INTER, 3000));
+    assert!(rig.run_to(secs(6)).is_empty());
+    rig.give(&data);
+    assert!(rig.run_to(Duration::from_millis(6900)).is_empty());
+    let frozen = "lost: frozen: no media for 4 s";
+    assert_eq!(rig.run_to(Duration::from_millis(7000)), ["Lost", frozen, "closed"]);
+    assert_eq!(rig.session.poll_timeout(), None);
+    assert!(!rig.session.wants_bytes() && rig.events().is_empty());
+}
+
+#[test]
+fn u_20_servers_that_are_silent_or_break_the_rules() {
+    // No connection, no answer, no media.
+    let mut rig = Rig::flv();
+    assert_eq!(rig.run_to(secs(6)), ["Lost", "failed: connect timed out", "closed"]);
+    let mut rig = Rig::flv();
+    rig.connected();
+    assert_eq!(rig.run_to(secs(6)), ["Lost", "failed: no answer to the request", "closed"]);
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.give(HEAD);
+    assert_eq!(rig.run_to(secs(11)), ["Lost", "failed: no media came", "closed"]);
+    let flv = file(&[]);
+    let large = TagHead { kind: TagKind::Video, size: 0xff_ffff, timestamp: 0 }.write();
+    let encrypted = TagHead { kind: TagKind::Other(0x29), size: 5, timestamp: 0 }.write();
+    for (answer, why) in [
+        (b"SSH-2.0-x\r\n\r\n".to_vec(), "malformed response"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            "HTTP 302",
+        ),
+        (b"HTTP/1.1 404 Not\x07 Found\r\nContent-Length: 0\r\n\r\n".to_vec(), ""),
+        ([b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'x'; 20_000]].concat(), "response head too large"),
+        ([HEAD, b"<html>no flv</html>"].concat(), ""),
+        ([HEAD, &flv, &large].concat(), ""),
+        ([HEAD, &flv, &encrypted].concat(), ""),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_vec(), "malformed response body"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n".iter().chain(&flv).copied().collect(), "ended"),
+    ] {
+        let mut rig = Rig::flv();
+        rig.connected();
+        let events = rig.give(&answer);
+        let shown = String::from_utf8_lossy(&answer[..answer.len().min(60)]).into_owned();
+        assert_eq!(events.len(), 3, "{shown}: {events:?}");
+        assert!(events[1].starts_with("failed: ") && events[1].contains(why), "{shown}: {events:?}");
+        assert_eq!(events[2], "closed");
+    }
+}
+
+#[test]
+fn chunked_bodies_are_read_and_ends_are_told_after_what_came_before() {
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.give(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let body = file(&[(CONFIG, 0), (KEY, 0), (INTER, 33)]);
+    for piece in body.chunks(11) {
+        rig.give(&[format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+    }
+    assert_eq!(rig.grant(), ["unit 0", "unit 33"]);
+    rig.call(|session, ctx| session.handle_bytes(ctx, &[&b"5\r\n"[..], &tag(INTER, 66)[..5]].concat()));
+    rig.call(|session, ctx| session.handle_hangup(ctx, None));
+    assert_eq!(rig.events(), ["Lost", "lost: the server closed within the response", "closed"]);
+    let mut rig = Rig::flowing();
+    rig.call(|session, ctx| session.handle_bytes(ctx, &tag(INTER, 66)));
+    rig.call(|session, ctx| session.handle_hangup(ctx, None));
+    assert_eq!(rig.events(), ["unit 66", "Lost", "lost: the server ended the stream", "closed"]);
+}
+
+#[test]
+fn nonsense_ends_it_and_a_codec_that_is_not_carried_says_so() {
+    let mut rig = Rig::flowing();
+    let events = rig.give(&tag(b"\x17", 1).repeat(200));
+    assert_eq!(events.iter().filter(|event| *event == "dropped").count(), 101);
+    assert!(events.contains(&"lost: the server sends nonsense".to_owned()));
+    let mut rig = Rig::flowing();
+    let events = rig.give(&tag(b"\x90vvc1", 1));
+    assert!(events[1].starts_with("lost: ") && events[1].contains("vvc1"), "{events:?}");
+}
+
+#[test]
+fn a_file_that_comes_at_once_is_read_in_its_own_time() {
+    let mut rig = Rig::flowing();
+    let minute: Vec<u8> = (1..=600).flat_map(|n| tag(KEY, n * 100)).collect();
+    let count = |events: &[String]| events.iter().filter(|event| event.starts_with("unit")).count();
+    let first = count(&rig.give(&minute));
+    assert!((100..=102).contains(&first), "ten seconds at once: {first}");
+    assert!(!rig.session.wants_bytes());
+    let next = rig.run_to(secs(20));
+    assert!((200..=206).contains(&count(&next)), "then as time goes: {}", count(&next));
+    let rest = rig.run_to(secs(55));
+    assert_eq!(first + count(&next) + count(&rest), 600);
+    assert_eq!(rest.last().map(String::as_str), Some("closed"), "and then it is frozen");
+    assert!(
+        rest[..rest.len() - 3].iter().all(|event| event.starts_with("unit")),
+        "no stall while it was held"
+    );
+}
+
+#[test]
+fn u_20_rtmp_servers_that_are_silent_or_hostile() {
+    let new = || {
+        let (app, tc_url, name) = ("a".to_owned(), "rtmp://h/a".to_owned(), "s".to_owned());
+        Rig::new(PullSource::Rtmp { app, tc_url, name })
+    };
+    let mut rig = new();
+    rig.connected();
+    assert_eq!(rig.sent().len(), 1537);
+    let events = rig.run_to(secs(6));
+    assert!(events[1].starts_with("failed: Timeout(Handshake"), "{events:?}");
+    for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0xff; 8192]] {
+        let mut rig = new();
+        rig.connected();
+        let events = rig.give(answer);
+        assert!(events.last().is_some_and(|event| event == "closed"), "{events:?}");
+    }
+    // Answers the handshake, then a chunk size of 2^31 and beginnings of large messages.
+    let mut bytes = vec![3];
+    bytes.extend([0; 3072]);
+    bytes.extend(b"\x02\0\0\0\0\0\x04\x01\0\0\0\0\x80\0\0\x01");
+    for chunk_stream in 0..190u8 {
+        bytes.extend([0, chunk_stream, 0, 0, 0, 0xff, 0xff, 0xff, 9, 1, 0, 0, 0, 0x17]);
+    }
+    let mut rig = new();
+    rig.connected();
+    let mut events = rig.give(&bytes);
+    events.extend(rig.run_to(secs(11)));
+    assert_eq!(events.iter().filter(|event| event.starts_with("failed")).count(), 1, "{events:?}");
+}
+
+#[test]
+fn a_stop_says_goodbye_and_is_the_end() {
+    let mut rig = Rig::flowing();
+    rig.call(|session, ctx| session.end_publish(ctx, StreamEnd::Stopped));
+    let events = rig.events();
+    assert_eq!(events.last().map(String::as_str), Some("closed"));
+    assert!(rig.give(&tag(KEY, 100)).is_empty());
+}

@@ -585,6 +585,8 @@ impl World {
                     let reply = control::HookReply { id: request.id, pool: request.pool, result: Ok(200) };
                     self.control.handle_hook(now, &reply);
                 }
+                // Nobody logs in and nobody changes settings here.
+                control::Output::Hash(_) | control::Output::Errand(_) | control::Output::Outbound(_) => {}
                 control::Output::Exit => self.exited = true,
             }
         }

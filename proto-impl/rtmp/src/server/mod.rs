@@ -61,6 +61,8 @@ pub struct Server {
     link: Link,
     streams: Streams,
     timers: Timers,
+    /// When the player last gave, or was last sent, anything.
+    player_seen: Instant,
     events: VecDeque<Event>,
     /// What came while a request awaited its verdict.
     held: Vec<u8>,
@@ -77,6 +79,7 @@ impl Server {
             link: Link::new(&config),
             streams: Streams::new(config.message_streams_max),
             timers,
+            player_seen: now,
             events: VecDeque::new(),
             held: Vec::new(),
             config,
@@ -89,17 +92,17 @@ impl Server {
         if matches!(self.phase, Phase::Closed) {
             return Ok(());
         }
-        if self.streams.has_player() {
-            self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
-        }
+        self.media_progress(now);
         let mut input = bytes;
         self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
     }
 
     /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
-        if let Some(timer) = self.timers.expired(now) {
-            self.finish(CloseReason::Timeout(timer));
+        match self.timers.expired(now) {
+            Some(Timer::Player) if self.ping_player(now) => {}
+            Some(timer) => self.finish(CloseReason::Timeout(timer)),
+            None => {}
         }
         Ok(())
     }
@@ -250,6 +253,19 @@ impl Server {
             self.timers.clear(Timer::Player);
         }
         self.link.reader.grant(self.streams.has_publisher());
+    }
+
+    /// The player heard nothing and said nothing for half of its time: its stream may be silent, and it there. Says
+    /// whether it has time left to tell.
+    fn ping_player(&mut self, now: Instant) -> bool {
+        let silent = now.saturating_duration_since(self.player_seen);
+        let left = self.config.player_idle_timeout.saturating_sub(silent);
+        if left.is_zero() {
+            return false;
+        }
+        self.link.send_ping();
+        self.timers.set(Timer::Player, now, left);
+        true
     }
 
     fn fail(&mut self, error: &Error) {

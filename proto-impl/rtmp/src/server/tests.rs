@@ -644,6 +644,28 @@ fn a_player_is_idle_without_media_and_without_bytes() {
 }
 
 #[test]
+fn a_player_of_a_silent_stream_is_pinged_and_stays_while_it_answers() {
+    let ping = control(4, &[0, 6, 0, 0, 0, 0]);
+    let mut rig = Rig::playing();
+    let sent = |rig: &mut Rig| std::mem::take(&mut rig.sent);
+    sent(&mut rig);
+    for _ in 0..20 {
+        rig.pass(secs(29));
+        assert!(sent(&mut rig).is_empty());
+        rig.pass(secs(1));
+        assert_eq!(sent(&mut rig), ping);
+        rig.feed(&control(4, &[0, 7, 0, 0, 0, 0]));
+    }
+    assert_eq!(rig.closed(), None);
+    rig.pass(secs(30));
+    assert_eq!(sent(&mut rig), ping);
+    rig.pass(secs(29));
+    assert!(sent(&mut rig).is_empty(), "once");
+    rig.pass(secs(1));
+    assert_eq!(rig.closed(), Some(CloseReason::Timeout(Timer::Player)));
+}
+
+#[test]
 fn m_24_interleaved_chunks_give_the_same_media_per_kind() {
     let parts = |chunk_stream, kind, payload: &[u8]| -> Vec<Vec<u8>> {
         let bytes = raw(chunk_stream, kind, 1, 40, payload);

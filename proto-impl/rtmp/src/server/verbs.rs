@@ -91,7 +91,7 @@ impl Server {
         // A command, as MediaMTX sends it. As the data message that FMS sent, ffmpeg takes it for a third stream.
         let code = "NetStream.Data.Start";
         self.link.send_status(message_stream, "status", code, "Started playing stream.");
-        self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
+        self.media_progress(now);
         self.rearm(now);
         self.resume(now);
     }
@@ -136,7 +136,8 @@ impl Server {
     /// The owner wrote media to the player.
     pub fn media_progress(&mut self, now: Instant) {
         if self.streams.has_player() {
-            self.timers.set(Timer::Player, now, self.config.player_idle_timeout);
+            self.player_seen = now;
+            self.timers.set(Timer::Player, now, self.config.player_idle_timeout / 2);
         }
     }
 

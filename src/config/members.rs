@@ -1,0 +1,205 @@
+//! Application settings as the API shows them (rest.md §10.1): JSON names, types and order.
+
+use serde_json::Value;
+
+use super::Values;
+use super::keys::{APP, Key};
+
+/// The type of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// Text.
+    Text,
+    /// Text, or null instead of the empty one.
+    NullText,
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+}
+
+/// One member of the settings object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Its JSON name.
+    pub name: &'static str,
+    /// Its key in the file.
+    pub key: &'static Key,
+    /// Its type.
+    pub shape: Shape,
+}
+
+/// JSON names that differ from their keys.
+const NAMES: [(&str, &str); 4] = [
+    ("webhookRetryAttemptDelay", "webhookRetryDelay"),
+    ("hlsEnableLowLatency", "lLHLSEnabled"),
+    ("dashEnableLowLatency", "lLDashEnabled"),
+    ("dashTargetLatency", "targetLatency"),
+];
+/// Keys that are no members.
+const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
+/// Numbers that the reference writes as text.
+const TEXTS: [&str; 7] = [
+    "hlsTime",
+    "hlsListSize",
+    "dashSegDuration",
+    "dashFragmentDuration",
+    "dashWindowSize",
+    "dashExtraWindowSize",
+    "rtspPullTransportType",
+];
+const NULL_TEXTS: [&str; 3] = ["timeTokenSecretForPlay", "timeTokenSecretForPublish", "recordingSubfolder"];
+const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
+
+/// All members in order: the reference's, then ours.
+pub fn members() -> impl Iterator<Item = Member> {
+    // Ours stand first in the file, where people look for them; clients look for the reference's.
+    let first = APP.iter().position(|key| key.name == "remoteAllowedCIDR").unwrap_or(0);
+    let (ours, reference) = APP.split_at_checked(first).unwrap_or((&[], APP));
+    reference.iter().chain(ours).filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
+        name: NAMES.iter().find(|(of, _)| *of == key.name).map_or(key.name, |(_, name)| name),
+        key,
+        shape: shape_of(key),
+    })
+}
+
+fn shape_of(key: &Key) -> Shape {
+    if OBJECTS.contains(&key.name) {
+        Shape::Object
+    } else if key.name == "encoderSettings" {
+        Shape::Array
+    } else if NULL_TEXTS.contains(&key.name) {
+        Shape::NullText
+    } else if TEXTS.contains(&key.name) {
+        Shape::Text
+    } else if key.default == "true" || key.default == "false" {
+        Shape::Bool
+    } else if key.default.parse::<i64>().is_ok() {
+        Shape::Int
+    } else {
+        Shape::Text
+    }
+}
+
+impl Member {
+    /// The value as the API shows it. A text in the file that does not fit its type is shown as the default.
+    #[must_use]
+    pub fn show(&self, values: &Values) -> Value {
+        let text = values.text(self.key.name);
+        match self.shape {
+            Shape::Bool => Value::Bool(text.eq_ignore_ascii_case("true")),
+            Shape::Int => text.parse().or_else(|_| self.key.default.parse()).unwrap_or(0_i64).into(),
+            Shape::Text => text.into(),
+            Shape::NullText if text.is_empty() => Value::Null,
+            Shape::NullText => text.into(),
+            Shape::Object => {
+                parsed(text).filter(Value::is_object).unwrap_or_else(|| Value::Object(Default::default()))
+            }
+            Shape::Array => parsed(text)
+                .or_else(|| parsed(values.text("encoderSettingsString")))
+                .filter(Value::is_array)
+                .unwrap_or_else(|| Value::Array(Vec::new())),
+        }
+    }
+
+    /// The text for the file of a value that a client sends; `None` when it has another type. Numbers and their texts
+    /// are converted into each other, as the reference does; null is the default, or nothing where text may be.
+    #[must_use]
+    pub fn text_of(&self, given: &Value) -> Option<String> {
+        let text = match given {
+            Value::Null => {
+                return Some(match self.shape {
+                    Shape::Bool | Shape::Int => self.key.default.to_owned(),
+                    Shape::Text | Shape::NullText | Shape::Object | Shape::Array => String::new(),
+                });
+            }
+            Value::Bool(value) => value.to_string(),
+            Value::Number(value) => value.to_string(),
+            Value::String(value) => value.clone(),
+            Value::Array(_) | Value::Object(_) => given.to_string(),
+        };
+        let fits = match self.shape {
+            Shape::Bool => text == "true" || text == "false",
+            Shape::Int => text.parse::<i64>().is_ok(),
+            Shape::Text | Shape::NullText => !given.is_array() && !given.is_object(),
+            Shape::Object => {
+                given.is_object() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_object())
+            }
+            Shape::Array => {
+                given.is_array() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_array())
+            }
+        };
+        let text = if self.shape == Shape::Array && text == "[]" { String::new() } else { text };
+        fits.then_some(text)
+    }
+}
+
+fn parsed(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn member(name: &str) -> Member {
+        members().find(|member| member.name == name).unwrap()
+    }
+
+    #[test]
+    fn every_key_is_a_member_but_those_that_the_reference_hides() {
+        assert_eq!(members().count() + SILENT.len(), APP.len());
+        let names: Vec<_> = members().map(|member| member.name).collect();
+        assert_eq!(names[..2], ["remoteAllowedCIDR", "ipFilterEnabled"]);
+        assert_eq!(names.last(), Some(&"httpFlvEnabled"));
+        assert!(names.contains(&"lLHLSEnabled") && !names.contains(&"hlsEnableLowLatency"));
+    }
+
+    #[test]
+    fn types_are_the_reference_s() {
+        let values = Values::new(APP, "defaults");
+        for (name, value) in [
+            ("hlsTime", json!("2")),
+            ("hlsListSize", json!("15")),
+            ("targetLatency", json!("3.5")),
+            ("dashFragmentDuration", json!("0.5")),
+            ("rtspPullTransportType", json!("3")),
+            ("webhookRetryDelay", json!(1000)),
+            ("ingestingStreamLimit", json!(-1)),
+            ("timeTokenSecretForPlay", json!(null)),
+            ("jwtSecretKey", json!("")),
+            ("encoderSettings", json!([])),
+            ("customSettings", json!({})),
+            ("lLDashEnabled", json!(true)),
+            ("updateTime", json!(0)),
+        ] {
+            assert_eq!(member(name).show(&values), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_default_comes_back_as_it_went() {
+        let values = Values::new(APP, "defaults");
+        for member in members() {
+            let text = member.text_of(&member.show(&values)).unwrap();
+            let same = text == member.key.default || (text == "{}" && member.key.default.is_empty());
+            assert!(same, "{}: {text}", member.name);
+        }
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        assert_eq!(member("gopCache").text_of(&json!(1)), None);
+        assert_eq!(member("webRTCFrameRate").text_of(&json!(1.5)), None);
+        assert_eq!(member("webRTCFrameRate").text_of(&json!("31")).as_deref(), Some("31"));
+        assert_eq!(member("hlsTime").text_of(&json!(4)).as_deref(), Some("4"));
+        assert_eq!(member("jwtSecretKey").text_of(&json!({})), None);
+        assert_eq!(member("customSettings").text_of(&json!("x")), None);
+        assert_eq!(member("gopCache").text_of(&json!(null)).as_deref(), Some("true"));
+    }
+}

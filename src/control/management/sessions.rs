@@ -1,0 +1,164 @@
+//! Who is logged in. A session is a random number that only its browser knows; it lives in memory alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Random;
+
+/// The cookie (rest.md §9.2).
+pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
+/// Without a request for so long it ends.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+/// It ends after this, used or not.
+const LIFE: Duration = Duration::from_secs(12 * 3600);
+/// Sessions of one user; the oldest goes.
+const PER_USER: usize = 50;
+/// Sessions of all users; the one that rested longest goes.
+const TOTAL: usize = 10_000;
+
+/// What the cookie holds: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::control) struct SessionId(u128);
+
+impl SessionId {
+    /// Reads what [`fmt::Display`] wrote, and nothing else.
+    pub(in crate::control) fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if fits { u128::from_str_radix(text, 16).ok().map(Self) } else { None }
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// It is as good as a password.
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionId(..)")
+    }
+}
+
+#[derive(Debug)]
+struct Session {
+    email: Arc<str>,
+    began: Instant,
+    used: Instant,
+}
+
+impl Session {
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) >= IDLE || now.saturating_duration_since(self.began) >= LIFE
+    }
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Sessions {
+    by_id: BTreeMap<SessionId, Session>,
+}
+
+impl Sessions {
+    /// Begins one; its id is always new, whatever the client sent (robustness.md R-30).
+    pub(in crate::control) fn begin(&mut self, now: Instant, random: &mut Random, email: &str) -> SessionId {
+        self.by_id.retain(|_, session| !session.is_over(now));
+        let of_user = self.by_id.iter().filter(|(_, session)| &*session.email == email);
+        if of_user.clone().count() >= PER_USER {
+            let oldest = of_user.min_by_key(|(_, session)| session.began).map(|(id, _)| *id);
+            oldest.map(|id| self.by_id.remove(&id));
+        }
+        if self.by_id.len() >= TOTAL {
+            let rested = self.by_id.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id);
+            rested.map(|id| self.by_id.remove(&id));
+        }
+        let id = SessionId(u128::from(random.u64()) << 64 | u128::from(random.u64()));
+        self.by_id.insert(id, Session { email: email.into(), began: now, used: now });
+        id
+    }
+
+    /// Whose it is; being asked for keeps it alive.
+    pub(in crate::control) fn find(&mut self, now: Instant, id: SessionId) -> Option<Arc<str>> {
+        let session = self.by_id.get_mut(&id)?;
+        if session.is_over(now) {
+            self.by_id.remove(&id);
+            return None;
+        }
+        session.used = now;
+        Some(session.email.clone())
+    }
+
+    /// Logs out.
+    pub(in crate::control) fn end(&mut self, id: SessionId) {
+        self.by_id.remove(&id);
+    }
+
+    /// Logs a user out everywhere.
+    pub(in crate::control) fn end_all(&mut self, email: &str) {
+        self.by_id.retain(|_, session| &*session.email != email);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::Seed;
+
+    fn minutes(n: u64) -> Duration {
+        Duration::from_secs(60 * n)
+    }
+
+    #[test]
+    fn r_32_a_session_ends_when_it_rests_and_when_its_time_is_over() {
+        let (mut sessions, mut random, start) =
+            (Sessions::default(), Seed::from_number(1).random(), Instant::now());
+        let id = sessions.begin(start, &mut random, "a@b");
+        assert_eq!(sessions.find(start + minutes(29), id).as_deref(), Some("a@b"));
+        assert!(sessions.find(start + minutes(58), id).is_some(), "use keeps it");
+        assert!(sessions.find(start + minutes(88), id).is_none());
+        assert!(sessions.find(start, id).is_none(), "over is over");
+        let id = sessions.begin(start, &mut random, "a@b");
+        for n in 1..36 {
+            assert!(sessions.find(start + minutes(20 * n), id).is_some(), "{n}");
+        }
+        assert!(sessions.find(start + minutes(720), id).is_none());
+    }
+
+    #[test]
+    fn r_31_ids_are_never_repeated_and_read_only_as_written() {
+        let mut random = Seed::from_number(7).random();
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100_000 {
+            let id = SessionId(u128::from(random.u64()) << 64 | u128::from(random.u64()));
+            assert!(seen.insert(id));
+        }
+        let id = *seen.first().unwrap();
+        let text = id.to_string();
+        assert_eq!((text.len(), SessionId::parse(&text)), (32, Some(id)));
+        for other in
+            [text.to_uppercase() + "A", format!("+{}", &text[1..]), text[1..].to_owned(), String::new()]
+        {
+            assert_eq!(SessionId::parse(&other), None, "{other}");
+        }
+        assert!(!format!("{id:?}").contains(&text));
+    }
+
+    #[test]
+    fn the_numbers_of_sessions_are_bounded() {
+        let (mut sessions, mut random, start) =
+            (Sessions::default(), Seed::from_number(1).random(), Instant::now());
+        let at = |n: usize| start + Duration::from_millis(n as u64);
+        let ids: Vec<_> = (0..60).map(|n| sessions.begin(at(n), &mut random, "a@b")).collect();
+        assert_eq!(sessions.by_id.len(), PER_USER);
+        assert!(sessions.find(at(60), ids[9]).is_none() && sessions.find(at(60), ids[10]).is_some());
+        for n in 0..TOTAL {
+            sessions.begin(at(100 + n), &mut random, &format!("u{n}"));
+        }
+        assert_eq!(sessions.by_id.len(), TOTAL);
+        sessions.end_all("u9999");
+        assert_eq!(sessions.by_id.len(), TOTAL - 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! Users of the management API (rest.md §3.2, §9.2).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The scope of everything.
+pub(in crate::control) const SYSTEM: &str = "system";
+/// Bytes of an e-mail.
+const EMAIL_BYTES_MAX: usize = 254;
+
+/// Whether a user may be called so: one word that a path can carry. What mail servers think of it is not asked.
+#[must_use]
+pub fn is_email(text: &str) -> bool {
+    (1..=EMAIL_BYTES_MAX).contains(&text.len())
+        && !text.contains(['/', '\\'])
+        && text.chars().all(|c| !c.is_whitespace() && !c.is_control())
+}
+
+/// What a user may do within a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(in crate::control) enum Role {
+    /// Everything.
+    Admin,
+    /// Streams and recordings.
+    User,
+    /// Nothing but reading.
+    ReadOnly,
+}
+
+impl Role {
+    /// As the API writes it.
+    pub(in crate::control) const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "ADMIN",
+            Self::User => "USER",
+            Self::ReadOnly => "READ_ONLY",
+        }
+    }
+}
+
+/// The hash of a password; never printed.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(in crate::control) struct PasswordHash(pub(in crate::control) String);
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(..)")
+    }
+}
+
+/// A user as the store keeps it, and but for the hash as the API shows it: members in the reference's order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::control) struct User {
+    pub(in crate::control) email: String,
+    pub(in crate::control) user_type: Option<Role>,
+    pub(in crate::control) scope: Option<String>,
+    pub(in crate::control) app_name_user_type: Option<BTreeMap<String, Role>>,
+    pub(in crate::control) first_name: Option<String>,
+    pub(in crate::control) last_name: Option<String>,
+    pub(in crate::control) full_name: Option<String>,
+    pub(in crate::control) picture: Option<String>,
+    #[serde(skip_serializing_if = "is_hidden")]
+    pub(in crate::control) password_hash: PasswordHash,
+}
+
+/// The API's copy has no hash.
+fn is_hidden(hash: &PasswordHash) -> bool {
+    hash.0.is_empty()
+}
+
+impl User {
+    /// An administrator of everything.
+    pub(in crate::control) fn administrator(email: &str) -> Self {
+        Self {
+            email: email.to_owned(),
+            user_type: Some(Role::Admin),
+            scope: Some(SYSTEM.to_owned()),
+            app_name_user_type: Some(BTreeMap::from([(SYSTEM.to_owned(), Role::Admin)])),
+            ..Self::default()
+        }
+    }
+
+    /// The user as the API shows it.
+    pub(in crate::control) fn shown(&self) -> Self {
+        Self { password_hash: PasswordHash::default(), ..self.clone() }
+    }
+
+    /// What the user may do within a scope, that of everything not counted.
+    pub(in crate::control) fn role_in(&self, scope: &str) -> Option<Role> {
+        let mapped = self.app_name_user_type.as_ref().and_then(|roles| roles.get(scope)).copied();
+        mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })
+    }
+
+    /// The text of a successful login (rest.md §7.1).
+    pub(in crate::control) fn login_message(&self) -> String {
+        match (&self.scope, self.user_type, &self.app_name_user_type) {
+            (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),
+            (_, _, Some(roles)) => serde_json::to_string(roles).unwrap_or_default(),
+            (scope, role, None) => {
+                format!("{}/{}", scope.as_deref().unwrap_or("null"), role.map_or("null", Role::name))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_come_in_the_reference_s_order_and_without_the_hash() {
+        let mut user = User::administrator("a@b");
+        user.password_hash = PasswordHash("pbkdf2-canary".into());
+        assert_eq!(
+            serde_json::to_string(&user.shown()).unwrap(),
+            r#"{"email":"a@b","userType":"ADMIN","scope":"system","appNameUserType":{"system":"ADMIN"},"firstName":null,"lastName":null,"fullName":null,"picture":null}"#
+        );
+        let stored = serde_json::to_string(&user).unwrap();
+        assert_eq!(serde_json::from_str::<User>(&stored).unwrap(), user);
+        assert!(!format!("{user:?}").contains("canary"));
+    }
+
+    #[test]
+    fn roles_come_from_the_map_or_from_scope_and_type() {
+        let user: User = serde_json::from_str(
+            r#"{"email":"a","userType":"USER","scope":"live","appNameUserType":{"LiveApp":"READ_ONLY"}}"#,
+        )
+        .unwrap();
+        assert_eq!(user.role_in("live"), Some(Role::User));
+        assert_eq!(user.role_in("LiveApp"), Some(Role::ReadOnly));
+        assert_eq!((user.role_in("liv"), user.role_in(SYSTEM)), (None, None));
+        assert_eq!(user.login_message(), "live/USER");
+        let user = User { scope: None, ..user };
+        assert_eq!(user.login_message(), r#"{"LiveApp":"READ_ONLY"}"#);
+    }
+
+    #[test]
+    fn names_are_one_word() {
+        assert!(is_email("admin@example.org") && is_email("admin") && is_email("\u{1f600}"));
+        for text in ["", "a b", "a/b", "a\\b", "a\nb", "a\u{0}", &"x".repeat(255)] {
+            assert!(!is_email(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Settings that are read again while the server runs (SIGHUP). What can change at once does; ports, addresses, the
+//! number of workers and the limits of connections are those of the start.
+
+use std::sync::Arc;
+
+use super::clerk::{Errand, ErrandResult};
+use super::{Control, Output};
+use crate::config::{Config, ServerSettings};
+use crate::mail::{Now, ToWorker, WebSettings};
+
+impl Control {
+    /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
+    pub fn reload(&mut self) {
+        let sent = self.send_clerk(Errand::Reload, |control, now, result| match result {
+            ErrandResult::Config(config) => control.reloaded(now, &config),
+            ErrandResult::Failed(error) => {
+                tracing::error!(%error, "settings not loaded; those in use stay");
+            }
+            ErrandResult::App(_)
+            | ErrandResult::Server(_)
+            | ErrandResult::Storage(_)
+            | ErrandResult::Log(_)
+            | ErrandResult::Done => {}
+        });
+        if !sent {
+            tracing::error!("settings not loaded: too many errands wait");
+        }
+    }
+
+    fn reloaded(&mut self, now: Now, config: &Config) {
+        self.install_server(Arc::clone(&config.server));
+        let mut changed = 0_usize;
+        for app in &config.apps {
+            let known = self.apps.get(&app.name).is_some_and(|old| old.values == app.values);
+            if !known && !self.changing_apps.contains(&app.name) {
+                self.install_app(now, (**app).clone());
+                changed += 1;
+            }
+        }
+        let gone: Vec<Arc<str>> = self
+            .apps
+            .keys()
+            .filter(|name| !config.apps.iter().any(|app| app.name == **name))
+            .filter(|name| !self.changing_apps.contains(*name))
+            .cloned()
+            .collect();
+        for name in &gone {
+            self.remove_app(now, name);
+        }
+        tracing::info!(changed, gone = gone.len(), "settings loaded");
+    }
+
+    /// New settings of the server.
+    pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
+        self.config.outbound.deny = server.outbound_deny.clone();
+        self.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
+        let cors_origins = server.cors_origins.clone();
+        self.config.server = server;
+        self.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));
+    }
+}

@@ -1,0 +1,355 @@
+//! Applications (rest.md §7.4).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::access::Caller;
+use super::answer::{Outcome, json as object};
+use super::{Reply, RootCall, bad_request};
+use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name, members};
+use crate::control::broadcast::{parse_json, status};
+use crate::control::clerk::{Errand, ErrandResult};
+use crate::control::management::{Role, SYSTEM};
+use crate::control::{Control, Now, wall};
+use crate::http::Response;
+use crate::mail::{StreamEnd, StreamKey, ToWorker};
+
+fn done(outcome: Outcome<'_>) -> Reply {
+    Reply::Now(outcome.response(200))
+}
+
+fn failure(text: &str) -> Response {
+    Outcome::failure(text).response(200)
+}
+
+/// What is wrong on the disk is the operator's to know; the answer says only that it went wrong.
+fn failed(result: &ErrandResult) -> Response {
+    if let ErrandResult::Failed(error) = result {
+        tracing::warn!(%error, "a change of the settings failed");
+    }
+    failure("It could not be written")
+}
+
+fn busy() -> Response {
+    Response::error(503, "Too many requests wait").header("Retry-After", "1")
+}
+
+/// The letters of rest.md §7.4.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// `GET /applications`.
+pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let names: Vec<&str> = control.apps.keys().map(AsRef::as_ref).collect();
+    Reply::Now(object(200, &json!({ "applications": names })))
+}
+
+/// `GET /applications-info`.
+pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let names: Vec<Arc<str>> = control.apps.keys().cloned().collect();
+    control.ask_clerk(call.origin.session, Errand::Storage(names.clone()), move |control, _, result| {
+        let bytes = if let ErrandResult::Storage(bytes) = result { bytes } else { Vec::new() };
+        let rows = names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
+            json!({
+                "name": &**name,
+                "liveStreamCount": control.registry.count(name),
+                "vodCount": 0,
+                "storage": storage,
+            })
+        });
+        object(200, &rows.collect::<Vec<_>>())
+    });
+    Reply::Later
+}
+
+/// `GET /applications/live-streams/{app}`.
+pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [app, ..] = call.params;
+    let of_app = control.registry.live.values().filter(|live| &*live.key.app == app);
+    let rows = of_app.map(|live| {
+        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
+        json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
+    });
+    Reply::Now(object(200, &rows.collect::<Vec<_>>()))
+}
+
+/// `POST /applications/{app}`.
+pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    if !is_plain(name) {
+        let text = "Application name is not alphanumeric. Please provide alphanumeric characters";
+        return done(Outcome::failure(text));
+    }
+    let taken = control.apps.contains_key(name)
+        || control.changing_apps.contains(name)
+        || control.purges.iter().any(|app| &**app == name);
+    if taken {
+        return done(Outcome::failure("Application with the same name already exists"));
+    }
+    if !is_app_name(name) {
+        return done(Outcome::failure("The application's name is reserved or too long"));
+    }
+    if control.apps.len() + control.changing_apps.len() >= APPS_MAX {
+        return done(Outcome::failure("The limit of applications is reached"));
+    }
+    let name: Arc<str> = name.into();
+    control.changing_apps.insert(name.clone());
+    let errand = Errand::CreateApp(name.clone());
+    let session = call.origin.session;
+    let sent = control.send_clerk(errand, move |control, now, result| {
+        control.changing_apps.remove(&name);
+        let response = match result {
+            ErrandResult::App(settings) => {
+                control.install_app(now, *settings);
+                Outcome::success().response(200)
+            }
+            other => failed(&other),
+        };
+        control.answer(session, response);
+    });
+    if !sent {
+        let [name, ..] = call.params;
+        control.changing_apps.remove(name);
+        return Reply::Now(busy());
+    }
+    Reply::Later
+}
+
+/// `PUT /applications/{app}`: nothing runs in this server that came over the network.
+pub(super) fn upload(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(
+        Response::error(405, "WAR files cannot be deployed").header("Allow", "GET, HEAD, POST, DELETE"),
+    )
+}
+
+/// `DELETE /applications/{app}?deleteDB=`: streams end, the application is gone everywhere, then its folder is removed.
+pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    if !is_plain(name) {
+        let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
+        return done(Outcome::failure(text));
+    }
+    let Some(app) = control.apps.get(name).filter(|_| !control.changing_apps.contains(name)) else {
+        let text = format!(
+            "AppSettings is not available for app: {name}. It's not available or it's being initialized"
+        );
+        return done(Outcome::failure(&text));
+    };
+    let name = app.name.clone();
+    let session = call.origin.session;
+    let own = name.clone();
+    let sent = control.send_clerk(Errand::DeleteApp(name.clone()), move |control, _, result| {
+        control.changing_apps.remove(&own);
+        let response = match result {
+            ErrandResult::Done => Outcome::success().response(200),
+            other => failed(&other),
+        };
+        control.answer(session, response);
+    });
+    if !sent {
+        return Reply::Now(busy());
+    }
+    control.changing_apps.insert(name.clone());
+    control.remove_app(now, &name);
+    if call.query("deleteDB").eq_ignore_ascii_case("true") {
+        control.purge(now, name);
+    }
+    Reply::Later
+}
+
+/// `POST /applications/{app}/reset`: what is not live forgets that it ever was.
+pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    let Some(app) = control.apps.get(name).map(|app| app.name.clone()) else {
+        return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
+    };
+    let changed = |record: &&crate::control::broadcast::Broadcast| {
+        record.status == status::BROADCASTING || record.status == status::PREPARING || record.anyone_watching
+    };
+    let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
+    let keys: Vec<StreamKey> = control
+        .records
+        .of(&app)
+        .filter(changed)
+        .map(|record| key(&record.stream_id))
+        .filter(|key| !control.is_live(key))
+        .collect();
+    for key in &keys {
+        if let Some(record) = control.records.get_mut(key) {
+            status::FINISHED.clone_into(&mut record.status);
+            (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
+            record.rtmp_viewer_count = 0;
+            record.recount();
+        }
+        control.mark_dirty(now, key.clone());
+    }
+    let text = format!("Successfull operations: {}", keys.len());
+    done(Outcome::success().message(Some(&text)))
+}
+
+/// `GET /applications/settings/{app}`. Secrets are for administrators: others cannot write them back.
+pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    let Some(app) = control.apps.get(name) else { return Reply::Now(Response::empty(204)) };
+    let may_know = match &call.caller {
+        Caller::Token => true,
+        Caller::Nobody => false,
+        Caller::User { email, .. } => control
+            .user(email)
+            .is_some_and(|user| [SYSTEM, name].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))),
+    };
+    let shown: Map<String, Value> = members()
+        .map(|member| {
+            let value = match member.name {
+                "appName" => Value::from(name),
+                _ if member.key.secret && !may_know => Value::from(""),
+                _ => member.show(&app.values),
+            };
+            (member.name.to_owned(), value)
+        })
+        .collect();
+    Reply::Now(object(200, &shown))
+}
+
+/// Why a settings object is not taken.
+enum Unfit {
+    /// It is no settings object: 400.
+    Malformed(String),
+    /// It says what cannot be.
+    Refused(String),
+}
+
+/// `POST /applications/settings/{app}`: the whole object; members left out return to their defaults.
+pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    let Some(app) = control.apps.get(name).filter(|_| !control.changing_apps.contains(name)).cloned() else {
+        return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
+    };
+    let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
+        Ok(body) => body,
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
+    let edit = match edit_of(&app, body, now) {
+        Ok(edit) => edit,
+        Err(Unfit::Malformed(text)) => return bad_request(&text),
+        Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
+    };
+    let errand = Errand::EditApp(app.name.clone(), edit);
+    control.ask_clerk(call.origin.session, errand, move |control, now, result| match result {
+        ErrandResult::App(settings) => {
+            control.install_app(now, *settings);
+            Outcome::success().response(200)
+        }
+        other => failed(&other),
+    });
+    Reply::Later
+}
+
+/// Members that the server writes itself, and those that are never lost by leaving them out.
+const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
+const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
+
+fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
+    let mut edit = Edit::default();
+    let mut after = app.values.clone();
+    for member in members().filter(|member| !OWN.contains(&member.name)) {
+        let key = member.key.name;
+        let given = body.get(member.name);
+        if given.is_none() && KEPT.contains(&key) {
+            continue;
+        }
+        let wanted = match given {
+            None => member.key.default.to_owned(),
+            Some(value) => clamped(&member, member.text_of(value).ok_or_else(|| wrong_type(&member))?)?,
+        };
+        let shown = member.show(&app.values);
+        let same = wanted == app.values.text(key) || given == Some(&shown);
+        if app.values.is_fixed(key) {
+            if given.is_some() && !same {
+                let text = format!("{} is fixed by the command line or the environment", member.name);
+                return Err(Unfit::Refused(text));
+            }
+        } else if given.is_none() && member.key.explicit && app.values.origin(key) == Origin::File {
+            edit.unset.push(key.to_owned());
+            after.set(key, wanted, Origin::Default, &mut Vec::new());
+        } else if !same {
+            edit.set.push((key.to_owned(), wanted.clone()));
+            after.set(key, wanted, Origin::File, &mut Vec::new());
+        }
+    }
+    check(app, &after, &body)?;
+    if edit != Edit::default() && !app.values.is_fixed("updateTime") {
+        edit.set.push(("updateTime".to_owned(), wall(now).to_string()));
+    }
+    Ok(edit)
+}
+
+fn wrong_type(member: &Member) -> Unfit {
+    Unfit::Malformed(format!("{} has the wrong type", member.name))
+}
+
+/// The smallest values that the reference lets pass.
+fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
+    let at_least = |least: i64| match text.parse::<i64>() {
+        Ok(value) if value < least => Ok(least.to_string()),
+        Ok(_) => Ok(text.clone()),
+        Err(_) if text.is_empty() => Ok(member.key.default.to_owned()),
+        Err(_) => Err(Unfit::Refused(format!("{} must be a whole number", member.name))),
+    };
+    match member.name {
+        "hlsListSize" => at_least(5),
+        "hlsTime" => at_least(1),
+        _ => Ok(text),
+    }
+}
+
+/// What the reference refuses without a word, and what we could not run with.
+fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<(), Unfit> {
+    let heights = body.get("encoderSettings").and_then(Value::as_array);
+    let is_flat = |step: &Value| step.get("height").and_then(Value::as_i64).is_some_and(|height| height <= 0);
+    if heights.is_some_and(|steps| steps.iter().any(is_flat)) {
+        return Err(Unfit::Refused(String::new()));
+    }
+    let on = |keys: [&str; 3]| keys.iter().filter(|key| after.text(key).eq_ignore_ascii_case("true")).count();
+    let publish = on(["publishTokenControlEnabled", "publishJwtControlEnabled", "enableTimeTokenForPublish"]);
+    let play = on(["playTokenControlEnabled", "playJwtControlEnabled", "enableTimeTokenForPlay"]);
+    if publish > 1 || play > 1 {
+        return Err(Unfit::Refused(String::new()));
+    }
+    AppSettings::from_values(&app.name, app.epoch, after.clone())
+        .map(drop)
+        .map_err(|error| Unfit::Refused(error.to_string()))
+}
+
+impl Control {
+    /// Settings of an application, new or changed: every worker hears of them.
+    pub(in crate::control) fn install_app(&mut self, _: Now, settings: AppSettings) {
+        let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
+        let settings = Arc::new(AppSettings { epoch, ..settings });
+        self.apps.insert(settings.name.clone(), settings.clone());
+        self.post_all(&ToWorker::App(settings.clone()));
+        let of_app = self.registry.live.values().map(|live| live.key.clone());
+        for key in of_app.filter(|key| key.app == settings.name).collect::<Vec<_>>() {
+            self.review_viewers(&key);
+        }
+    }
+
+    /// The application is gone; so are its streams.
+    pub(in crate::control) fn remove_app(&mut self, now: Now, name: &Arc<str>) {
+        let streams: Vec<_> = self
+            .registry
+            .live
+            .iter()
+            .filter(|(_, live)| live.key.app == *name)
+            .map(|(stream, _)| *stream)
+            .collect();
+        for stream in streams {
+            self.end_stream(now, stream, StreamEnd::Deleted);
+        }
+        self.apps.remove(name);
+        self.post_all(&ToWorker::AppGone(name.clone()));
+    }
+}

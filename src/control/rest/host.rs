@@ -1,0 +1,180 @@
+//! The machine and the process (rest.md §7.2, §7.3). Members in the reference's order; those of a JVM are filled with
+//! the figures of this process, because panels read them.
+
+use serde_json::{Value, json};
+
+use super::answer::json as object;
+use super::{Reply, RootCall};
+use crate::control::{Control, Now, wall};
+
+type Part = fn(&Control, Now) -> Value;
+
+fn told(control: &Control, now: Now, part: Part) -> Reply {
+    Reply::Now(object(200, &part(control, now)))
+}
+
+fn cpu(control: &Control, _: Now) -> Value {
+    let host = &control.host;
+    json!({
+        "processCPUTime": host.process_cpu_us,
+        "systemCPULoad": host.system_cpu_percent,
+        "processCPULoad": host.process_cpu_percent,
+        "systemLoadAverageLastMinute": host.load_1m,
+    })
+}
+
+fn process_memory(control: &Control, _: Now) -> Value {
+    let host = &control.host;
+    json!({
+        "maxMemory": host.memory_total,
+        "totalMemory": host.process_memory_peak,
+        "freeMemory": host.process_memory_peak.saturating_sub(host.process_memory),
+        "inUseMemory": host.process_memory,
+    })
+}
+
+fn native_memory(control: &Control, _: Now) -> Value {
+    json!({ "inUseMemory": control.host.process_memory, "maxMemory": control.host.memory_total })
+}
+
+fn system(control: &Control, _: Now) -> Value {
+    json!({
+        "osName": "Linux",
+        "osArch": std::env::consts::ARCH,
+        "javaVersion": concat!("none, millstream ", env!("CARGO_PKG_VERSION")),
+        "processorCount": control.host.processors,
+    })
+}
+
+fn system_memory(control: &Control, _: Now) -> Value {
+    let host = &control.host;
+    json!({
+        "virtualMemory": host.memory_committed,
+        "totalMemory": host.memory_total,
+        "freeMemory": host.memory_free,
+        "inUseMemory": host.memory_total.saturating_sub(host.memory_free),
+        "totalSwapSpace": host.swap_total,
+        "freeSwapSpace": host.swap_free,
+        "inUseSwapSpace": host.swap_total.saturating_sub(host.swap_free),
+        "availableMemory": host.memory_available,
+    })
+}
+
+fn file_system(control: &Control, _: Now) -> Value {
+    let host = &control.host;
+    json!({
+        "usableSpace": host.disk_usable,
+        "totalSpace": host.disk_total,
+        "freeSpace": host.disk_free,
+        "inUseSpace": host.disk_total.saturating_sub(host.disk_free),
+    })
+}
+
+/// No GPU is used.
+fn gpu(_: &Control, _: Now) -> Value {
+    json!([])
+}
+
+fn timing(control: &Control, now: Now) -> Value {
+    let up = now.mono.saturating_duration_since(control.began.mono).as_millis();
+    json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.began) })
+}
+
+fn everything(control: &Control, now: Now) -> Value {
+    let live = control.registry.live.len();
+    let mut all = json!({
+        "instanceId": control.config.node,
+        "cpuUsage": cpu(control, now),
+        "jvmMemoryUsage": process_memory(control, now),
+        "systemInfo": system(control, now),
+        "systemMemoryInfo": system_memory(control, now),
+        "fileSystemInfo": file_system(control, now),
+        "jvmNativeMemoryUsage": native_memory(control, now),
+        "softwareVersion": super::root::VERSION,
+        "gpuUsageInfo": gpu(control, now),
+        "ffmpegBuildInfo": "none",
+    });
+    let more = json!({
+        "dbAverageQueryTimeMs": 0,
+        "localWebRTCLiveStreams": 0,
+        "localLiveStreams": live,
+        "localWebRTCViewers": 0,
+        "localHLSViewers": 0,
+        "localDASHViewers": 0,
+        "encoders-blocked": 0,
+        "encoders-not-opened": 0,
+        "publish-timeout-errors": 0,
+        "vertx-worker-thread-queue-size": -1,
+        "webrtc-vertx-worker-thread-queue-size": -1,
+        "server-timing": timing(control, now),
+        "totalLiveStreamSize": live,
+    });
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+        all.extend(more);
+        if control.apps.is_empty() {
+            all.remove("dbAverageQueryTimeMs");
+        }
+    }
+    all
+}
+
+/// `GET /system-resources`.
+pub(super) fn resources(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, everything)
+}
+
+/// `GET /cpu-status`.
+pub(super) fn cpu_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, cpu)
+}
+
+/// `GET /jvm-memory-status`.
+pub(super) fn process_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, process_memory)
+}
+
+/// `GET /system-memory-status`.
+pub(super) fn system_memory_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, system_memory)
+}
+
+/// `GET /file-system-status`.
+pub(super) fn file_system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, file_system)
+}
+
+/// `GET /system-status`.
+pub(super) fn system_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, system)
+}
+
+/// `GET /gpu-status`.
+pub(super) fn gpu_status(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, gpu)
+}
+
+/// `GET /server-time`.
+pub(super) fn server_time(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    told(control, now, timing)
+}
+
+/// `GET /live-clients-size`.
+pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let stats = control.stats();
+    let answer = json!({ "totalConnectionSize": stats.viewers, "totalLiveStreamSize": stats.live });
+    Reply::Now(object(200, &answer))
+}
+
+/// `GET /liveness`.
+pub(super) fn liveness(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let name = control.host.host_name.as_str();
+    let host = if name.is_empty() { "localhost" } else { name };
+    Reply::Now(object(200, &json!({ "host": host, "status": "ok" })))
+}
+
+/// `GET /threads`.
+pub(super) fn threads(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let count = control.host.threads;
+    let answer = json!({ "dead-locked-thread": [], "thread-count": count, "thread-peek-count": count });
+    Reply::Now(object(200, &answer))
+}

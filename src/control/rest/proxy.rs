@@ -1,0 +1,95 @@
+//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (rest.md §7.2). The call is done here,
+//! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
+
+use super::{Reply, RootCall, split_path};
+use crate::control::management::{Role, SYSTEM, User};
+use crate::control::{Control, Now};
+use crate::http::{Method, Request, Response};
+
+/// Bytes of a path.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Any method of `/request`.
+pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    match inner(call.request) {
+        Some(request) => control.dispatch_app(now, call.origin.session, None, &request),
+        None => Reply::Now(Response::error(404, "Not Found")),
+    }
+}
+
+/// Whether a user may (rest.md §9.2): everything within a scope of an administrator, reading within any; streams and
+/// recordings for a plain user.
+pub(super) fn may_pass(user: &User, request: &Request) -> bool {
+    let Some(inner) = inner(request) else { return user.role_in(SYSTEM).is_some() };
+    let Some((app, rest)) = split_path(&inner.path) else { return user.role_in(SYSTEM).is_some() };
+    let media = ["/v2/broadcasts", "/v2/vods"]
+        .iter()
+        .any(|known| rest.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    [SYSTEM, app].into_iter().filter_map(|scope| user.role_in(scope)).any(|role| match role {
+        Role::Admin => true,
+        Role::User => media || matches!(inner.method, Method::Get | Method::Head),
+        Role::ReadOnly => matches!(inner.method, Method::Get | Method::Head),
+    })
+}
+
+/// The request that `_path` means; `None` when it is no path of one reading.
+fn inner(request: &Request) -> Option<Request> {
+    let given = request.query_value("_path")?;
+    let (path, more) = given.split_once('?').unwrap_or((given, ""));
+    let path = normalised(path)?;
+    let mut query: Vec<(String, String)> =
+        request.query.iter().filter(|(name, _)| name != "_path").cloned().collect();
+    query.extend(url::form_urlencoded::parse(more.as_bytes()).into_owned());
+    Some(Request {
+        method: request.method,
+        version: request.version,
+        target: String::new(),
+        path,
+        query,
+        headers: request.headers.clone(),
+        body: request.body.clone(),
+    })
+}
+
+/// As the HTTP machine leaves a path: it begins with a slash, has no empty and no dot segments, and nothing that another
+/// reader would decode once more.
+fn normalised(path: &str) -> Option<String> {
+    let odd = |c: char| c.is_control() || c == '\\' || c == '%' || c == ';' || c == '#';
+    if path.len() > PATH_BYTES_MAX || path.contains(odd) {
+        return None;
+    }
+    let mut out = String::with_capacity(path.len() + 1);
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        if segment == "." || segment == ".." {
+            return None;
+        }
+        out.push('/');
+        out.push_str(segment);
+    }
+    if path.ends_with('/') {
+        out.push('/');
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r_22_only_paths_of_one_reading_pass() {
+        assert_eq!(normalised("live/rest/v2/version").as_deref(), Some("/live/rest/v2/version"));
+        assert_eq!(normalised("//live//rest/v2/x").as_deref(), Some("/live/rest/v2/x"));
+        for path in [
+            "live/rest/v2/../../../rest/v2/users",
+            "live/./rest",
+            "live/rest/v2/%2e%2e/x",
+            "live\\rest",
+            "live/rest/v2/x;rest/v2/acm",
+            "live/rest/v2/x\r\n",
+            "live/rest/v2/x#y",
+        ] {
+            assert_eq!(normalised(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Operations of an application, below `/{app}/rest/v2`.
+
+use super::super::{
+    AppHandler, broadcasts, endpoints, features, lists, root, subscribers, subtracks, tokens,
+};
+use super::{Base, BodyKind, Handler, Policy, Route};
+use crate::http::Method;
+use Method::{Delete, Get, Post, Put};
+
+/// Tags of the document.
+const BROADCASTS: &str = "broadcasts";
+const CAMERAS: &str = "cameras";
+const PUSH: &str = "push notification";
+const RESTREAM: &str = "restreaming";
+const ROOMS: &str = "subtracks";
+const SERVER: &str = "server";
+const STATS: &str = "statistics";
+const TOKENS: &str = "tokens and subscribers";
+const VODS: &str = "recordings";
+
+const fn app(
+    method: Method,
+    path: &'static str,
+    handler: AppHandler,
+    gives: &'static str,
+    tag: &'static str,
+    summary: &'static str,
+) -> Route {
+    Route {
+        method,
+        base: Base::App,
+        path,
+        policy: Policy::AppFilter,
+        body: BodyKind::None,
+        takes: "",
+        gives,
+        query: &[],
+        tag,
+        summary,
+        handler: Handler::App(handler),
+    }
+}
+
+/// See the module.
+pub(super) const ROUTES: &[Route] = &[
+    // ---- an application: broadcasts
+    app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")
+        .takes("Broadcast")
+        .query(&["autoStart"]),
+    app(Get, "/broadcasts/count", lists::count, "SimpleStat", BROADCASTS, "Count the broadcasts"),
+    app(
+        Get,
+        "/broadcasts/active-live-stream-count",
+        lists::active,
+        "SimpleStat",
+        BROADCASTS,
+        "Count the live streams",
+    ),
+    app(
+        Get,
+        "/broadcasts/total-broadcast-statistics",
+        lists::total_statistics,
+        "AppBroadcastStatistics",
+        BROADCASTS,
+        "Viewers of all streams",
+    ),
+    app(
+        Get,
+        "/broadcasts/count/{search}",
+        lists::count,
+        "SimpleStat",
+        BROADCASTS,
+        "Count the broadcasts that match",
+    ),
+    app(
+        Get,
+        "/broadcasts/list/{offset}/{size}",
+        lists::list,
+        "[Broadcast]",
+        BROADCASTS,
+        "List broadcasts, 50 at most",
+    )
+    .query(&["type_by", "sort_by", "order_by", "search"]),
+    app(Delete, "/broadcasts", broadcasts::delete_many, "Result", BROADCASTS, "Delete broadcasts")
+        .query(&["ids"]),
+    app(
+        Get,
+        "/broadcasts/webrtc-send-low-level-stats",
+        features::webrtc_send_stats,
+        "any",
+        STATS,
+        "Send statistics of WebRTC",
+    ),
+    app(
+        Get,
+        "/broadcasts/webrtc-receive-low-level-stats",
+        features::webrtc_receive_stats,
+        "any",
+        STATS,
+        "Receive statistics of WebRTC",
+    ),
+    app(Get, "/broadcasts/duration", features::duration, "Result", BROADCASTS, "Duration of media at a URL")
+        .query(&["url"]),
+    app(
+        Get,
+        "/broadcasts/onvif-devices",
+        features::no_cameras,
+        "[string]",
+        CAMERAS,
+        "Cameras of the network",
+    ),
+    app(Post, "/broadcasts/validate-token", tokens::validate, "Result", TOKENS, "Use up a token")
+        .takes("Token"),
+    app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
+    app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
+        .takes("Broadcast"),
+    app(Delete, "/broadcasts/{id}", broadcasts::delete, "Result", BROADCASTS, "Delete a broadcast")
+        .query(&["deleteSubtracks"]),
+    app(Post, "/broadcasts/{id}/start", broadcasts::start, "Result", BROADCASTS, "Start a stream source"),
+    app(Post, "/broadcasts/{id}/stop", broadcasts::stop, "Result", BROADCASTS, "Stop a stream")
+        .query(&["stopSubtracks"]),
+    app(
+        Get,
+        "/broadcasts/{id}/broadcast-statistics",
+        lists::statistics,
+        "BroadcastStatistics",
+        BROADCASTS,
+        "Viewers of a stream",
+    ),
+    // ---- an application: tokens and subscribers
+    app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token").query(&[
+        "expireDate",
+        "type",
+        "roomId",
+    ]),
+    app(Get, "/broadcasts/{id}/jwt-token", tokens::create_jwt, "Token", TOKENS, "Make a signed token")
+        .query(&["expireDate", "type", "roomId"]),
+    app(Delete, "/broadcasts/{id}/tokens", tokens::delete_all, "Result", TOKENS, "Delete all tokens"),
+    app(
+        Get,
+        "/broadcasts/{id}/tokens/list/{offset}/{size}",
+        tokens::list,
+        "[Token]",
+        TOKENS,
+        "List tokens, 50 at most",
+    ),
+    app(Post, "/broadcasts/{id}/subscribers", subscribers::add, "Result", TOKENS, "Add a subscriber")
+        .takes("Subscriber"),
+    app(
+        Delete,
+        "/broadcasts/{id}/subscribers",
+        subscribers::delete_all,
+        "Result",
+        TOKENS,
+        "Delete all subscribers",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/subscribers/list/{offset}/{size}",
+        subscribers::list,
+        "[Subscriber]",
+        TOKENS,
+        "List subscribers, 50 at most",
+    ),
+    app(
+        Delete,
+        "/broadcasts/{id}/subscribers/{sid}",
+        subscribers::delete,
+        "Result",
+        TOKENS,
+        "Delete a subscriber",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/subscribers/{sid}/totp",
+        subscribers::totp,
+        "Result",
+        TOKENS,
+        "The time code of this moment",
+    )
+    .query(&["type"]),
+    app(
+        Put,
+        "/broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}",
+        subscribers::block,
+        "Result",
+        TOKENS,
+        "Block a subscriber",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/connection-events/{offset}/{size}",
+        subscribers::events,
+        "[ConnectionEvent]",
+        TOKENS,
+        "Who came and went, 50 at most",
+    )
+    .query(&["subscriberId"]),
+    // ---- an application: restreaming
+    app(Post, "/broadcasts/{id}/endpoint", endpoints::add, "Result", RESTREAM, "Add an endpoint")
+        .takes("Endpoint")
+        .query(&["resolutionHeight"]),
+    app(Delete, "/broadcasts/{id}/endpoint", endpoints::remove, "Result", RESTREAM, "Remove an endpoint")
+        .query(&["endpointServiceId", "resolutionHeight"]),
+    app(Post, "/broadcasts/{id}/rtmp-endpoint", endpoints::add, "Result", RESTREAM, "Add an RTMP endpoint")
+        .takes("Endpoint")
+        .query(&["resolutionHeight"]),
+    app(
+        Delete,
+        "/broadcasts/{id}/rtmp-endpoint",
+        endpoints::remove,
+        "Result",
+        RESTREAM,
+        "Remove an RTMP endpoint",
+    )
+    .query(&["endpointServiceId", "resolutionHeight"]),
+    // ---- an application: the rest
+    app(
+        Put,
+        "/broadcasts/{id}/recording/{on}",
+        features::recording,
+        "Result",
+        BROADCASTS,
+        "Switch recording",
+    )
+    .query(&["recordType"]),
+    app(
+        Get,
+        "/broadcasts/{id}/stream-info",
+        features::stream_info,
+        "[BasicStreamInfo]",
+        BROADCASTS,
+        "Renditions of a live stream",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/webrtc-client-stats/{offset}/{size}",
+        features::no_webrtc_clients,
+        "[WebRTCClientStats]",
+        STATS,
+        "WebRTC viewers of a stream",
+    ),
+    app(Post, "/broadcasts/{id}/subtrack", subtracks::add, "Result", ROOMS, "Add a subtrack").query(&["id"]),
+    app(Delete, "/broadcasts/{id}/subtrack", subtracks::remove, "Result", ROOMS, "Remove a subtrack")
+        .query(&["id"]),
+    app(
+        Get,
+        "/broadcasts/{id}/subtracks/{offset}/{size}",
+        subtracks::list,
+        "[Broadcast]",
+        ROOMS,
+        "List subtracks",
+    )
+    .query(&["role"]),
+    app(
+        Get,
+        "/broadcasts/{id}/active-subtracks/{offset}/{size}",
+        subtracks::list_active,
+        "[Broadcast]",
+        ROOMS,
+        "List live subtracks",
+    )
+    .query(&["role"]),
+    app(
+        Get,
+        "/broadcasts/{id}/active-subtracks-count",
+        subtracks::count_active,
+        "SimpleStat",
+        ROOMS,
+        "Count live subtracks",
+    )
+    .query(&["role"]),
+    app(
+        Post,
+        "/broadcasts/{id}/data",
+        features::data,
+        "Result",
+        BROADCASTS,
+        "Send a message over data channels",
+    ),
+    app(Put, "/broadcasts/{id}/seek-time/{ms}", features::seek, "Result", BROADCASTS, "Seek in a source"),
+    app(
+        Post,
+        "/broadcasts/playlists/{id}/next",
+        features::playlist_next,
+        "Result",
+        BROADCASTS,
+        "Play the next item of a playlist",
+    )
+    .query(&["index"]),
+    app(
+        Get,
+        "/broadcasts/{id}/ip-camera/device-profiles",
+        features::camera_profiles,
+        "",
+        CAMERAS,
+        "Profiles of a camera",
+    ),
+    app(Post, "/broadcasts/{id}/ip-camera/move", features::camera_move, "Result", CAMERAS, "Move a camera")
+        .query(&["valueX", "valueY", "valueZ", "movement"]),
+    app(
+        Post,
+        "/broadcasts/{id}/ip-camera/stop-move",
+        features::camera_stop,
+        "Result",
+        CAMERAS,
+        "Stop moving a camera",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/ip-camera-error",
+        features::camera_error,
+        "Result",
+        CAMERAS,
+        "The error of a camera",
+    ),
+    app(Post, "/broadcasts/{id}/id3", features::id3, "Result", BROADCASTS, "Put an ID3 tag into a stream"),
+    app(Post, "/broadcasts/{id}/sei", features::sei, "Result", BROADCASTS, "Put SEI into a stream"),
+    app(Post, "/broadcasts/{file}/hls-to-mp4", features::hls_to_mp4, "Result", VODS, "Make MP4 of HLS")
+        .query(&["deleteHLSFiles"]),
+    app(Get, "/vods/count", features::no_vods, "SimpleStat", VODS, "Count the recordings"),
+    app(
+        Get,
+        "/vods/count/{search}",
+        features::no_vods,
+        "SimpleStat",
+        VODS,
+        "Count the recordings that match",
+    ),
+    app(Get, "/vods/list/{offset}/{size}", features::no_vod_list, "[VoD]", VODS, "List recordings")
+        .query(&["sort_by", "order_by", "streamId", "search"]),
+    app(Delete, "/vods", features::delete_vods, "Result", VODS, "Delete recordings").query(&["ids"]),
+    app(Get, "/vods/{id}", features::vod, "VoD", VODS, "Read a recording"),
+    app(Delete, "/vods/{id}", features::delete_vod, "Result", VODS, "Delete a recording"),
+    app(
+        Post,
+        "/push-notification/subscribers",
+        features::push_notification,
+        "Result",
+        PUSH,
+        "Notify subscribers",
+    ),
+    app(
+        Post,
+        "/push-notification/topics/{topic}",
+        features::push_notification,
+        "Result",
+        PUSH,
+        "Notify a topic",
+    ),
+    app(Get, "/version", root::app_version, "Version", SERVER, "The server's version"),
+];

@@ -1,0 +1,260 @@
+//! Settings and upkeep of the server (rest.md §7.2, §7.5), and what a server of one node without licences, scripts and
+//! a virtual machine has to say to the rest.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::access::Caller;
+use super::answer::{Outcome, json as object};
+use super::form::Form;
+use super::{Reply, RootCall, bad_request};
+use crate::config::Edit;
+use crate::control::broadcast::parse_json;
+use crate::control::clerk::{Errand, ErrandResult};
+use crate::control::management::{Role, SYSTEM};
+use crate::control::{Control, Now};
+use crate::http::Response;
+
+/// Bytes of one piece of the log.
+const LOG_BYTES_MAX: usize = 512_000;
+/// Levels that a client may set.
+const LEVELS: [&str; 7] = ["ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"];
+
+fn done(outcome: Outcome<'_>) -> Reply {
+    Reply::Now(outcome.response(200))
+}
+
+/// `GET /server-settings`. The secret of the tokens is not shown to anybody: nothing can be done with it here.
+pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let server = &control.config.server;
+    let values = &server.values;
+    let text = |key: &str| values.text(key).to_owned();
+    let flag = |key: &str| values.text(key).eq_ignore_ascii_case("true");
+    let number = |key: &str| values.text(key).parse::<i64>().unwrap_or(0);
+    let may_know = match &call.caller {
+        Caller::Token => true,
+        Caller::Nobody => false,
+        Caller::User { email, .. } => {
+            control.user(email).is_some_and(|user| user.role_in(SYSTEM) == Some(Role::Admin))
+        }
+    };
+    let answer = json!({
+        "allowedDashboardCIDR": text("server.allowed_dashboard_CIDR"),
+        "hostAddress": control.config.host_address,
+        "serverName": text("server.name"),
+        "licenceKey": if may_know { text("server.licence_key") } else { String::new() },
+        "buildForMarket": false,
+        "marketplace": null,
+        "logLevel": text("logLevel"),
+        "offlineLicense": false,
+        "nativeLogLevel": text("nativeLogLevel"),
+        "heartbeatEnabled": flag("server.heartbeatEnabled"),
+        "useGlobalIp": flag("useGlobalIp"),
+        "proxyAddress": null,
+        "nodeGroup": text("nodeGroup"),
+        "cpuMeasurementPeriodMs": number("server.cpu_measurement_period_ms"),
+        "cpuMeasurementWindowSize": number("server.cpu_measurement_window_size"),
+        "defaultHttpPort": server.http_port,
+        "jwtServerControlEnabled": server.management_secret.is_some(),
+        "jwtServerSecretKey": "",
+        "jwksURL": "",
+        "originServerPort": number("server.origin_port"),
+        "srtPort": number("server.srt_port"),
+        "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
+        "sslEnabled": server.https_port.is_some(),
+        "rtmpPort": control.config.rtmp_port,
+        "serverStatusWebHookURL": text("server.statusWebHookURL"),
+        "localLicenceServerIps": null,
+        "hostAddressFromEnvironment": null,
+        "webRTCLogLevel": "LS_WARNING",
+    });
+    Reply::Now(object(200, &answer))
+}
+
+/// `POST /server-settings`: four members count (rest.md §7.5).
+pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
+        Ok(body) => body,
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let Some(body) = body.flatten() else { return done(Outcome::failure("")) };
+    let given = |name: &str| match body.get(name) {
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Err(format!("{name} has the wrong type"))
+        }
+    };
+    let values = &control.config.server.values;
+    let mut edit = Edit::default();
+    for (member, key, default) in [
+        ("serverName", "server.name", Some("")),
+        ("licenceKey", "server.licence_key", Some("")),
+        ("nodeGroup", "nodeGroup", Some("default")),
+        ("logLevel", "logLevel", None),
+    ] {
+        let wanted = match given(member) {
+            Ok(given) => given.or(default),
+            Err(text) => return bad_request(&text),
+        };
+        let Some(wanted) = wanted.filter(|text| member != "logLevel" || LEVELS.contains(text)) else {
+            continue;
+        };
+        // The most that there is.
+        let wanted = if wanted == "ALL" { "TRACE" } else { wanted };
+        if wanted == values.text(key) {
+            continue;
+        }
+        if values.is_fixed(key) {
+            let text = format!("{member} is fixed by the command line or the environment");
+            return done(Outcome::failure(&text));
+        }
+        edit.set.push((key.to_owned(), wanted.to_owned()));
+    }
+    control.ask_clerk(call.origin.session, Errand::EditServer(edit), |control, _, result| match result {
+        ErrandResult::Server(server) => {
+            control.install_server(Arc::new(*server));
+            Outcome::success().response(200)
+        }
+        ErrandResult::Failed(text) => Outcome::failure(&text).response(200),
+        ErrandResult::App(_)
+        | ErrandResult::Config(_)
+        | ErrandResult::Storage(_)
+        | ErrandResult::Log(_)
+        | ErrandResult::Done => Outcome::failure("").response(200),
+    });
+    Reply::Later
+}
+
+/// `GET /log-file/{offset}/{charSize}?logType=`.
+pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [offset, size, ..] = call.params;
+    let (Ok(offset), Ok(size)) = (offset.parse::<i64>(), size.parse::<i64>()) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
+    // Errors are in the one log that there is.
+    let errand = Errand::ReadLog { offset, size };
+    control.ask_clerk(call.origin.session, errand, |_, _, result| match result {
+        ErrandResult::Log(Some((text, bytes))) => {
+            object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
+        }
+        ErrandResult::Log(None) => object(200, &json!({ "logContent": "There is no log yet" })),
+        ErrandResult::Failed(_)
+        | ErrandResult::App(_)
+        | ErrandResult::Server(_)
+        | ErrandResult::Config(_)
+        | ErrandResult::Storage(_)
+        | ErrandResult::Done => Response::error(500, "The log cannot be read"),
+    });
+    Reply::Later
+}
+
+/// `POST /ssl-settings?domain=&type=`: files of a certificate; the watch takes them into use.
+pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let domain = call.query("domain");
+    match call.query("type") {
+        "CUSTOM_CERTIFICATE" => {}
+        "CUSTOM_DOMAIN" | "ANTMEDIA_SUBDOMAIN" => {
+            let text =
+                "Certificates are not ordered by this server. Please provide one as CUSTOM_CERTIFICATE";
+            return done(Outcome::failure(text));
+        }
+        "NO_SSL" => {
+            return done(Outcome::failure("HTTPS is switched off by https.enabled in conf/red5.properties"));
+        }
+        "" => return done(Outcome::failure("Undefined configuration type")),
+        _ => return done(Outcome::failure("Unknown SSL configuration type")),
+    }
+    let form = Form::parse(call.request);
+    let part = |name: &str| form.as_ref().and_then(|form| form.part(name)).filter(|part| !part.is_empty());
+    let parts = (part("fullChainFile"), part("privateKeyFile"), part("chainFile"));
+    let (Some(full_chain), Some(key), Some(chain)) = parts else {
+        let text = "Missing parameters for custom SSL certificate. Please provide domain name, fullChain, private \
+                    key, and chain";
+        return done(Outcome::failure(text));
+    };
+    if domain.is_empty()
+        || domain.len() > 253
+        || !domain.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+    {
+        return done(Outcome::failure("Invalid domain name parameter"));
+    }
+    let errand = Errand::Certificate { full_chain, chain, key };
+    control.ask_clerk(call.origin.session, errand, |_, _, result| match result {
+        ErrandResult::Done => Outcome::success().response(200),
+        ErrandResult::Failed(reason) => {
+            let text = format!("Certificate file operation is not succesful due to {reason}");
+            Outcome::failure(&text).response(200)
+        }
+        ErrandResult::App(_)
+        | ErrandResult::Server(_)
+        | ErrandResult::Config(_)
+        | ErrandResult::Storage(_)
+        | ErrandResult::Log(_) => Outcome::failure("").response(200),
+    });
+    Reply::Later
+}
+
+/// `GET /enterprise-edition` and `GET /cluster-mode-status`.
+pub(super) fn no(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    done(Outcome::failure(""))
+}
+
+/// `GET /licence-status` and `GET /last-licence-status`.
+pub(super) fn no_licence(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(Response::empty(204))
+}
+
+/// What only a virtual machine has.
+pub(super) fn no_machine(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(Response::text(
+        404,
+        "This server runs without a Java virtual machine: there is nothing to dump",
+    ))
+}
+
+/// `POST /system/gc`.
+pub(super) fn no_garbage(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    done(Outcome::failure("Memory is not garbage collected in this server"))
+}
+
+/// `POST /support/request`: nothing leaves this server for its makers.
+pub(super) fn no_support(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    done(Outcome::failure("Support requests are not sent by this server"))
+}
+
+/// `GET /cluster/...`: the reference's answer without a cluster.
+pub(super) fn no_cluster(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(Response::error(500, "Not in cluster mode"))
+}
+
+/// The applications that `appNames` names, or the refusal.
+fn named_apps(control: &Control, call: &RootCall<'_>) -> Result<(), Response> {
+    let names = call.query("appNames");
+    if names.trim().is_empty() {
+        return Err(Outcome::failure("Bad parameter for appNames. ").response(400));
+    }
+    if names.split(',').all(|name| control.apps.contains_key(name.trim())) {
+        return Ok(());
+    }
+    let text = "Either server may not be initialized or application name that does not exist is requested. ";
+    Err(Outcome::failure(text).response(500))
+}
+
+/// `GET /shutdown-proper-status?appNames=`: every change is on disk before it is answered, so every shutdown was proper.
+pub(super) fn shutdown_status(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    match named_apps(control, call) {
+        Ok(()) => done(Outcome::success()),
+        Err(refusal) => Reply::Now(refusal),
+    }
+}
+
+/// `GET /shutdown-properly?appNames=`.
+pub(super) fn shutdown_properly(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    match named_apps(control, call) {
+        Ok(()) => Reply::Now(object(200, &true)),
+        Err(refusal) => Reply::Now(refusal),
+    }
+}

@@ -1,0 +1,444 @@
+//! Users, logins and sessions (rest.md §7.1).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::access::Caller;
+use super::answer::{Outcome, json};
+use super::{Origin, Reply, RootCall, bad_request};
+use crate::control::broadcast::{BodyError, parse_json};
+use crate::control::management::{
+    GivenPassword, Hashed, HashedResult, PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User,
+    is_email,
+};
+use crate::control::sides::{Side, SideWrite};
+use crate::control::{Control, Now};
+use crate::http::Response;
+use crate::mail::SessionRef;
+use crate::store::{Key, Kind};
+
+/// The reference's words.
+const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
+const TAKEN: &str = "User with the same e-mail already exists";
+/// Users of one server.
+const USERS_MAX: usize = 10_000;
+/// Bytes of one user's record.
+const USER_BYTES_MAX: usize = 32 << 10;
+
+/// The body of a login, of a user, and of a changed password.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct UserBody {
+    email: Option<String>,
+    password: Option<String>,
+    new_password: Option<String>,
+    user_type: Option<Role>,
+    scope: Option<String>,
+    app_name_user_type: Option<BTreeMap<String, Role>>,
+    first_name: Option<String>,
+    last_name: Option<String>,
+    full_name: Option<String>,
+    picture: Option<String>,
+}
+
+impl UserBody {
+    /// `None`: there is no body.
+    fn read(call: &RootCall<'_>) -> Result<Option<Self>, BodyError> {
+        let body: Option<Option<Self>> = parse_json(&call.request.body)?;
+        Ok(body.flatten())
+    }
+
+    fn email(&self) -> &str {
+        self.email.as_deref().unwrap_or("")
+    }
+
+    fn password(&self) -> Option<GivenPassword> {
+        GivenPassword::parse(self.password.as_deref().unwrap_or(""))
+    }
+
+    fn new_password(&self) -> Option<GivenPassword> {
+        GivenPassword::parse(self.new_password.as_deref().unwrap_or(""))
+    }
+
+    fn into_user(self) -> User {
+        User {
+            email: self.email.unwrap_or_default(),
+            user_type: self.user_type,
+            scope: self.scope,
+            app_name_user_type: self.app_name_user_type,
+            first_name: self.first_name,
+            last_name: self.last_name,
+            full_name: self.full_name,
+            picture: self.picture,
+            password_hash: PasswordHash::default(),
+        }
+    }
+}
+
+macro_rules! body_of {
+    ($call:expr) => {
+        match UserBody::read($call) {
+            Ok(body) => body,
+            Err(error) => return bad_request(&error.to_string()),
+        }
+    };
+}
+
+fn done(outcome: Outcome<'_>) -> Reply {
+    Reply::Now(outcome.response(200))
+}
+
+fn busy() -> Response {
+    Outcome::failure("Too many login attempts").response(429).header("Retry-After", "1")
+}
+
+/// `POST /users/authenticate`.
+pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let body = body_of!(call).unwrap_or_default();
+    let email = body.email().to_owned();
+    let (origin, client) = (call.origin, call.client);
+    match control.management.lockout.begin(now.mono, client, &email) {
+        Try::Locked => return done(Outcome::failure(BLOCKED)),
+        Try::TooMany => return Reply::Now(busy()),
+        Try::Go => {}
+    }
+    let Some(given) = body.password() else {
+        control.management.lockout.failed(now.mono, client, &email);
+        control.answer_late(now, origin.session, Outcome::failure("").response(200));
+        return Reply::Later;
+    };
+    if !control.management.hashing.has_room() {
+        return Reply::Now(busy());
+    }
+    control.verify_hash(given, &email.clone(), Purpose::Login { origin, client, email });
+    Reply::Later
+}
+
+/// `POST /users/initial`: only while there is no user, and only from this machine.
+pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    // The reference's number, success included.
+    let refused = || done(Outcome::failure("").error_id(-1));
+    if !call.client.to_canonical().is_loopback() {
+        return Reply::Now(Response::error(403, "Not allowed IP"));
+    }
+    let body = body_of!(call).unwrap_or_default();
+    let Some(given) = body.password() else { return refused() };
+    if control.has_users() || !is_email(body.email()) || !control.management.hashing.has_room() {
+        return refused();
+    }
+    let user = User { user_type: None, ..body.into_user() };
+    let user = User {
+        first_name: user.first_name,
+        last_name: user.last_name,
+        full_name: user.full_name,
+        picture: user.picture,
+        ..User::administrator(&user.email)
+    };
+    if user_bytes(&user) > USER_BYTES_MAX {
+        return refused();
+    }
+    let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: true };
+    control.make_hash(given, purpose);
+    Reply::Later
+}
+
+/// `GET /first-login-status`.
+pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    done(if control.has_users() { Outcome::failure("") } else { Outcome::success() })
+}
+
+/// `GET /authentication-status`.
+pub(super) fn authentication(_: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    done(if call.caller == Caller::Nobody { Outcome::failure("") } else { Outcome::success() })
+}
+
+/// `GET /users/{email}/blocked`: for the address that asks.
+pub(super) fn blocked(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let [email, ..] = call.params;
+    let blocked = control.management.lockout.is_locked(call.client, email);
+    done(if blocked { Outcome::success() } else { Outcome::failure("") })
+}
+
+/// `DELETE /users/logout`.
+pub(super) fn logout(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    if let Caller::User { id, .. } = &call.caller {
+        control.management.sessions.end(*id);
+    }
+    let gone = Outcome::success().response(200);
+    Reply::Now(
+        gone.header("Set-Cookie", format!("{SESSION_COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")),
+    )
+}
+
+/// `GET /admin-status`.
+pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let is_admin = match &call.caller {
+        Caller::Nobody => false,
+        Caller::Token => true,
+        Caller::User { email, .. } => {
+            control.user(email).is_some_and(|user| user.user_type == Some(Role::Admin))
+        }
+    };
+    done(match is_admin {
+        true => Outcome::success().message(Some("User is admin")),
+        false => Outcome::failure("User is not admin"),
+    })
+}
+
+/// `GET /user-list`.
+pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    let users: Vec<User> = control.users().map(User::shown).collect();
+    Reply::Now(json(200, &users))
+}
+
+/// `POST /users`.
+pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+    let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
+    if body.email().is_empty() || body.password.is_none() || control.user(body.email()).is_some() {
+        return done(Outcome::failure(TAKEN));
+    }
+    if !is_email(body.email()) {
+        return done(Outcome::failure("The e-mail must be one word of at most 254 bytes"));
+    }
+    let Some(given) = body.password() else {
+        return done(Outcome::failure("The password must be an MD5 hash in hexadecimal"));
+    };
+    let user = body.into_user();
+    if user_bytes(&user) > USER_BYTES_MAX || control.users().count() >= USERS_MAX {
+        return done(Outcome::failure("The limit of users is reached"));
+    }
+    if !control.management.hashing.has_room() {
+        return Reply::Now(busy());
+    }
+    let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: false };
+    control.make_hash(given, purpose);
+    Reply::Later
+}
+
+/// `PUT /users`: the record is replaced by the body, but for the password when there is no new one.
+pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
+    if call.caller.email() == Some(body.email()) {
+        return done(Outcome::failure("User cannot edit itself"));
+    }
+    let Some(old) = control.user(body.email()) else {
+        return done(Outcome::failure("Edited user is not found in database"));
+    };
+    let password_hash = old.password_hash.clone();
+    let new = body.new_password.as_deref().filter(|text| !text.is_empty()).map(|_| body.new_password());
+    let user = User { password_hash, ..body.into_user() };
+    if user_bytes(&user) > USER_BYTES_MAX {
+        return done(Outcome::failure("The user's record is larger than 32 KiB"));
+    }
+    match new {
+        None => {
+            control.write_user(now, user, Some((call.origin.session, Outcome::success().response(200))));
+        }
+        Some(None) => return done(Outcome::failure("The password must be an MD5 hash in hexadecimal")),
+        Some(Some(_)) if !control.management.hashing.has_room() => return Reply::Now(busy()),
+        Some(Some(given)) => {
+            control.make_hash(given, Purpose::Replace { origin: call.origin, user: Box::new(user) });
+        }
+    }
+    Reply::Later
+}
+
+/// `DELETE /users/{email}`.
+pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [email, ..] = call.params;
+    if call.caller.email() == Some(email) {
+        return done(Outcome::failure("You cannot delete yourself"));
+    }
+    if control.user(email).is_none() {
+        return done(Outcome::failure(""));
+    }
+    let waiter = Some((call.origin.session, Outcome::success().response(200)));
+    control.write_sides(now, SideWrite { changes: vec![(user_key(email), None)], waiter });
+    Reply::Later
+}
+
+/// `POST /users/password`: of the user of the session. A wrong old one counts as a failed login.
+pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let body = body_of!(call).unwrap_or_default();
+    let (Some(email), Some(new)) = (call.caller.email(), body.new_password()) else {
+        return done(Outcome::failure("User name does not exist or there is no new password"));
+    };
+    let (origin, client) = (call.origin, call.client);
+    match control.management.lockout.begin(now.mono, client, email) {
+        Try::Locked => return done(Outcome::failure(BLOCKED)),
+        Try::TooMany => return Reply::Now(busy()),
+        Try::Go => {}
+    }
+    let Some(old) = body.password() else {
+        control.management.lockout.failed(now.mono, client, email);
+        return done(Outcome::failure("User not exist with that name and pass"));
+    };
+    if !control.management.hashing.has_room() {
+        return Reply::Now(busy());
+    }
+    let purpose = Purpose::CheckOld { origin, client, email: email.to_owned(), new };
+    control.verify_hash(old, email, purpose);
+    Reply::Later
+}
+
+fn user_key(email: &str) -> Key {
+    Key::new(Kind::User, "", email)
+}
+
+fn user_bytes(user: &User) -> usize {
+    serde_json::to_vec(user).map_or(usize::MAX, |bytes| bytes.len())
+}
+
+impl Control {
+    /// The user as it will be once everything pending is done.
+    pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
+        match self.sides.pending(&user_key(email)) {
+            Some(Side::User(user)) => Some(user),
+            Some(Side::Token(_) | Side::Subscriber(_)) | None => None,
+        }
+    }
+
+    /// All users that are visible.
+    pub(super) fn users(&self) -> impl Iterator<Item = &User> {
+        self.sides.of(Kind::User, &Arc::from(""), "").filter_map(|(_, side)| match side {
+            Side::User(user) => Some(user),
+            Side::Token(_) | Side::Subscriber(_) => None,
+        })
+    }
+
+    pub(super) fn has_users(&self) -> bool {
+        self.sides.has_any(Kind::User)
+    }
+
+    pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
+        let changes = vec![(user_key(&user.email), Some(Side::User(user)))];
+        self.write_sides(now, SideWrite { changes, waiter });
+    }
+
+    /// A user that the command line adds, its password hashed there.
+    pub(in crate::control) fn add_administrator(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        email: &str,
+        hash: String,
+    ) {
+        let refused = |text| Outcome::failure(text).response(200);
+        let refusal = if !is_email(email) {
+            Some(refused("the e-mail must be one word of at most 254 bytes"))
+        } else if self.user(email).is_some() {
+            Some(refused("a user with this e-mail exists"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.answer(session, refusal);
+            return;
+        }
+        let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
+        self.write_user(now, user, Some((session, Outcome::success().response(200))));
+    }
+
+    /// A hash is there.
+    pub(in crate::control) fn hashed(&mut self, now: Now, answer: Hashed) {
+        let Some(purpose) = self.management.hashing.take(answer.id) else { return };
+        let success = || Outcome::success().response(200);
+        match (purpose, answer.result) {
+            (Purpose::Login { origin, client, email }, HashedResult::Verified(fits)) => {
+                self.logged_in(now, origin, client, &email, fits);
+            }
+            (Purpose::Create { origin, user, initial }, HashedResult::Made(hash)) => {
+                // Another request may have been quicker.
+                let late = if initial { self.has_users() } else { self.user(&user.email).is_some() };
+                let late = late || (initial && self.user(&user.email).is_some());
+                let number = if initial { -1 } else { 0 };
+                if late {
+                    let text = if initial { "" } else { TAKEN };
+                    self.answer(origin.session, Outcome::failure(text).error_id(number).response(200));
+                    return;
+                }
+                let user = User { password_hash: PasswordHash(hash), ..*user };
+                let response = Outcome::success().error_id(number).response(200);
+                self.write_user(now, user, Some((origin.session, response)));
+            }
+            (Purpose::Replace { origin, user }, HashedResult::Made(hash)) => {
+                if self.user(&user.email).is_none() {
+                    let text = "Edited user is not found in database";
+                    self.answer(origin.session, Outcome::failure(text).response(200));
+                    return;
+                }
+                let user = User { password_hash: PasswordHash(hash), ..*user };
+                self.write_user(now, user, Some((origin.session, success())));
+            }
+            (Purpose::CheckOld { origin, client, email, new }, HashedResult::Verified(fits)) => {
+                if fits && !self.management.lockout.is_locked(client, &email) {
+                    self.make_hash(new, Purpose::SetNew { origin, email });
+                    return;
+                }
+                self.management.lockout.failed(now.mono, client, &email);
+                let text = "User not exist with that name and pass";
+                self.answer_late(now, origin.session, Outcome::failure(text).response(200));
+            }
+            (Purpose::SetNew { origin, email }, HashedResult::Made(hash)) => {
+                let Some(user) = self.user(&email).cloned() else {
+                    self.answer(origin.session, Outcome::failure("").response(200));
+                    return;
+                };
+                let user = User { password_hash: PasswordHash(hash), ..user };
+                let response = Outcome::success().message(Some("Success")).response(200);
+                self.write_user(now, user, Some((origin.session, response)));
+            }
+            // The threads answer what they are asked.
+            (
+                Purpose::Login { origin, .. }
+                | Purpose::Create { origin, .. }
+                | Purpose::Replace { origin, .. }
+                | Purpose::CheckOld { origin, .. }
+                | Purpose::SetNew { origin, .. },
+                HashedResult::Made(_) | HashedResult::Verified(_),
+            ) => self.answer(origin.session, Response::error(500, "Internal Server Error")),
+        }
+    }
+
+    fn logged_in(&mut self, now: Now, origin: Origin, client: std::net::IpAddr, email: &str, fits: bool) {
+        if self.management.lockout.is_locked(client, email) {
+            self.answer(origin.session, Outcome::failure(BLOCKED).response(200));
+            return;
+        }
+        // What everybody sees counts: a user who is not on disk yet cannot log in.
+        let user = match self.sides.get(&user_key(email)) {
+            Some(Side::User(user)) if fits => Some(user.login_message()),
+            Some(Side::User(_) | Side::Token(_) | Side::Subscriber(_)) | None => None,
+        };
+        let Some(message) = user else {
+            tracing::info!(%client, "login failed");
+            self.management.lockout.failed(now.mono, client, email);
+            self.answer_late(now, origin.session, Outcome::failure("").response(200));
+            return;
+        };
+        self.management.lockout.succeeded(client, email);
+        let id = self.management.sessions.begin(now.mono, &mut self.random, email);
+        let response = Outcome::success().message(Some(&message)).response(200);
+        self.answer(origin.session, response.header("Set-Cookie", cookie(id, origin.secure)));
+    }
+
+    /// A user's record was replaced or removed: who is logged in with an old password is no more.
+    pub(in crate::control) fn end_sessions_of(&mut self, before: Option<&Side>, after: Option<&Side>) {
+        let hash = |side: Option<&Side>| match side {
+            Some(Side::User(user)) => Some(user.password_hash.clone()),
+            Some(Side::Token(_) | Side::Subscriber(_)) | None => None,
+        };
+        if let Some(Side::User(user)) = before
+            && hash(before) != hash(after)
+        {
+            self.management.sessions.end_all(&user.email);
+        }
+    }
+}
+
+fn cookie(id: SessionId, secure: bool) -> String {
+    let secure = if secure { "; Secure" } else { "" };
+    format!("{SESSION_COOKIE}={id}; Path=/; HttpOnly; SameSite=Lax{secure}")
+}

@@ -1,0 +1,448 @@
+//! Stream sources: starts, attempts, statuses, and the races between them.
+
+use super::*;
+use crate::mail::{PullId, PullOrder, PullSource, PullState};
+
+const BROADCASTS: &str = "/live/rest/v2/broadcasts";
+const URL: &str = "rtmp://198.51.100.1/app/key?t=1";
+const ACTIVE: &str = "Stream is already active. It's already streaming or trying to connect";
+
+fn body(id: &str, url: &str) -> String {
+    format!(r#"{{"streamId":"{id}","type":"streamSource","streamUrl":"{url}"}}"#)
+}
+
+fn ok(id: &str) -> (u16, String) {
+    (200, format!(r#"{{"success":true,"message":"","dataId":"{id}","errorId":0}}"#))
+}
+
+fn stopped() -> (u16, String) {
+    (200, r#"{"success":true,"message":"Stream stopped","dataId":"","errorId":0}"#.into())
+}
+
+impl Rig {
+    /// Creates a source, started.
+    fn source(&mut self, id: &str, url: &str) {
+        let answer = self.post(&format!("{BROADCASTS}/create?autoStart=true"), &body(id, url));
+        assert_eq!(answer, ok(id));
+    }
+
+    /// The only order of a pull since the last look.
+    fn pull(&mut self) -> (WorkerId, PullOrder) {
+        let mut orders = self.pulls();
+        assert_eq!(orders.len(), 1);
+        orders.remove(0)
+    }
+
+    fn pulls(&mut self) -> Vec<(WorkerId, PullOrder)> {
+        let order = |(worker, mail)| match mail {
+            ToWorker::StartPull(order) => Some((worker, *order)),
+            _ => None,
+        };
+        self.take().into_iter().filter_map(order).collect()
+    }
+
+    fn pull_news(&mut self, pull: PullId, attempt: u64, state: PullState) {
+        self.mail(ToControl::Pull { pull, attempt, state });
+    }
+
+    /// The first media of an attempt.
+    fn delivers(&mut self, worker: WorkerId, order: &PullOrder) -> Result<(SessionRef, Grant), Refusal> {
+        let mut request = self.request(&order.key.id, worker.0);
+        (request.ingest, request.pull) = (Ingest::Pull, Some((order.pull, order.attempt)));
+        let session = request.session;
+        self.ask(request).map(|grant| (session, grant))
+    }
+
+    /// The attempt ends after it has delivered.
+    fn loses(&mut self, session: SessionRef, order: &PullOrder, stream: StreamId, dts_ms: i64) {
+        self.gone(session, stream, Departure::Lost, dts_ms);
+        self.pull_news(order.pull, order.attempt, PullState::Lost("reset".into()));
+    }
+
+    fn state(&mut self, id: &str) -> String {
+        self.record(id)["status"].as_str().unwrap().to_owned()
+    }
+
+    fn op(&mut self, id: &str, what: &str) -> (u16, String) {
+        self.post(&format!("{BROADCASTS}/{id}/{what}"), "")
+    }
+
+    fn put(&mut self, id: &str, body: &str) -> (u16, String) {
+        self.call(Method::Put, &format!("{BROADCASTS}/{id}"), body)
+    }
+}
+
+#[test]
+fn a_source_prepares_delivers_and_stops() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, order) = rig.pull();
+    assert_eq!((order.attempt, order.address), (1, "198.51.100.1:1935".parse().unwrap()));
+    let (app, tc_url, name) = ("app".into(), "rtmp://198.51.100.1/app".into(), "key?t=1".into());
+    assert_eq!(order.source, PullSource::Rtmp { app, tc_url, name });
+    assert_eq!(rig.state("s"), "preparing");
+    rig.pull_news(order.pull, 1, PullState::Preparing);
+    assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));
+    let refused = rig.request("s", 0);
+    assert_eq!(rig.ask(refused).unwrap_err(), Refusal::InUse, "the id is the source's");
+
+    let (_, grant) = rig.delivers(worker, &order).unwrap();
+    assert!(!grant.position.started);
+    let record = rig.record("s");
+    assert_eq!(
+        (record["status"].as_str(), record["publishType"].as_str()),
+        (Some("broadcasting"), Some("Pull"))
+    );
+    assert!(record["remoteIp"].is_null());
+    assert_eq!((rig.control.stats().pulls, rig.control.stats().pulls_broadcasting), (1, 1));
+    let refused = rig.request("s", 0);
+    assert_eq!(rig.ask(refused).unwrap_err(), Refusal::InUse);
+    assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));
+
+    rig.take();
+    assert_eq!(rig.op("s", "stop"), stopped());
+    let posted = rig.take();
+    assert_eq!(
+        kinds(&posted)[..3],
+        [format!("{}: stop pull", worker.0), "0: down Stopped".into(), "1: down Stopped".into()]
+    );
+    assert_eq!(rig.state("s"), "finished");
+    assert_eq!(rig.control.stats().pulls, 0);
+    let again = r#"{"success":false,"message":"No matching stream source in this server:s","dataId":"s","errorId":0}"#;
+    assert_eq!(rig.op("s", "stop"), (200, again.into()));
+    assert_eq!(rig.op("s", "start"), ok("s"));
+}
+
+#[test]
+fn u_02_between_two_attempts_the_stream_stays_and_the_clock_goes_on() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, order) = rig.pull();
+    let (session, grant) = rig.delivers(worker, &order).unwrap();
+    rig.run_for(secs(3));
+    rig.report(worker.0, grant.stream, 1000, 0, 7);
+    rig.take();
+    rig.loses(session, &order, grant.stream, 3000);
+    assert_eq!(rig.state("s"), "finished");
+    let kept = rig.take();
+    assert!(!kinds(&kept).iter().any(|kind| kind.contains("down")), "viewers stay: {:?}", kinds(&kept));
+    assert_eq!(rig.record("s")["rtmpViewerCount"], 7);
+    let refused = rig.request("s", 0);
+    assert_eq!(rig.ask(refused).unwrap_err(), Refusal::InUse);
+    rig.take();
+    // It held for more than two seconds: the pauses begin anew.
+    rig.run_for(secs(1));
+    let (again, second) = rig.pull();
+    assert_eq!((again, second.attempt), (worker, 2), "on the worker that has the stream");
+    assert_eq!(rig.state("s"), "preparing");
+    // An hour of failures changes nothing for the viewers.
+    let mut order = second;
+    for _ in 0..150 {
+        rig.pull_news(order.pull, order.attempt, PullState::Failed("refused".into()));
+        assert_eq!(rig.state("s"), "finished");
+        rig.take();
+        rig.run_for(secs(25));
+        order = rig.pull().1;
+    }
+    assert_eq!(rig.control.stats().live, 1);
+    let (_, returned) = rig.delivers(worker, &order).unwrap();
+    assert_eq!((returned.stream, returned.epoch), (grant.stream, 3));
+    assert_eq!((returned.position.dts_ms, returned.position.started), (3000, true));
+    assert_eq!(rig.state("s"), "broadcasting");
+}
+
+#[test]
+fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, first) = rig.pull();
+    rig.pull_news(first.pull, 1, PullState::Failed("refused".into()));
+    rig.run_for(secs(1));
+    let (_, second) = rig.pull();
+    assert_eq!(rig.delivers(worker, &first).unwrap_err(), Refusal::InUse);
+    rig.pull_news(first.pull, 1, PullState::Lost("late".into()));
+    assert_eq!(rig.state("s"), "preparing");
+    rig.delivers(worker, &second).unwrap();
+    rig.op("s", "stop");
+    assert_eq!(rig.delivers(worker, &second).unwrap_err(), Refusal::InUse);
+    rig.pull_news(second.pull, 2, PullState::Lost("late".into()));
+    assert_eq!(rig.state("s"), "finished");
+    rig.take();
+    rig.run_for(secs(60));
+    assert!(rig.pulls().is_empty());
+}
+
+#[test]
+fn stopped_at_any_moment_nothing_is_left() {
+    let mut rig = Rig::new();
+    // While resolving.
+    rig.source("a", "rtmp://source.example/app/key");
+    let ask = rig.resolves.pop().unwrap();
+    assert_eq!(rig.op("a", "stop"), stopped());
+    let result = Ok(vec!["198.51.100.9:1935".parse().unwrap()]);
+    rig.control.handle_resolved(rig.now, Resolved { id: ask.id, result });
+    rig.drain();
+    assert!(rig.pulls().is_empty());
+    // While connecting, deleted.
+    rig.source("b", URL);
+    let (worker, order) = rig.pull();
+    let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/b"), "");
+    assert!(gone.1.contains("broadcast is deleted and stopped successfully"), "{}", gone.1);
+    assert_eq!(kinds(&rig.take()), [format!("{}: stop pull", worker.0)]);
+    assert_eq!(rig.delivers(worker, &order).unwrap_err(), Refusal::InUse);
+    // While it delivers, deleted.
+    rig.source("c", URL);
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.take();
+    let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/c"), "");
+    assert!(gone.1.contains("deleted and stopped"), "{}", gone.1);
+    assert!(kinds(&rig.take()).contains(&"0: down Deleted".to_owned()));
+    // While it waits for the next attempt.
+    rig.source("d", URL);
+    let (_, order) = rig.pull();
+    rig.pull_news(order.pull, 1, PullState::Failed("x".into()));
+    assert_eq!(rig.op("d", "stop"), stopped());
+    rig.take();
+    rig.run_for(secs(60));
+    assert!(rig.pulls().is_empty());
+    let stats = rig.control.stats();
+    assert_eq!((stats.pulls, stats.live), (0, 0));
+    assert_eq!(rig.control.poll_timeout(), None, "nothing waits");
+}
+
+#[test]
+fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
+    let mut rig = Rig::new();
+    rig.source("s", URL);
+    let (worker, order) = rig.pull();
+    let (session, grant) = rig.delivers(worker, &order).unwrap();
+    rig.take();
+    for bad in
+        ["file:///x", "rtsp://h/1", "rtmp://127.0.0.1/live/s", "rtmp://169.254.1.1/a/b", "http://h/a.m3u8"]
+    {
+        let put = rig.put("s", &format!(r#"{{"streamUrl":"{bad}"}}"#));
+        assert_eq!(put, (200, failure("Stream URL is not valid")), "{bad}");
+    }
+    assert_eq!(rig.put("s", r#"{"streamUrl":"http://198.51.100.2:81/live/x.flv?a=b"}"#), (200, PLAIN.into()));
+    let posted = rig.take();
+    assert_eq!(kinds(&posted), [format!("{}: stop pull", worker.0), format!("{}: pull 2", worker.0)]);
+    let ToWorker::StartPull(second) = &posted[1].1 else { panic!() };
+    assert_eq!(second.address, "198.51.100.2:81".parse().unwrap());
+    let source =
+        PullSource::HttpFlv { authority: "198.51.100.2:81".into(), target: "/live/x.flv?a=b".into() };
+    assert_eq!(second.source, source);
+    assert_eq!(rig.state("s"), "preparing");
+    // What the first attempt says on its way out: where the clock stands.
+    rig.gone(session, grant.stream, Departure::Lost, 500);
+    let (_, returned) = rig.delivers(worker, second).unwrap();
+    assert_eq!((returned.stream, returned.position.dts_ms), (grant.stream, 500));
+    // Another field is enough, and a source that does not run is not started.
+    assert_eq!(rig.put("s", r#"{"name":"n"}"#), (200, PLAIN.into()));
+    assert_eq!(rig.pull().1.attempt, 3);
+    rig.op("s", "stop");
+    rig.take();
+    assert_eq!(rig.put("s", r#"{"streamUrl":"rtsp://h/1"}"#), (200, PLAIN.into()));
+    assert!(rig.pulls().is_empty());
+}
+
+#[test]
+fn what_cannot_be_pulled_is_refused_and_not_stored() {
+    let mut rig = Rig::with(&[("outbound.deny", "10.0.0.0/8")], &[]);
+    let create =
+        |rig: &mut Rig, url: &str| rig.post(&format!("{BROADCASTS}/create?autoStart=true"), &body("s", url));
+    for url in [
+        "rtsp://h/1",
+        "srt://h:1?x",
+        "udp://h:1",
+        "http://h/a.m3u8",
+        "https://h/a.mp4",
+        "rtmp://127.0.0.1/live/s",
+        "rtmp://localhost:1935/live/s?x=1",
+        "rtmps://192.0.2.1:8443/live/s",
+        "http://127.0.0.1:5080/live/x.flv",
+        "http://169.254.169.254/a.flv",
+        "rtmp://[::]/a/b",
+    ] {
+        let (status, text) = create(&mut rig, url);
+        assert!(
+            status == 200 && text.contains(r#""success":false"#) && text.contains(r#""errorId":-4"#),
+            "{url} {text}"
+        );
+    }
+    // What is no URL of a source at all has no text (rest.md §5.2).
+    for url in
+        ["file:///x", "RTMP://h/a/b", "rtmp://", "rtmp://u:p@h/a/b", "http://u:p@h/a.flv", "gopher://h/"]
+    {
+        assert_eq!(create(&mut rig, url), (200, FAILED.into()), "{url}");
+        let plain = rig.post(&format!("{BROADCASTS}/create"), &body("s", url));
+        assert_eq!(plain, (400, failure("Stream url is not valid. ")), "{url}");
+    }
+    assert_eq!(rig.get(&format!("{BROADCASTS}/count")).1, r#"{"number":0}"#);
+    assert!(rig.pulls().is_empty());
+    // Stored, because a later version may know it; refused when started.
+    assert_eq!(rig.post(&format!("{BROADCASTS}/create"), &body("t", "rtsp://h/1")).0, 200);
+    assert!(rig.op("t", "start").1.contains(r#""errorId":-4"#));
+    assert_eq!(rig.state("t"), "created");
+    // Another stream of this server is no loop.
+    rig.source("u", "rtmp://127.0.0.1/live/other");
+}
+
+#[test]
+fn starts_that_are_refused() {
+    let mut rig = Rig::with(&[("limits.pulls", "1")], &[]);
+    assert_eq!(rig.op("no", "start"), (200, failure("No Stream Exists with id:no")));
+    rig.create("plain");
+    let text = "Stream url is null and it's not an IP camera to get stream url for id:plain";
+    assert_eq!(rig.op("plain", "start"), (200, failure(text)));
+    rig.put("plain", r#"{"streamUrl":"rtmp://h/a/b"}"#);
+    let text = "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist";
+    assert_eq!(rig.op("plain", "start"), (200, failure(text)));
+    // Live by an encoder under the same id.
+    rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
+    let (session, stream) = rig.publish("s", 0);
+    assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));
+    rig.gone(session, stream, Departure::Clean, 0);
+    assert_eq!(rig.op("s", "start"), ok("s"));
+    // There is room for one.
+    rig.post(&format!("{BROADCASTS}/create"), &body("t", URL));
+    assert_eq!(rig.op("t", "start"), (200, failure("Not enough resource on server to start streaming.")));
+    let full = r#"{"success":false,"message":"Resource usage is high","dataId":"","errorId":-3}"#;
+    let create = format!("{BROADCASTS}/create?autoStart=true");
+    assert_eq!(rig.post(&create, &body("u", URL)), (200, full.into()));
+    rig.op("s", "stop");
+    assert_eq!(rig.op("t", "start"), ok("t"));
+    let vod = format!(r#"{{"streamId":"v","type":"VoD","streamUrl":"{URL}"}}"#);
+    rig.op("t", "stop");
+    rig.post(&format!("{BROADCASTS}/create"), &vod);
+    assert_eq!(rig.op("v", "start"), ok("v"), "whatever made it one");
+}
+
+#[test]
+fn a_source_that_finds_no_room_after_its_commit_leaves_no_record() {
+    let mut rig = Rig::with(&[("limits.pulls", "1")], &[]);
+    rig.hold = true;
+    let create = format!("{BROADCASTS}/create?autoStart=true");
+    let (one, two) =
+        (rig.send(Method::Post, &create, &body("a", URL)), rig.send(Method::Post, &create, &body("b", URL)));
+    rig.run_for(ms(5));
+    assert!(rig.pulls().is_empty(), "not before it is on disk");
+    rig.release();
+    rig.run_for(ms(50));
+    assert!(rig.answer(one).unwrap().1.contains(r#""success":true"#));
+    assert!(rig.answer(two).unwrap().1.contains(r#""errorId":-4"#));
+    assert_eq!(rig.get(&format!("{BROADCASTS}/b")).0, 404);
+    assert_eq!(rig.get(&format!("{BROADCASTS}/count")).1, r#"{"number":1}"#);
+}
+
+#[test]
+fn a_silent_resolver_and_a_denied_address_are_failures_that_are_tried_again() {
+    let mut rig = Rig::new();
+    rig.source("s", "https://source.example/live/a.flv");
+    let ask = rig.resolves.pop().unwrap();
+    assert_eq!((ask.host.as_str(), ask.port), ("source.example", 443));
+    rig.run_for(secs(11));
+    assert_eq!(rig.state("s"), "finished");
+    let answer = |rig: &mut Rig, id, address: &str| {
+        let result = Ok(vec![address.parse().unwrap()]);
+        rig.control.handle_resolved(rig.now, Resolved { id, result });
+        rig.drain();
+    };
+    answer(&mut rig, ask.id, "127.0.0.1:5443");
+    assert!(rig.pulls().is_empty(), "our own port");
+    rig.run_for(secs(2));
+    let ask = rig.resolves.pop().unwrap();
+    answer(&mut rig, ask.id, "198.51.100.1:443");
+    let (_, order) = rig.pull();
+    assert_eq!(order.tls_name.as_deref(), Some("source.example"));
+    assert_eq!(rig.state("s"), "preparing");
+}
+
+#[test]
+fn a_viewer_starts_a_source_and_its_absence_stops_it() {
+    let mut rig = Rig::new();
+    let auto = |streams: &[(WorkerId, ToWorker)]| {
+        let on = streams.iter().filter_map(|(_, mail)| match mail {
+            ToWorker::AutoStart(list) => Some(list[0].1),
+            _ => None,
+        });
+        on.collect::<Vec<_>>()
+    };
+    rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
+    assert!(auto(&rig.take()).is_empty());
+    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    assert!(rig.pulls().is_empty(), "not one that viewers start");
+    rig.put("s", r#"{"autoStartStopEnabled":true}"#);
+    assert_eq!(auto(&rig.take()), [true, true], "every worker hears of it, once");
+    rig.put("s", r#"{"name":"n"}"#);
+    assert!(auto(&rig.take()).is_empty());
+
+    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    let (worker, order) = rig.pull();
+    let (_, grant) = rig.delivers(worker, &order).unwrap();
+    for _ in 0..30 {
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 1, 0, 1);
+    }
+    assert_eq!(rig.state("s"), "broadcasting");
+    // The viewer leaves.
+    for _ in 0..9 {
+        rig.run_for(secs(1));
+        rig.report(worker.0, grant.stream, 1, 0, 0);
+    }
+    assert_eq!(rig.state("s"), "broadcasting");
+    rig.run_for(secs(3));
+    assert_eq!((rig.state("s").as_str(), rig.control.stats().pulls), ("finished", 0));
+    // One that never delivers stops as well.
+    rig.mail(ToControl::Wanted(StreamKey::new("live", "s")));
+    assert_eq!(rig.control.stats().pulls, 1);
+    rig.run_for(secs(12));
+    assert_eq!(rig.control.stats().pulls, 0);
+    rig.take();
+    rig.call(Method::Delete, &format!("{BROADCASTS}/s"), "");
+    assert_eq!(auto(&rig.take()), [false, false]);
+}
+
+#[test]
+fn sources_start_with_the_server_and_begin_anew_after_their_period() {
+    let mut rig = Rig::new();
+    for id in ["a", "b"] {
+        rig.post(&format!("{BROADCASTS}/create"), &body(id, URL));
+    }
+    rig.post(&format!("{BROADCASTS}/create"), &body("camera", "rtsp://h/1"));
+    rig.create("plain");
+    let app = [("startStreamFetcherAutomatically", "true"), ("restartStreamFetcherPeriod", "60")];
+    let mut rig = Rig::start(config(&[], &app), rig.store);
+    let pulls = rig.pulls();
+    assert_eq!(pulls.len(), 2);
+    assert_ne!(pulls[0].0, pulls[1].0, "spread over the workers");
+    for (worker, order) in &pulls {
+        rig.delivers(*worker, order).unwrap();
+    }
+    rig.take();
+    rig.run_for(secs(59));
+    assert!(rig.pulls().is_empty());
+    rig.run_for(secs(2));
+    assert_eq!(rig.pulls().iter().map(|(_, order)| order.attempt).collect::<Vec<_>>(), [2, 2]);
+    rig.run_for(secs(61));
+    assert_eq!(rig.pulls().len(), 2);
+}
+
+#[test]
+fn a_drain_ends_all_sources() {
+    let mut rig = Rig::new();
+    rig.source("a", URL);
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.source("b", URL);
+    let (worker, order) = rig.pull();
+    rig.control.drain(rig.now);
+    rig.drain();
+    assert_eq!((rig.state("a").as_str(), rig.state("b").as_str()), ("finished", "finished"));
+    assert_eq!(rig.delivers(worker, &order).unwrap_err(), Refusal::Draining);
+    rig.pull_news(order.pull, 1, PullState::Failed("x".into()));
+    rig.take();
+    rig.run_for(secs(60));
+    assert!(rig.pulls().is_empty());
+}

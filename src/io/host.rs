@@ -1,0 +1,158 @@
+//! Looks at the machine every second: `/proc`, and the file system of the home folder.
+
+use std::collections::VecDeque;
+use std::fs::read_to_string;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::office::{Desk, OfficeMail};
+use super::sys;
+use crate::stats::HostFigures;
+
+/// How often.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Samples of one mean.
+const SAMPLES: usize = 5;
+/// Microseconds of a clock tick in `/proc` (USER_HZ is 100 on every Linux).
+const TICK_US: u64 = 10_000;
+
+/// Starts the watch. It ends with the process.
+pub(super) fn start_watch(home: PathBuf, desk: Desk) -> std::io::Result<()> {
+    let watch = move || {
+        let mut watch = Watch { home, loads: VecDeque::new(), last: None };
+        loop {
+            desk.send(OfficeMail::Host(Box::new(watch.look())));
+            thread::sleep(PERIOD);
+        }
+    };
+    thread::Builder::new().name("host".into()).spawn(watch).map(drop)
+}
+
+/// Counters that only their growth tells something.
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    at: Instant,
+    busy: u64,
+    all: u64,
+    process_us: u64,
+}
+
+struct Watch {
+    home: PathBuf,
+    /// Shares in percent: of everybody, of this process.
+    loads: VecDeque<(u64, u64)>,
+    last: Option<Ticks>,
+}
+
+impl Watch {
+    fn look(&mut self) -> HostFigures {
+        let read = |path: &str| read_to_string(path).unwrap_or_default();
+        let mut figures = HostFigures {
+            processors: thread::available_parallelism().map_or(1, usize::from),
+            os_release: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            host_name: read("/proc/sys/kernel/hostname").trim().to_owned(),
+            load_1m: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+            ..HostFigures::default()
+        };
+        take_memory(&mut figures, &read("/proc/meminfo"));
+        take_process(&mut figures, &read("/proc/self/status"), &read("/proc/self/stat"));
+        self.take_loads(&mut figures, &read("/proc/stat"));
+        if let Ok(space) = sys::disk_space(&self.home) {
+            (figures.disk_total, figures.disk_free, figures.disk_usable) = space;
+        }
+        figures
+    }
+
+    fn take_loads(&mut self, figures: &mut HostFigures, stat: &str) {
+        let Some((busy, all)) = cpu_ticks(stat) else { return };
+        let now = Ticks { at: Instant::now(), busy, all, process_us: figures.process_cpu_us };
+        if let Some(last) = self.last.replace(now) {
+            let share = |part: u64, whole: u64| part.saturating_mul(100).checked_div(whole).unwrap_or(0);
+            let system = share(now.busy.saturating_sub(last.busy), now.all.saturating_sub(last.all));
+            let passed = u64::try_from(now.at.saturating_duration_since(last.at).as_micros()).unwrap_or(0);
+            let cores = u64::try_from(figures.processors).unwrap_or(1);
+            let process = share(now.process_us.saturating_sub(last.process_us), passed.saturating_mul(cores));
+            self.loads.push_back((system, process));
+            if self.loads.len() > SAMPLES {
+                self.loads.pop_front();
+            }
+        }
+        let count = u64::try_from(self.loads.len()).unwrap_or(1).max(1);
+        let mean = |sum: u64| u8::try_from((sum / count).min(100)).unwrap_or(100);
+        figures.system_cpu_percent = mean(self.loads.iter().map(|(system, _)| system).sum());
+        figures.process_cpu_percent = mean(self.loads.iter().map(|(_, process)| process).sum());
+    }
+}
+
+/// A line `Name:  12 kB`, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn take_memory(figures: &mut HostFigures, meminfo: &str) {
+    let field = |name| kilobytes(meminfo, name).unwrap_or(0);
+    figures.memory_total = field("MemTotal:");
+    figures.memory_free = field("MemFree:");
+    figures.memory_available = field("MemAvailable:");
+    figures.memory_committed = field("Committed_AS:");
+    figures.swap_total = field("SwapTotal:");
+    figures.swap_free = field("SwapFree:");
+    figures.memory_percent = used_percent(meminfo).unwrap_or(0);
+}
+
+/// The share of memory that is not available for new work.
+fn used_percent(meminfo: &str) -> Option<u8> {
+    let (total, available) = (kilobytes(meminfo, "MemTotal:")?, kilobytes(meminfo, "MemAvailable:")?);
+    let used = total.checked_sub(available)?.saturating_mul(100).checked_div(total)?;
+    u8::try_from(used).ok()
+}
+
+fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
+    figures.process_memory = kilobytes(status, "VmRSS:").unwrap_or(0);
+    figures.process_memory_peak = kilobytes(status, "VmHWM:").unwrap_or(0);
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    figures.threads = threads.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    // The name in parentheses may hold blanks; utime and stime are the 12th and 13th fields behind it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok());
+    figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);
+}
+
+/// Busy and all ticks of all cores.
+fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find(|line| line.starts_with("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+    let all: u64 = ticks.iter().sum();
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    Some((all.saturating_sub(idle), all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_counts_what_is_not_available() {
+        assert_eq!(used_percent("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"), Some(75));
+        assert_eq!(used_percent("MemTotal:  1000 kB\n"), None);
+        assert_eq!(used_percent("MemTotal: 0 kB\nMemAvailable: 0 kB\n"), None);
+    }
+
+    #[test]
+    fn counters_are_read_where_they_stand() {
+        assert_eq!(cpu_ticks("cpu  1 2 3 40 5 6 7 8 9 9\ncpu0 1\n"), Some((27, 72)));
+        let mut figures = HostFigures::default();
+        let stat = "1 (a) b) R 1 1 1 1 1 1 1 1 1 1 30 12 0 0";
+        take_process(&mut figures, "VmRSS:\t 4 kB\nThreads:\t7\n", stat);
+        assert_eq!((figures.process_cpu_us, figures.process_memory, figures.threads), (420_000, 4096, 7));
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_a_disk() {
+        let figures = Watch { home: "/".into(), loads: VecDeque::new(), last: None }.look();
+        assert!(figures.memory_total > 0 && figures.disk_total > 0 && figures.threads > 0);
+        assert!(figures.memory_free <= figures.memory_total && figures.disk_usable <= figures.disk_total);
+    }
+}

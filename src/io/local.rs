@@ -1,0 +1,137 @@
+//! `data/control.sock`: how the command line reaches a running server. One line of JSON each way; whoever may open the
+//! socket (0600, in a folder of 0700) is the operator.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::hashes;
+use super::office::{Desk, OfficeMail};
+use crate::config::{Config, Options};
+use crate::control::{administrator_record, is_email};
+use crate::store::{Op, RedbStore, Store};
+
+/// Bytes of a line.
+const LINE_BYTES_MAX: u64 = 8 << 10;
+/// A peer that is slower is not served.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the command line asks for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+enum Order {
+    /// Add an administrator, the password hashed.
+    AddUser { email: String, hash: String },
+}
+
+fn socket_file(home: &Path) -> PathBuf {
+    home.join("data").join("control.sock")
+}
+
+/// Starts the thread. It ends with the process. Whoever has the store's lock owns the name.
+pub(super) fn start(home: &Path, desk: Desk) -> io::Result<()> {
+    let path = socket_file(home);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    let serve_all = move || {
+        for stream in listener.incoming() {
+            let served = stream.and_then(|stream| serve(&stream, &desk));
+            if let Err(error) = served {
+                tracing::debug!(%error, "control socket");
+            }
+        }
+    };
+    thread::Builder::new().name("local".into()).spawn(serve_all).map(drop)
+}
+
+fn serve(mut stream: &UnixStream, desk: &Desk) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(Order::AddUser { email, hash }) => {
+            let (reply, answered) = channel();
+            desk.send(OfficeMail::AddUser { email, hash, reply });
+            answered.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
+        }
+        Err(_) => r#"{"success":false,"message":"the order is not understood"}"#.to_owned(),
+    };
+    stream.write_all(answer.as_bytes())?;
+    stream.write_all(b"\n")
+}
+
+/// Why a user was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddUserError {
+    /// The e-mail, the password or the settings.
+    #[error("{0}")]
+    Usage(String),
+    /// Everything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Adds an administrator: through the running server, else into its store.
+///
+/// # Errors
+/// Why not; nothing is changed then.
+pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUserError> {
+    let failed = |error: &dyn ToString| AddUserError::Failed(error.to_string());
+    if !is_email(email) {
+        return Err(AddUserError::Usage("the e-mail must be one word of at most 254 bytes".to_owned()));
+    }
+    if plain.is_empty() {
+        return Err(AddUserError::Usage("the password is empty".to_owned()));
+    }
+    let config = Config::open(options).map_err(|error| AddUserError::Usage(error.to_string()))?;
+    let mut salt = [0; 16];
+    fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut salt)).map_err(|e| failed(&e))?;
+    let given = hashes::given_of_plain(plain).ok_or_else(|| failed(&"the password cannot be hashed"))?;
+    let hash = hashes::make(&given, salt);
+    match UnixStream::connect(socket_file(&config.home)) {
+        Ok(stream) => ask(&stream, email, hash),
+        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {
+            store_user(&config, email, hash).map_err(|error| failed(&error))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn ask(mut stream: &UnixStream, email: &str, hash: String) -> Result<(), AddUserError> {
+    let failed = |error: io::Error| AddUserError::Failed(format!("the server does not answer: {error}"));
+    let order = Order::AddUser { email: email.to_owned(), hash };
+    let line = serde_json::to_string(&order).unwrap_or_default() + "\n";
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.write_all(line.as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
+    let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+    if answer.get("success") == Some(&Value::Bool(true)) {
+        return Ok(());
+    }
+    let words = answer.get("message").and_then(Value::as_str).unwrap_or("the server refused");
+    Err(AddUserError::Failed(words.to_owned()))
+}
+
+fn store_user(config: &Config, email: &str, hash: String) -> Result<(), String> {
+    let mut store = RedbStore::open(&config.store_file()).map_err(|error| error.to_string())?;
+    let (key, record) = administrator_record(email, hash);
+    let all = store.load().map_err(|error| error.to_string())?;
+    if all.iter().any(|(known, _)| *known == key) {
+        return Err("a user with this e-mail exists".to_owned());
+    }
+    store.commit(&[Op::Put(key, record)]).map_err(|error| error.to_string())
+}

@@ -1,0 +1,46 @@
+//! Figures of the machine and of this process, a second old at most.
+
+/// See the module. Bytes, unless the name says otherwise.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostFigures {
+    /// Share of the memory that is not available for new work.
+    pub memory_percent: u8,
+    /// CPU time of the process since its start, in microseconds.
+    pub process_cpu_us: u64,
+    /// Mean share of all cores over five seconds, by everybody.
+    pub system_cpu_percent: u8,
+    /// The same, by this process.
+    pub process_cpu_percent: u8,
+    /// Load average of the last minute.
+    pub load_1m: f64,
+    /// Cores.
+    pub processors: usize,
+    /// Memory of the machine.
+    pub memory_total: u64,
+    /// Unused.
+    pub memory_free: u64,
+    /// Available for new work.
+    pub memory_available: u64,
+    /// Promised to all processes.
+    pub memory_committed: u64,
+    /// Swap of the machine.
+    pub swap_total: u64,
+    /// Unused.
+    pub swap_free: u64,
+    /// Size of the file system of the home folder.
+    pub disk_total: u64,
+    /// Unused.
+    pub disk_free: u64,
+    /// Unused, and not kept for the system.
+    pub disk_usable: u64,
+    /// What this process holds.
+    pub process_memory: u64,
+    /// The most it ever held.
+    pub process_memory_peak: u64,
+    /// Its threads.
+    pub threads: u64,
+    /// The system's release.
+    pub os_release: String,
+    /// The machine's name.
+    pub host_name: String,
+}

@@ -1,0 +1,409 @@
+//! Stream sources: one server pulls from another over every protocol there is, through outages, with its viewers.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::http_flv::WsPeer;
+use crate::publish_play::assert_equal_from_first_key_frame;
+use crate::support::{
+    Bystander, Home, Nginx, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, secs,
+    source_packets, wait_for,
+};
+
+const BROADCASTS: &str = "/live/rest/v2/broadcasts";
+
+/// Creates a source, started.
+fn start_source(server: &Server, id: &str, url: &str) {
+    let result = create(server, id, url, "?autoStart=true", "");
+    assert_eq!((&result["success"], &result["dataId"]), (&true.into(), &id.into()), "{result}");
+}
+
+fn create(server: &Server, id: &str, url: &str, query: &str, more: &str) -> Value {
+    let body = format!(r#"{{"streamId":"{id}","type":"streamSource","streamUrl":"{url}"{more}}}"#);
+    server.api().post(&format!("{BROADCASTS}/create{query}"), &body).json()
+}
+
+fn status(server: &Server, id: &str) -> String {
+    let broadcast = server.api().broadcast("live", id).unwrap();
+    broadcast["status"].as_str().unwrap().to_owned()
+}
+
+fn wait_for_status(server: &Server, id: &str, wanted: &[&str]) {
+    wait_for(&format!("{id} to be {wanted:?}"), secs(40), || wanted.contains(&status(server, id).as_str()));
+}
+
+/// A server on ports that stay when it is started again. The kernel gave them a moment ago.
+struct Upstream {
+    home: Home,
+    settings: Vec<String>,
+    server: Option<Server>,
+}
+
+impl Upstream {
+    fn start() -> Self {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = vec![format!("rtmp.port={}", free()), format!("http.port={}", free())];
+        let mut upstream = Self { home: Home::new(), settings, server: None };
+        upstream.resume();
+        upstream
+    }
+
+    fn resume(&mut self) {
+        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
+        self.server = Some(Server::start_in(&self.home.path().join("home"), &settings));
+    }
+
+    fn kill(&mut self) {
+        self.server = None;
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+}
+
+fn flv_url(server: &Server, id: &str) -> String {
+    format!("http://{}/live/{id}.flv", server.http)
+}
+
+/// A server that trusts the certificates in this file.
+fn start_trusting(file: &Path) -> Server {
+    let home = Home::new();
+    let mut command = Server::command(&home.path().join("home"), &[]);
+    Server::spawn(command.env("SSL_CERT_FILE", file)).with_home(home)
+}
+
+#[test]
+fn what_is_pulled_equals_what_was_published_over_rtmp_rtmps_http_and_https() {
+    let file = media_file(true, 12);
+    let upstream = Server::start(&["server.workers=2"]);
+    let _publisher = Program::ffmpeg_publish(&file, &upstream.rtmp_url("live/origin"));
+    wait_for("the origin", secs(20), || upstream.api().broadcast("live", "origin").is_some());
+    let server = start_trusting(&upstream.home().join("home/conf/fullchain.pem"));
+    let urls = [
+        ("rtmp", upstream.rtmp_url("live/origin")),
+        ("rtmps", format!("rtmps://localhost:{}/live/origin", upstream.rtmps.unwrap().port())),
+        ("http", flv_url(&upstream, "origin")),
+        ("https", format!("https://localhost:{}/live/origin.flv", upstream.https.unwrap().port())),
+    ];
+    for (id, url) in &urls {
+        start_source(&server, id, url);
+    }
+    let source = source_packets(&file);
+    for (id, _) in &urls {
+        wait_for_status(&server, id, &["broadcasting"]);
+        let record = server.api().broadcast("live", id).unwrap();
+        assert_eq!((&record["publishType"], &record["type"]), (&"Pull".into(), &"streamSource".into()));
+    }
+    let players: Vec<_> = urls
+        .iter()
+        .map(|(id, _)| {
+            let url = server.rtmp_url(&format!("live/{id}"));
+            std::thread::spawn(move || frame_md5(&url, Some(4)))
+        })
+        .collect();
+    for player in players {
+        let played = player.join().unwrap();
+        // The file is published again and again; what was played may span its end.
+        let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
+        assert!(played.len() > 150 && played.iter().all(|p| hashes.contains(&p.4)), "{}", played.len());
+        for track in 0..2 {
+            let times: Vec<i64> = played.iter().filter(|p| p.0 == track).map(|p| p.1).collect();
+            assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "track {track}");
+        }
+    }
+    for (id, _) in &urls {
+        let stop = server.api().post(&format!("{BROADCASTS}/{id}/stop"), "").json();
+        assert_eq!((&stop["success"], &stop["message"]), (&true.into(), &"Stream stopped".into()));
+        assert_eq!(status(&server, id), "finished");
+    }
+    wait_for("the origin's viewers to be gone", secs(10), || {
+        upstream.api().broadcast("live", "origin").unwrap()["rtmpViewerCount"] == 0
+    });
+}
+
+#[test]
+fn a_pull_passes_pictures_and_times_on_unchanged() {
+    let file = media_file(true, 12);
+    let upstream = Server::start(&[]);
+    let server = Server::start(&[]);
+    start_source(&server, "copy", &upstream.rtmp_url("live/origin"));
+    let player = std::thread::spawn({
+        let url = server.rtmp_url("live/copy");
+        let api = server.api();
+        move || {
+            wait_for("the copy", secs(40), || {
+                api.broadcast("live", "copy").unwrap()["status"] == "broadcasting"
+            });
+            frame_md5(&url, Some(6))
+        }
+    });
+    let _publisher = Program::ffmpeg_publish(&file, &upstream.rtmp_url("live/origin"));
+    assert_equal_from_first_key_frame(&source_packets(&file), &player.join().unwrap());
+}
+
+#[test]
+fn from_nginx_and_its_viewer_stays_through_its_restart() {
+    let file = media_file(false, 12);
+    let mut nginx = Nginx::start();
+    let server = Server::start(&[]);
+    let publisher = Program::ffmpeg_publish(&file, &nginx.url("origin"));
+    start_source(&server, "s", &nginx.url("origin"));
+    wait_for_status(&server, "s", &["broadcasting"]);
+    let mut viewer = RtmpPeer::play(server.rtmp, "live", "s").unwrap();
+    viewer.next_media(secs(10)).unwrap();
+    nginx.stop();
+    wait_for_status(&server, "s", &["finished"]);
+    drop(publisher);
+    nginx.resume();
+    let _publisher = Program::ffmpeg_publish(&file, &nginx.url("origin"));
+    wait_for_status(&server, "s", &["broadcasting"]);
+    for _ in 0..100 {
+        viewer.next_media(secs(20)).unwrap();
+    }
+}
+
+#[test]
+fn u_02_a_source_that_is_killed_and_comes_back_keeps_its_viewers() {
+    let mut upstream = Upstream::start();
+    let mut server = Server::start(&["server.workers=2"]);
+    let bystander = Bystander::start(&server);
+    let publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
+    start_source(&server, "rtmp", &upstream.server().rtmp_url("live/origin"));
+    start_source(&server, "flv", &flv_url(upstream.server(), "origin"));
+    wait_for_status(&server, "rtmp", &["broadcasting"]);
+    wait_for_status(&server, "flv", &["broadcasting"]);
+    let viewers = [
+        Player::start(server.rtmp, "live", "rtmp"),
+        Player::start(server.rtmp, "live", "rtmp"),
+        Player::start(server.rtmp, "live", "flv"),
+    ];
+    let go_on = |more: u64| {
+        let before: Vec<u64> = viewers.iter().map(Player::units).collect();
+        wait_for("every viewer to go on", secs(40), || {
+            viewers.iter().zip(&before).all(|(viewer, before)| viewer.units() > before + more)
+        });
+    };
+    go_on(60);
+    upstream.kill();
+    publisher.stop();
+    wait_for_status(&server, "rtmp", &["finished", "preparing"]);
+    wait_for_status(&server, "flv", &["finished", "preparing"]);
+    // The id stays the source's.
+    assert!(RtmpPeer::publish(server.rtmp, "live", "rtmp").is_err());
+    upstream.resume();
+    let publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
+    wait_for_status(&server, "rtmp", &["broadcasting"]);
+    wait_for_status(&server, "flv", &["broadcasting"]);
+    go_on(60);
+    assert!(viewers.iter().all(Player::is_playing));
+    publisher.stop();
+    for id in ["rtmp", "flv"] {
+        server.api().post(&format!("{BROADCASTS}/{id}/stop"), "");
+    }
+    wait_for("the viewers to be let go", secs(10), || viewers.iter().all(|viewer| !viewer.is_playing()));
+    for viewer in viewers {
+        assert_eq!(viewer.finish().0.corrupt(), 0);
+    }
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn u_02_a_source_that_freezes_is_noticed_and_its_viewers_go_on_when_it_does() {
+    let upstream = Upstream::start();
+    let server = Server::start(&[]);
+    let _publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
+    for (id, url) in
+        [("rtmp", upstream.server().rtmp_url("live/origin")), ("flv", flv_url(upstream.server(), "origin"))]
+    {
+        start_source(&server, id, &url);
+        wait_for_status(&server, id, &["broadcasting"]);
+    }
+    let viewers = [Player::start(server.rtmp, "live", "rtmp"), Player::start(server.rtmp, "live", "flv")];
+    wait_for("the viewers", secs(10), || viewers.iter().all(|viewer| viewer.units() > 60));
+    upstream.server().signal("STOP");
+    wait_for_status(&server, "rtmp", &["finished"]);
+    wait_for_status(&server, "flv", &["finished", "preparing"]);
+    assert!(server.log().contains("frozen: no media for 4 s"));
+    upstream.server().signal("CONT");
+    wait_for_status(&server, "rtmp", &["broadcasting"]);
+    wait_for_status(&server, "flv", &["broadcasting"]);
+    let before: Vec<u64> = viewers.iter().map(Player::units).collect();
+    wait_for("the viewers to go on", secs(40), || {
+        viewers.iter().zip(&before).all(|(viewer, before)| viewer.units() > before + 60)
+    });
+}
+
+#[test]
+fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it() {
+    let upstream = Server::start(&[]);
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Publisher::start(upstream.rtmp, "live", "origin");
+    let auto = r#","autoStartStopEnabled":true"#;
+    for id in ["rtmp", "flv", "ws"] {
+        create(&server, id, &upstream.rtmp_url("live/origin"), "", auto);
+        assert_eq!(status(&server, id), "created");
+    }
+    // Nothing there to pull: the viewer waits, and is told that it is offline.
+    create(&server, "dead", &upstream.rtmp_url("live/none"), "", auto);
+    let dead = std::thread::spawn({
+        let address = server.rtmp;
+        move || RtmpPeer::play(address, "live", "dead").unwrap_err()
+    });
+    let player = Player::start(server.rtmp, "live", "rtmp");
+    let mut flv = TcpStream::connect(server.http).unwrap();
+    flv.set_read_timeout(Some(secs(20))).unwrap();
+    flv.write_all(b"GET /live/flv.flv HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    flv.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let mut ws = WsPeer::open(server.http, "/live/ws.flv");
+    assert!(ws.next().is_some());
+    for id in ["rtmp", "flv", "ws"] {
+        wait_for_status(&server, id, &["broadcasting"]);
+    }
+    wait_for("the picture", secs(10), || player.units() > 100);
+    assert!(dead.join().unwrap().contains("StreamNotFound"));
+    // A source that is watched goes on; without a viewer it stops.
+    drop((flv, ws));
+    for id in ["flv", "ws", "dead"] {
+        wait_for_status(&server, id, &["finished"]);
+    }
+    let before = player.units();
+    wait_for("the picture to go on", secs(10), || player.units() > before + 100);
+    assert_eq!(status(&server, "rtmp"), "broadcasting");
+    assert!(player.is_playing());
+    // What viewers may not start is offline at once.
+    create(&server, "plain", &upstream.rtmp_url("live/origin"), "", "");
+    assert!(RtmpPeer::play(server.rtmp, "live", "plain").unwrap_err().contains("StreamNotFound"));
+    assert_eq!(status(&server, "plain"), "created");
+}
+
+#[test]
+fn sources_run_from_the_start_of_the_server_and_records_survive_its_end() {
+    let upstream = Server::start(&[]);
+    let _publisher = Publisher::start(upstream.rtmp, "live", "origin");
+    let home = Home::new();
+    let path = home.path().join("home");
+    let mut server = Server::start_in(&path, &[]);
+    start_source(&server, "s", &upstream.rtmp_url("live/origin"));
+    wait_for_status(&server, "s", &["broadcasting"]);
+    server.terminate();
+    let mut server = Server::start_in(&path, &[]);
+    assert_eq!(status(&server, "s"), "finished", "not without the setting");
+    server.kill();
+    let server = Server::start_in(&path, &["app.startStreamFetcherAutomatically=true"]);
+    wait_for_status(&server, "s", &["broadcasting"]);
+    let player = Player::start(server.rtmp, "live", "s");
+    wait_for("the picture", secs(10), || player.units() > 60);
+}
+
+#[test]
+fn an_update_pulls_from_the_new_address_and_a_delete_ends_it() {
+    let upstream = Server::start(&[]);
+    let server = Server::start(&[]);
+    let _one = Publisher::start(upstream.rtmp, "live", "one");
+    let two = media_file(false, 12);
+    let _two = Program::ffmpeg_publish(&two, &upstream.rtmp_url("live/two"));
+    wait_for("both", secs(20), || upstream.api().broadcast("live", "two").is_some());
+    start_source(&server, "s", &upstream.rtmp_url("live/one"));
+    wait_for_status(&server, "s", &["broadcasting"]);
+    let mut viewer = RtmpPeer::play(server.rtmp, "live", "s").unwrap();
+    viewer.next_media(secs(10)).unwrap();
+    let put = server.api().put(
+        &format!("{BROADCASTS}/s"),
+        &format!(r#"{{"name":"second","streamUrl":"{}"}}"#, upstream.rtmp_url("live/two")),
+    );
+    assert_eq!(put.json()["success"], true);
+    wait_for("the other picture", secs(20), || {
+        let record = server.api().broadcast("live", "s").unwrap();
+        record["name"] == "second" && record["status"] == "broadcasting" && record["width"] == 640
+    });
+    viewer.next_media(secs(10)).unwrap();
+    let gone = server.api().delete(&format!("{BROADCASTS}/s")).json();
+    assert_eq!(gone["message"], "broadcast is deleted and stopped successfully");
+    wait_for("the origin's viewer to be gone", secs(10), || {
+        upstream.api().broadcast("live", "two").unwrap()["rtmpViewerCount"] == 0
+    });
+}
+
+#[test]
+fn u_31_u_34_what_is_denied_is_not_connected_to() {
+    let decoy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = decoy.local_addr().unwrap();
+    decoy.set_nonblocking(true).unwrap();
+    let server = Server::start(&["outbound.deny=127.0.0.0/8"]);
+    let refused = create(&server, "s", &format!("rtmp://{address}/live/x"), "?autoStart=true", "");
+    assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-4).into()));
+    assert!(server.api().broadcast("live", "s").is_none());
+    // By a name the address is known only when it is resolved.
+    start_source(&server, "named", &format!("rtmp://localhost:{}/live/x", address.port()));
+    wait_for_status(&server, "named", &["finished"]);
+    wait_for("the reason", secs(10), || server.log().contains("denied by outbound.deny"));
+    assert!(decoy.accept().is_err(), "nobody came");
+
+    let server = Server::start(&[]);
+    let own = [
+        flv_url(&server, "other"),
+        server.rtmp_url("live/s"),
+        format!("rtmp://localhost:{}/live/s", server.rtmp.port()),
+    ];
+    for url in own {
+        let refused = create(&server, "s", &url, "?autoStart=true", "");
+        assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-4).into()), "{url}");
+    }
+    // A circle of two has nothing to send round, and other streams of this server are there to be pulled.
+    start_source(&server, "a", &server.rtmp_url("live/b"));
+    start_source(&server, "b", &server.rtmp_url("live/a"));
+    let _publisher = Publisher::start(server.rtmp, "live", "origin");
+    start_source(&server, "copy", &server.rtmp_url("live/origin"));
+    wait_for_status(&server, "copy", &["broadcasting"]);
+    assert!(["finished", "preparing"].contains(&status(&server, "a").as_str()));
+}
+
+/// Answers every connection with these bytes, and keeps it.
+fn hostile(answer: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.write_all(&answer);
+            kept.push(stream);
+        }
+    });
+    address
+}
+
+#[test]
+fn u_20_u_21_hostile_servers_are_failed_pulls_and_nothing_else() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let flv = b"HTTP/1.1 200 OK\r\n\r\nFLV\x01\x05\0\0\0\x09\0\0\0\0";
+    let answers: Vec<(&str, Vec<u8>)> = vec![
+        ("rtmp", Vec::new()),
+        ("rtmp", vec![0xff; 8192]),
+        ("rtmp", b"\x03".to_vec()),
+        ("http", b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ("http", vec![b'x'; 100_000]),
+        ("http", [&flv[..], b"\x09\xff\xff\xff\0\0\0\0\0\0\0"].concat()),
+        ("http", [&flv[..], &[9; 100_000]].concat()),
+        ("http", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n".to_vec()),
+    ];
+    let count = answers.len();
+    for (index, (scheme, answer)) in answers.into_iter().enumerate() {
+        start_source(&server, &format!("h{index}"), &format!("{scheme}://{}/live/x", hostile(answer)));
+    }
+    for index in 0..count {
+        wait_for_status(&server, &format!("h{index}"), &["finished"]);
+        let stop = server.api().post(&format!("{BROADCASTS}/h{index}/stop"), "").json();
+        assert_eq!(stop["success"], true);
+    }
+    // Whatever they sent, no stream came of it.
+    let metrics = server.api().get("/metrics").body;
+    assert!(metrics.contains("millstream_pulls{state=\"trying\"} 0"), "{metrics}");
+    bystander.finish(&mut server);
+}
