@@ -334,6 +334,10 @@ impl Control {
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
         self.app_changed(now, &name);
+        let of_app = self.registry.live.values().map(|live| live.key.clone());
+        for key in of_app.filter(|key| key.app == name).collect::<Vec<_>>() {
+            self.review_viewers(&key);
+        }
     }
 
     /// The application is gone; so are its streams.
