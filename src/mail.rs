@@ -13,6 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use media::{Codec, Position};
 
+use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
 use crate::http;
 use crate::stats::WorkerFigures;
@@ -126,7 +127,7 @@ pub struct PublishRequest {
     /// What the encoder calls itself; empty when it does not.
     pub user_agent: String,
     /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
-    pub params: Vec<(String, String)>,
+    pub params: Params,
     /// The streams that this one was already forwarded through, `node/app/id` each.
     pub via: Vec<String>,
     /// The pull that has its first media, and which attempt of it.
@@ -142,12 +143,44 @@ pub enum Refusal {
     InUse,
     /// The record, its schedule, its expiry, or a filter says no. The text is for the log.
     NotAllowed(&'static str),
+    /// A check of the application was not passed.
+    Denied(Denial),
     /// The server is short of CPU or memory.
     Resources,
     /// The stream went through this server, or through too many servers, already.
     Loop,
     /// The server is going down.
     Draining,
+}
+
+/// Someone wants to play, and control must say whether it may, or has to know that it does.
+#[derive(Debug, Clone)]
+pub struct PlayRequest {
+    /// Who.
+    pub session: SessionRef,
+    /// What.
+    pub key: StreamKey,
+    /// In which form: `rtmp`, `flv`, `ws-flv`.
+    pub egress: &'static str,
+    /// From where.
+    pub peer: SocketAddr,
+    /// Parameters behind the key, in the order given.
+    pub params: Params,
+    /// The page that asks, when a browser says so.
+    pub origin: String,
+}
+
+/// Why a subscription was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoSubscription {
+    /// Nothing of that name is live.
+    NotFound,
+    /// The application does not allow playing over this protocol.
+    Disabled,
+    /// A check of the application was not passed.
+    Denied(Denial),
+    /// The server goes down, or the stream has too many formats.
+    Unavailable,
 }
 
 /// What the publisher gets.
@@ -406,6 +439,19 @@ pub enum ToControl {
         /// The last config epoch.
         epoch: u32,
     },
+    /// The first unit of a publisher that was granted.
+    SourceStarted(StreamId),
+    /// A viewer asks; answered by [`ToWorker::PlayVerdict`].
+    Play(Box<PlayRequest>),
+    /// A viewer is served.
+    PlayStarted {
+        /// Who.
+        session: SessionRef,
+        /// What control does not know yet; `None` for who had asked.
+        request: Option<Box<PlayRequest>>,
+    },
+    /// A viewer that control knows of, or that asked, is gone.
+    PlayEnded(SessionRef),
     /// A request of the API.
     Rest {
         /// Who waits for the answer.
@@ -471,6 +517,8 @@ pub enum ToWorker {
         source: WorkerId,
         /// How it comes in.
         ingest: Ingest,
+        /// Control wants to know who plays it.
+        tell_viewers: bool,
         /// Settings of the application.
         settings: Arc<AppSettings>,
     },
@@ -487,6 +535,20 @@ pub enum ToWorker {
         conn: ConnId,
         /// Yes or no.
         verdict: Result<Box<Grant>, Refusal>,
+    },
+    /// Verdict on a request to play.
+    PlayVerdict {
+        /// Who asked.
+        conn: ConnId,
+        /// Yes or no.
+        verdict: Result<(), NoSubscription>,
+    },
+    /// This viewer may play no longer: close it.
+    DropViewer {
+        /// Who.
+        conn: ConnId,
+        /// For the log.
+        reason: &'static str,
     },
     /// The publisher was replaced by a new one: close it, keep the stream.
     Replaced {

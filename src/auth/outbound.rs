@@ -241,6 +241,61 @@ impl Endpoint {
     }
 }
 
+/// The address of a hook receiver, taken apart. Kept and sent as it was given.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HookUrl {
+    text: String,
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port, given or the scheme's.
+    pub port: u16,
+}
+
+/// Where it goes and no more: hooks carry keys in their paths.
+impl fmt::Debug for HookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact(&self.text))
+    }
+}
+
+impl HookUrl {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(UrlError::TooLong);
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b)) {
+            return Err(UrlError::Character);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
+        let default_port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(UrlError::Scheme),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, _) = rest.split_at_checked(end).ok_or(UrlError::Host)?;
+        if authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let (host, port) = split_authority(authority)?;
+        let port = match port {
+            Some(text) => text.parse().ok().filter(|&p: &u16| p > 0).ok_or(UrlError::Port)?,
+            None => default_port,
+        };
+        Ok(Self { text: text.to_owned(), host, port })
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
 /// Host and port; the host has only characters that a resolver should ever see.
 pub(crate) fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
@@ -334,6 +389,38 @@ mod tests {
             assert!(Endpoint::parse(url).is_err(), "{url}");
         }
         assert!(Endpoint::parse(&format!("rtmp://h/a/{}", "x".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn u_30_hooks_go_to_http_and_https() {
+        for url in [
+            "file:///etc/passwd",
+            "gopher://h/a",
+            "HTTP://h/a",
+            " http://h/a",
+            "http:/h",
+            "http://",
+            "http:///a",
+            "http://u:p@h/a",
+            "http://h:0/a",
+            "http://h:65536/",
+            "http://h%2f/a",
+            "http://h/a\r\nX: y",
+            "http://h/a b",
+            "//h/a",
+            "",
+        ] {
+            assert!(HookUrl::parse(url).is_err(), "{url}");
+        }
+        let parts = |url: &str| HookUrl::parse(url).map(|u| (u.host.clone(), u.port)).unwrap();
+        assert_eq!(parts("http://h/a?k=v"), ("h".into(), 80));
+        assert_eq!(parts("https://h"), ("h".into(), 443));
+        assert_eq!(parts("https://[::1]:8/x"), ("::1".into(), 8));
+        assert_eq!(parts("http://0x7f000001?x"), ("0x7f000001".into(), 80));
+        assert_eq!(
+            format!("{:?}", HookUrl::parse("http://h:1/hook/secret?t=1").unwrap()),
+            "http://h:1/hook/***"
+        );
     }
 
     #[test]

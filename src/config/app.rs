@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::keys;
+use super::security::{self, HookSettings, SecuritySettings};
 use super::values::{Origin, Values};
 use crate::auth::CidrList;
 
@@ -40,34 +41,21 @@ pub struct AppSettings {
     pub remote_allowed_cidr: CidrList,
     /// `ingestingStreamLimit`: live streams; `None`: no limit.
     pub ingesting_stream_limit: Option<u32>,
-    /// `listenerHookURL`; `None` when empty.
-    pub listener_hook_url: Option<String>,
+    /// Where its hooks go and how.
+    pub hooks: HookSettings,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
     pub endpoint_republish_limit: Option<u32>,
+    /// After so many failed tries in a row the hook `endpointFailed` is sent; `None`: never.
+    pub endpoint_failed_after: Option<u32>,
     /// `startStreamFetcherAutomatically`: stream sources are pulled from the start of the server on.
     pub start_sources: bool,
     /// `restartStreamFetcherPeriod`: a pull is restarted after so long; `None`: never.
     pub restart_sources: Option<Duration>,
-    /// A check of publishers is switched on (tokens, hashes, codes, a hook). Whoever cannot do it must refuse.
-    pub publish_security: bool,
-    /// A check of viewers is switched on. Whoever cannot do it must refuse.
-    pub play_security: bool,
-    /// `jwtControlEnabled`: the REST API needs a token.
-    pub rest_security: bool,
+    /// Who may publish, play and use the API.
+    pub security: SecuritySettings,
     /// Every key as text, the ones above included.
     pub values: Values,
 }
-
-/// Switches that make [`AppSettings::publish_security`] true.
-const PUBLISH_SWITCHES: [&str; 4] = [
-    "publishTokenControlEnabled",
-    "publishJwtControlEnabled",
-    "enableTimeTokenForPublish",
-    "hashControlPublishEnabled",
-];
-/// Switches that make [`AppSettings::play_security`] true.
-const PLAY_SWITCHES: [&str; 4] =
-    ["playTokenControlEnabled", "playJwtControlEnabled", "enableTimeTokenForPlay", "hashControlPlayEnabled"];
 
 impl AppSettings {
     /// Parses the values.
@@ -80,11 +68,6 @@ impl AppSettings {
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
         let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
         let restart = values.number("restartStreamFetcherPeriod", 0u64, 31_536_000)?;
-        let hook = values.text("listenerHookURL");
-        let any = |switches: [&str; 4], hook| {
-            let on = switches.into_iter().try_fold(false, |on, key| Ok(values.boolean(key)? || on))?;
-            Ok::<bool, Error>(on || !values.text(hook).is_empty())
-        };
         Ok(Self {
             name: name.into(),
             epoch,
@@ -100,13 +83,12 @@ impl AppSettings {
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,
             remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
             ingesting_stream_limit: u32::try_from(limit).ok(),
-            listener_hook_url: (!hook.is_empty()).then(|| hook.to_owned()),
+            hooks: security::hooks(&values)?,
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
+            endpoint_failed_after: u32::try_from(republish).ok(),
             start_sources: values.boolean("startStreamFetcherAutomatically")?,
             restart_sources: (restart > 0).then(|| Duration::from_secs(restart)),
-            publish_security: any(PUBLISH_SWITCHES, "webhookAuthenticateURL")?,
-            play_security: any(PLAY_SWITCHES, "webhookPlayAuthUrl")?,
-            rest_security: values.boolean("jwtControlEnabled")?,
+            security: security::security(&values)?,
             values,
         })
     }
@@ -157,12 +139,53 @@ mod tests {
 
     #[test]
     fn security_switches_are_seen() {
-        let with = |key, value| AppSettings::with("a", &[(key, value)]).unwrap();
-        assert!(with("hashControlPublishEnabled", "true").publish_security);
-        assert!(with("webhookAuthenticateURL", "http://h/").publish_security);
-        assert!(with("playTokenControlEnabled", "true").play_security);
-        let plain = AppSettings::defaults("a").unwrap();
-        assert!(!plain.publish_security && !plain.play_security && !plain.rest_security);
+        let with = |key, value| AppSettings::with("a", &[(key, value)]).unwrap().security;
+        assert!(with("webhookAuthenticateURL", "http://h/").publish.any());
+        assert!(with("playTokenControlEnabled", "true").play.any());
+        let plain = AppSettings::defaults("a").unwrap().security;
+        assert!(!plain.publish.any() && !plain.play.any() && plain.rest_jwt.is_none());
+    }
+
+    #[test]
+    fn r_06_signed_tokens_need_a_secret_of_32_characters() {
+        for (switch, key) in [
+            ("jwtControlEnabled", "jwtSecretKey"),
+            ("publishJwtControlEnabled", "jwtStreamSecretKey"),
+            ("playJwtControlEnabled", "jwtStreamSecretKey"),
+        ] {
+            for secret in ["", "0123456789abcdef0123456789abcde"] {
+                let error =
+                    AppSettings::with("a", &[(switch, "true"), (key, secret)]).unwrap_err().to_string();
+                assert!(error.starts_with(key) && !error.contains("0123"), "{error}");
+            }
+            let settings = [(switch, "true"), (key, "0123456789abcdef0123456789abcdef")];
+            assert!(AppSettings::with("a", &settings).is_ok());
+            // A switch that is off asks for nothing.
+            assert!(AppSettings::with("a", &[(key, "short")]).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_check_that_cannot_be_done_is_refused() {
+        for settings in [
+            &[("hashControlPlayEnabled", "true")][..],
+            &[
+                ("jwtControlEnabled", "true"),
+                ("jwtSecretKey", "0123456789abcdef0123456789abcdef"),
+                ("jwksURL", "x"),
+            ],
+            &[
+                ("playTokenControlEnabled", "true"),
+                ("hashControlPlayEnabled", "true"),
+                ("tokenHashSecret", "s"),
+            ],
+            &[("webhookPlayAuthUrl", "file:///etc/passwd")],
+            &[("listenerHookURL", "hook.example")],
+            &[("webhookContentType", "text/xml")],
+            &[("contentSecurityPolicyHeaderValue", "a\nb")],
+        ] {
+            assert!(AppSettings::with("a", settings).is_err(), "{settings:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod home;
 mod keys;
 mod members;
 pub mod properties;
+mod security;
 mod server;
 mod values;
 
@@ -16,6 +17,7 @@ pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_serve
 pub use keys::{APP, Key, SERVER};
 pub use members::{Member, Shape, members};
 pub use properties::Property;
+pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
 pub use values::{Origin, Secret, Values};
 

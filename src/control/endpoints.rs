@@ -26,6 +26,8 @@ struct Push {
     service_id: String,
     url: String,
     target: Endpoint,
+    /// A hook has told that it fails.
+    told_failed: bool,
 }
 
 /// All endpoints of live streams.
@@ -105,6 +107,7 @@ impl Control {
             service_id: endpoint.endpoint_service_id.clone(),
             url: endpoint.endpoint_url.clone(),
             target,
+            told_failed: false,
         };
         self.pushes.by_id.insert(id, push);
         self.supervisor.add(Job::Push(id), host, port);
@@ -168,10 +171,22 @@ impl Control {
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
-        let limit = self.registry.live.get(&push.stream).and_then(|l| l.settings.endpoint_republish_limit);
+        let url = push.url.clone();
+        let settings = self.registry.live.get(&push.stream).map(|live| live.settings.clone());
+        let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
-        tracing::info!(%key, url = redact(&push.url), failures, reason, "push failed");
+        tracing::info!(%key, url = redact(&url), failures, reason, "push failed");
+        let told_after = settings.and_then(|settings| settings.endpoint_failed_after);
+        let many = told_after.is_some_and(|after| failures.is_some_and(|failures| failures > after));
+        let tell = self.pushes.by_id.get_mut(&id).is_some_and(|push| {
+            // Once, until it has held for a while again.
+            let told = std::mem::replace(&mut push.told_failed, many);
+            many && !told
+        });
         self.set_endpoint_status(&key, &service_id, status);
+        if tell {
+            self.hook_endpoint_failed(now, &key, &url);
+        }
     }
 
     fn stop_push(&mut self, id: PushId) {

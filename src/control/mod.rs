@@ -8,9 +8,11 @@
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
 //!    attempts that they order from the workers, for ever.
 
+mod access;
 pub mod broadcast;
 mod clerk;
 mod endpoints;
+pub mod hooks;
 mod management;
 mod metrics;
 mod purge;
@@ -44,9 +46,11 @@ use crate::mail::{
 use crate::stats::HostFigures;
 use crate::{http, store};
 
+use access::{Asks, Presences, Sweep};
 use broadcast::{Broadcast, status};
 use clerk::Errands;
 use endpoints::Pushes;
+use hooks::{HookPool, Hooks, Idles};
 use management::Management;
 use metrics::Scrape;
 use records::Records;
@@ -59,6 +63,7 @@ use supervisor::Supervisor;
 use writes::Writes;
 
 pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
+pub use hooks::{HookReply, HookRequest};
 pub use management::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult, is_email};
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 pub use sides::administrator_record;
@@ -113,6 +118,10 @@ pub enum Output {
     Store(store::Request),
     /// Look up a name.
     Resolve(ResolveRequest),
+    /// Have a helper thread post it; answered by [`Control::handle_hook`].
+    Hook(HookRequest),
+    /// Where those threads may connect to from now on.
+    Outbound(OutboundPolicy),
     /// Hash a password.
     Hash(HashRequest),
     /// Do something on the disk.
@@ -147,6 +156,11 @@ pub struct Control {
     /// When the server started.
     began: Now,
     scrape: Scrape,
+    asks: Asks,
+    presences: Presences,
+    sweep: Sweep,
+    hooks: Hooks,
+    idles: Idles,
     management: Management,
     errands: Errands,
     /// Applications that are being made or removed.
@@ -198,6 +212,11 @@ impl Control {
             host: HostFigures::default(),
             began: now,
             scrape: Scrape::default(),
+            asks: Asks::default(),
+            presences: Presences::default(),
+            sweep: Sweep::default(),
+            hooks: Hooks::default(),
+            idles: Idles::default(),
             management: Management::default(),
             errands: Errands::default(),
             changing_apps: BTreeSet::new(),
@@ -213,6 +232,7 @@ impl Control {
             let bad = |reason| BadRecord { key: key.clone(), reason };
             if let Some(side) = Side::decode(key.kind, &bytes) {
                 let side = side.map_err(bad)?;
+                control.arm_sweep(now);
                 control.sides.insert(key, side);
             } else {
                 let record = Broadcast::decode(&bytes).map_err(bad)?;
@@ -267,6 +287,10 @@ impl Control {
             ToControl::PublisherGone { session, stream, departure, position, epoch } => {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
+            ToControl::SourceStarted(stream) => self.source_started(now, stream),
+            ToControl::Play(request) => self.play(now, *request),
+            ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
+            ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, rest::Origin { session, peer, secure }, &request);
             }
@@ -295,6 +319,14 @@ impl Control {
         self.resolved(now, answer);
     }
 
+    /// The answer to a [`HookRequest`].
+    pub fn handle_hook(&mut self, now: Now, reply: &HookReply) {
+        match reply.pool {
+            HookPool::Hooks => self.hook_answered(now, reply.id, &reply.result),
+            HookPool::Asks => self.ask_answered(now, reply.id, &reply.result),
+        }
+    }
+
     /// The answer to a [`HashRequest`].
     pub fn handle_hashed(&mut self, now: Now, answer: Hashed) {
         self.hashed(now, answer);
@@ -308,10 +340,14 @@ impl Control {
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
+        self.fire_asks(now);
         self.fire_attempts(now);
         self.fire_sources(now);
         self.fire_writes(now);
         self.fire_scans(now);
+        self.fire_sweep(now);
+        self.fire_idles(now);
+        self.fire_hooks(now);
         self.fire_held(now);
         self.fire_purges(now);
         self.exit_when_drained();
@@ -331,13 +367,21 @@ impl Control {
         }
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
+        self.end_asks();
         self.forget_sources(now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
+        self.drain_hooks(now);
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
+    }
+
+    /// Where this server may connect to; for the threads that do it on control's behalf.
+    #[must_use]
+    pub fn outbound_policy(&self) -> OutboundPolicy {
+        self.config.outbound.clone()
     }
 
     /// What to do next.
@@ -350,10 +394,14 @@ impl Control {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.registry.deadline(),
+            self.asks.deadline(),
             self.supervisor.deadline(),
             self.sources.deadline(),
             self.writes.deadline(),
             self.scans.deadline(),
+            self.sweep.deadline(),
+            self.idles.deadline(),
+            self.hooks.deadline(),
             self.management.deadline(),
             self.purge_deadline(),
         ];
@@ -361,7 +409,7 @@ impl Control {
     }
 
     fn exit_when_drained(&mut self) {
-        let flushed = self.writes.is_flushed();
+        let flushed = self.writes.is_flushed() && self.hooks.is_drained();
         if let Some(drain) = &mut self.drain
             && drain.waiting.is_empty()
             && flushed
@@ -405,7 +453,8 @@ impl Control {
         record.origin_adress.clone_from(&self.config.host_address);
         record.origin_address.clone_from(&self.config.host_address);
         record.rtmp_url = self.rtmp_url(key);
-        let hook = self.apps.get(&key.app).and_then(|app| app.listener_hook_url.clone());
+        let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
+        let hook = hook.map(|url| url.as_str().to_owned());
         if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
             record.listener_hook_url = hook;
         }

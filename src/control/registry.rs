@@ -1,7 +1,9 @@
 //! Live streams: who is admitted, who waits for a lost publisher, how a stream ends (design.md §3).
 //!
-//! `Requested -> Reserved -> Live -> Grace -> Ended`. Every check that exists now is answered from memory, so a
-//! request is reserved and live within one turn; a check that has to ask somebody will hold it between the two.
+//! `Requested -> Reserved -> Live -> Grace -> Ended`. Checks that memory answers make a request live within one turn.
+//! Where a receiver has to be asked (`access`), all checks are made before it is asked and again with its answer, and
+//! the id is reserved then: of two that ask, the first with a yes gets it. An id that were held while a receiver thinks
+//! could be held for ever by strangers that ask again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::time::Instant;
 
 use media::Position;
 
+use crate::auth::access::{Denial, Direction, Params};
 use crate::config::AppSettings;
 use crate::mail::{
     Departure, Grant, Ingest, Now, PublishRequest, PushId, Refusal, SessionRef, SourceFigures, StreamEnd,
@@ -48,6 +51,12 @@ pub(super) struct Live {
     silent_ms: u64,
     /// Servers before this one, for pushes.
     pub(super) via: Vec<String>,
+    /// What the present publisher gave along, for hooks.
+    pub(super) params: Params,
+    /// Hooks have told that it is live.
+    pub(super) announced: bool,
+    /// Workers were told to tell of viewers.
+    pub(super) tell_viewers: bool,
     /// Endpoints being pushed to.
     pub(super) pushes: Vec<PushId>,
     /// Bytes of publishers before the present one.
@@ -101,20 +110,52 @@ impl Registry {
 
 impl Control {
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
+        if let Some(pull) = request.pull {
+            // What an operator has ordered is not checked as a stranger is.
+            let session = request.session;
+            let verdict = self.pull_media(now, request, pull).map(Box::new);
+            return self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+        }
+        match self.admit(now, &request) {
+            Err(refusal) => self.refuse_publish(&request, refusal),
+            Ok((settings, _)) => match settings.security.publish.hook.clone() {
+                Some(url) => self.ask_about_publish(now, request, url),
+                None => self.grant_publish(now, request),
+            },
+        }
+    }
+
+    /// Everything was asked: what memory says is checked now, the id reserved, the token used up.
+    pub(super) fn grant_publish(&mut self, now: Now, request: PublishRequest) {
         let session = request.session;
-        let verdict = match request.pull {
-            Some(pull) => self.pull_media(now, request, pull),
-            None => self.publish_of_encoder(now, request),
+        let (settings, stream) = match self.admit(now, &request) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return self.refuse_publish(&request, refusal),
         };
-        let verdict = verdict.map(Box::new);
+        if settings.security.publish.token && !self.burn_token(now, &request.key, &request.params) {
+            return self.refuse_publish(&request, Refusal::Denied(Denial::Token));
+        }
+        let grant = match stream {
+            None => Some(self.begin_stream(now, request, settings)),
+            Some(stream) => self.return_publisher(now, stream, request),
+        };
+        let verdict = grant.map(Box::new).ok_or(Refusal::InUse);
         self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
     }
 
-    fn publish_of_encoder(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
-        match self.admit(now, &request)? {
-            (settings, None) => Ok(self.begin_stream(now, request, settings)),
-            (_, Some(stream)) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
-        }
+    pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
+        let reason = match &refusal {
+            Refusal::NotAllowed(reason) => reason,
+            Refusal::Denied(denial) => denial.reason(),
+            Refusal::NoApplication => "no such application",
+            Refusal::InUse => "the id is in use",
+            Refusal::Resources => "resources are short",
+            Refusal::Loop => "the stream has passed this server already",
+            Refusal::Draining => "the server goes down",
+        };
+        tracing::info!(key = %request.key, peer = %request.peer, reason, "publisher refused");
+        let (worker, conn) = (request.session.worker, request.session.conn);
+        self.post(worker, ToWorker::Verdict { conn, verdict: Err(refusal) });
     }
 
     /// The checks, in the order of design.md §3. `Some` is the life that the publisher may join.
@@ -144,11 +185,8 @@ impl Control {
         if stream.is_none() {
             self.check_limits(now, app, record.is_none())?;
         }
-        if app.publish_security {
-            return Err(Refusal::NotAllowed(
-                "a check of publishers is switched on that this version cannot do",
-            ));
-        }
+        self.check_credentials(now, Direction::Publish, app, &request.key, &request.params)
+            .map_err(Refusal::Denied)?;
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if self.sources.is_running(&request.key) {
             return Err(Refusal::InUse);
@@ -199,6 +237,9 @@ impl Control {
             epoch: 0,
             silent_ms: 0,
             via: request.via.clone(),
+            params: request.params.clone(),
+            announced: false,
+            tell_viewers: self.hook_url(&key).is_some(),
             pushes: Vec::new(),
             bytes_before: 0,
             figures: None,
@@ -207,7 +248,9 @@ impl Control {
         };
         self.registry.live.insert(stream, live);
         self.registry.by_key.insert(key.clone(), stream);
+        self.forget_idle(&key);
         self.record_started(now, &request);
+        self.publisher_came(now, &request);
         self.post_stream_up(stream);
         self.reconcile_pushes(now, &key);
         Grant { stream, position: Position::default(), epoch: 0, settings }
@@ -229,6 +272,7 @@ impl Control {
         live.granted = (now.mono, live.position);
         live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
         live.via.clone_from(&request.via);
+        live.params.clone_from(&request.params);
         let grant =
             Grant { stream, position: live.position, epoch: live.epoch, settings: live.settings.clone() };
         if let Some(record) = self.records.get_mut(&request.key) {
@@ -236,7 +280,9 @@ impl Control {
             record.remote_ip = remote_ip(&request);
             record.update_time = wall(now);
         }
+        self.publisher_came(now, &request);
         if let Some(old) = old {
+            self.leave(now, old);
             self.post(old.worker, ToWorker::Replaced { conn: old.conn, stream });
         }
         if moved {
@@ -269,11 +315,12 @@ impl Control {
     fn post_stream_up(&mut self, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
-        let (source, ingest) = (live.source, live.ingest);
+        let (source, ingest, tell_viewers) = (live.source, live.ingest, live.tell_viewers);
         let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
             let (key, settings) = (key.clone(), settings.clone());
-            self.post(worker, ToWorker::StreamUp { stream, key, source, ingest, settings });
+            let up = ToWorker::StreamUp { stream, key, source, ingest, tell_viewers, settings };
+            self.post(worker, up);
         }
     }
 
@@ -310,6 +357,9 @@ impl Control {
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
+        if self.forget_ask(now, session) {
+            return;
+        }
         let Some(stream) = self.registry.of_session(session) else { return };
         let Some(live) = self.registry.live.get(&stream) else { return };
         let fresh = !live.position.started;
@@ -331,6 +381,8 @@ impl Control {
         if live.state != State::Live(session) {
             return;
         }
+        self.leave(now, session);
+        let Some(live) = self.registry.live.get_mut(&stream) else { return };
         live.position = position;
         live.epoch = epoch;
         if live.ingest == Ingest::Pull {
@@ -365,6 +417,10 @@ impl Control {
         self.registry.by_key.remove(&live.key);
         self.forget_pushes(&live);
         self.post_all(&ToWorker::StreamDown { stream, end });
+        if let State::Live(session) = live.state {
+            self.leave(now, session);
+        }
+        self.stream_ended(now, stream, &live, end);
         let main = self.main_track_of(&live.key);
         self.record_ended(now, live.key);
         if let Some(main) = main {
@@ -393,6 +449,24 @@ impl Control {
     /// Whether its publisher is there, or expected within the grace. A source between two attempts is neither.
     pub(super) fn is_delivered(live: &Live) -> bool {
         live.state != State::Awaited
+    }
+
+    /// The sessions that publish a stream: none while its publisher is waited for.
+    pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
+        match self.registry.live.get(&self.stream_of(key)?)?.state {
+            State::Live(session) => Some(session),
+            State::Grace(_) | State::Awaited => None,
+        }
+    }
+
+    /// Workers tell of the viewers of a stream from now on, or no more.
+    pub(super) fn review_viewers(&mut self, key: &StreamKey) {
+        let wanted = self.hook_url(key).is_some();
+        let Some(stream) = self.stream_of(key) else { return };
+        let Some(live) = self.registry.live.get_mut(&stream) else { return };
+        if std::mem::replace(&mut live.tell_viewers, wanted) != wanted {
+            self.post_stream_up(stream);
+        }
     }
 
     /// What a report says about the clock and the silence of a publisher.

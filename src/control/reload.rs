@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Control;
 use super::clerk::Errand;
+use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
 use crate::mail::{Now, ToWorker, WebSettings};
 
@@ -46,6 +46,7 @@ impl Control {
     /// New settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
         self.config.outbound.deny = server.outbound_deny.clone();
+        self.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
         let cors_origins = server.cors_origins.clone();
         self.config.server = server;
         self.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));

@@ -2,32 +2,17 @@
 //! are replaced whole, and survive as broadcasts do: gathered, committed, then visible, then answered (`writes`).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::Control;
+pub(super) use super::access::{Subscriber, Token};
 use super::management::{PasswordHash, User};
 use crate::http::Response;
 use crate::mail::{Now, SessionRef};
 use crate::store::{Key, Kind};
-
-/// A token of a stream (rest.md §3.2).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Token {
-    /// What a client shows.
-    pub(super) token_id: String,
-}
-
-/// A subscriber of a stream (rest.md §3.2).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Subscriber {
-    /// What a client calls itself.
-    pub(super) subscriber_id: String,
-}
 
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,12 +70,41 @@ pub(super) struct Sides {
     records: BTreeMap<Key, Side>,
     /// What is on its way to the disk.
     overlay: BTreeMap<Key, Option<Side>>,
+    /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
+    rooms: BTreeMap<(Arc<str>, String), String>,
+    /// How many of a kind an application has.
+    counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
 
 impl Sides {
     /// Takes over what the store had.
     pub(super) fn insert(&mut self, key: Key, side: Side) {
-        self.records.insert(key, side);
+        if let Side::Token(token) = &side
+            && token.has_room()
+        {
+            self.rooms.insert((key.app.clone(), token.token_id.clone()), token.stream_id.clone());
+        }
+        let counted = (key.kind, key.app.clone());
+        if self.records.insert(key, side).is_none() {
+            let count = self.counts.entry(counted).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Takes a record away at once; that it is gone reaches the disk later.
+    pub(super) fn remove(&mut self, key: &Key) {
+        let Some(side) = self.records.remove(key) else { return };
+        if let Some(count) = self.counts.get_mut(&(key.kind, key.app.clone())) {
+            *count = count.saturating_sub(1);
+        }
+        if let Side::Token(token) = side {
+            self.rooms.remove(&(key.app.clone(), token.token_id));
+        }
+    }
+
+    /// The stream that a token of a room was made for.
+    pub(super) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
+        self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
     /// What everybody sees.
@@ -116,6 +130,55 @@ impl Sides {
         let first = Key { kind, app: app.clone(), id: from.into() };
         let app = app.clone();
         self.records.range(first..).take_while(move |(key, _)| key.kind == kind && key.app == app)
+    }
+
+    /// Those of one stream, in order of their ids.
+    pub(super) fn of_stream<'a>(
+        &'a self,
+        kind: Kind,
+        app: &Arc<str>,
+        stream: &str,
+    ) -> impl Iterator<Item = &'a Side> + use<'a> {
+        let prefix = format!("{stream}/");
+        let all = self.of(kind, app, &prefix);
+        all.take_while(move |(key, _)| key.id.starts_with(&prefix)).map(|(_, side)| side)
+    }
+
+    /// The keys of one stream's, those included that are on their way to the disk.
+    pub(super) fn keys_of(&self, kind: Kind, app: &Arc<str>, stream: &str, count: usize) -> Vec<Key> {
+        let prefix = format!("{stream}/");
+        let is_ours = |key: &&Key| key.kind == kind && key.app == *app && key.id.starts_with(&prefix);
+        let stored = self.of(kind, app, &prefix).map(|(key, _)| key).take_while(is_ours);
+        let is_there = |key: &&Key| self.pending(key).is_some();
+        let pending = self.overlay.keys().filter(is_ours).filter(|key| !self.records.contains_key(key));
+        stored.chain(pending).filter(is_there).take(count).cloned().collect()
+    }
+
+    /// Looks at `count` tokens behind one: how many there were, the last of them, and those that were over at `now_s`.
+    pub(super) fn stale_tokens(
+        &self,
+        behind: Option<&Key>,
+        count: usize,
+        now_s: i64,
+    ) -> (usize, Option<Key>, Vec<Key>) {
+        let start = Key::new(Kind::Token, "", "");
+        let from = behind.map_or(Bound::Included(&start), Bound::Excluded);
+        let (mut seen, mut last, mut stale) = (0, None, Vec::new());
+        let tokens =
+            self.records.range((from, Bound::Unbounded)).take_while(|(key, _)| key.kind == Kind::Token);
+        for (key, side) in tokens.take(count) {
+            seen += 1;
+            last = Some(key.clone());
+            if matches!(side, Side::Token(token) if token.expire_date <= now_s) {
+                stale.push(key.clone());
+            }
+        }
+        (seen, last, stale)
+    }
+
+    /// How many of a kind an application has.
+    pub(super) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
+        self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
     /// Whether there is one of that kind, or will be once everything pending is done.
@@ -145,9 +208,9 @@ impl Sides {
 
     fn apply(&mut self, key: Key, side: Option<Side>) {
         match side {
-            Some(side) => self.records.insert(key, side),
-            None => self.records.remove(&key),
-        };
+            Some(side) => self.insert(key, side),
+            None => self.remove(&key),
+        }
     }
 }
 

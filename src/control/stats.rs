@@ -75,6 +75,9 @@ impl Control {
             store_failures: self.writes.failures(),
             store_waiting: self.writes.waiting(),
             memory_percent: self.load.memory_percent,
+            hooks_waiting: self.hooks.waiting(),
+            hooks: self.hooks.counts(),
+            asks_waiting: self.asks.len(),
         }
     }
 

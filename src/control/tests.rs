@@ -15,8 +15,10 @@ use crate::mail::{
 };
 use crate::store::{Faults, Memory, Store};
 
+mod access;
 mod admission;
 mod api;
+mod hooks;
 mod management;
 mod pushes;
 mod rooms;
@@ -37,6 +39,7 @@ struct Rig {
     began: Instant,
     posted: Vec<(WorkerId, ToWorker)>,
     resolves: Vec<ResolveRequest>,
+    hooks: Vec<HookRequest>,
     /// Password jobs that nobody has done.
     hashes: Vec<HashRequest>,
     /// Errands that nobody has done.
@@ -84,6 +87,7 @@ impl Rig {
             began,
             posted: Vec::new(),
             resolves: Vec::new(),
+            hooks: Vec::new(),
             hashes: Vec::new(),
             errands: Vec::new(),
             exited: false,
@@ -103,6 +107,8 @@ impl Rig {
                     self.control.handle_store(self.now, reply);
                 }
                 Output::Resolve(request) => self.resolves.push(request),
+                Output::Hook(request) => self.hooks.push(request),
+                Output::Outbound(_) => {}
                 Output::Hash(request) => self.hashes.push(request),
                 Output::Errand(request) => self.errands.push(request),
                 Output::Exit => {

@@ -202,6 +202,11 @@ impl Writes {
             || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
     }
 
+    /// Whether the disk has failed and no change is taken.
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// Records that will be there soon.
     pub(super) const fn inserts(&self) -> usize {
         self.inserts
@@ -434,17 +439,20 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
+                self.review_viewers(&key);
                 if runs && change.restarts_source() {
                     self.restart_source(now, &key);
                 }
             }
             None => {
-                self.records.remove(&key);
+                // The end is told with what the record says.
                 if !self.stop_source(now, &key, StreamEnd::Deleted)
                     && let (Some(stream), Change::Delete) = (live, &change)
                 {
                     self.end_stream(now, stream, StreamEnd::Deleted);
                 }
+                self.forget_idle(&key);
+                self.records.remove(&key);
             }
         }
         for main in [main_before, self.main_track_of(&key)].into_iter().flatten() {

@@ -53,10 +53,18 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     }
 }
 
-/// Adds the fields of a verdict to an answer.
+/// The policy of pages, which an application may set for all it answers.
+pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
+
+/// Adds fields of a verdict, or those that follow from its path, to an answer. Of two policies of pages browsers obey
+/// both, so that of an application takes the place of the built-in one.
 pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     for (name, value) in fields {
-        headers.push(*name, value.as_str());
+        if *name == CONTENT_SECURITY_POLICY {
+            headers.set(name, value.as_str());
+        } else {
+            headers.push(*name, value.as_str());
+        }
     }
 }
 

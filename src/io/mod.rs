@@ -8,6 +8,7 @@ mod disk;
 mod doorbell;
 pub mod hashes;
 mod helpers;
+mod hooks;
 mod host;
 mod linger;
 mod listen;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::clock;
 use super::doorbell::{Mail, Postbox};
+use super::hooks::Receivers;
 use crate::control::{
-    Control, ErrandAnswer, ErrandRequest, HashRequest, Hashed, Output, ResolveRequest, Resolved,
+    Control, ErrandAnswer, ErrandRequest, HashRequest, Hashed, HookReply, Output, ResolveRequest, Resolved,
 };
 use crate::mail::{ConnId, SessionRef, ToControl, ToWorker, WorkerId};
 use crate::stats::HostFigures;
@@ -28,6 +29,8 @@ pub(super) enum OfficeMail {
     Store(store::Reply),
     /// From the resolvers.
     Resolved(Resolved),
+    /// From a thread that posts hooks.
+    Hook(HookReply),
     /// From the hash threads.
     Hashed(Hashed),
     /// From the clerk.
@@ -99,6 +102,7 @@ pub(super) struct Office {
     pub(super) workers: Vec<Postbox>,
     pub(super) store: Sender<store::Request>,
     pub(super) resolvers: Sender<ResolveRequest>,
+    pub(super) receivers: Receivers,
     pub(super) hashes: Sender<HashRequest>,
     pub(super) clerk: Sender<ErrandRequest>,
     pub(super) local: Local,
@@ -143,6 +147,7 @@ impl Office {
                 OfficeMail::Worker(mail) => self.control.handle_mail(now, mail),
                 OfficeMail::Store(reply) => self.control.handle_store(now, reply),
                 OfficeMail::Resolved(answer) => self.control.handle_resolved(now, answer),
+                OfficeMail::Hook(reply) => self.control.handle_hook(now, &reply),
                 OfficeMail::Hashed(answer) => self.control.handle_hashed(now, answer),
                 OfficeMail::Errand(answer) => self.control.handle_errand(now, answer),
                 OfficeMail::Reload => self.control.reload(),
@@ -176,6 +181,8 @@ impl Office {
                 Output::Resolve(request) => {
                     let _ = self.resolvers.send(request);
                 }
+                Output::Hook(request) => self.receivers.send(request),
+                Output::Outbound(policy) => self.receivers.set_policy(policy),
                 Output::Hash(request) => {
                     let _ = self.hashes.send(request);
                 }

@@ -17,7 +17,7 @@ use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Local, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
-use super::{clerk, clock, disk, hashes, helpers, host, listen, local, sys};
+use super::{clerk, clock, disk, hashes, helpers, hooks, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
@@ -134,6 +134,7 @@ impl Server {
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
         let resolvers = helpers::start_resolvers(&desk)?;
+        let receivers = hooks::start(&desk, control.outbound_policy())?;
         let hashes = hashes::start(&desk)?;
         let clerk = clerk::start(options.clone(), files.clone(), desk.clone())?;
         host::start_watch(config.home.clone(), desk.clone())?;
@@ -145,6 +146,7 @@ impl Server {
             workers: postboxes.clone(),
             store: requests,
             resolvers,
+            receivers,
             hashes,
             clerk,
             local: Local::default(),

@@ -418,6 +418,7 @@ impl Shell {
         let mut budget = READ_TURN_BYTES;
         loop {
             if !self.worker.wants_bytes(id) {
+                self.note_forsaken(now, id);
                 return false;
             }
             let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
@@ -470,6 +471,14 @@ impl Shell {
                     return false;
                 }
             }
+        }
+    }
+
+    /// Nothing is read while a verdict is waited for; a peer that leaves meanwhile must not be admitted.
+    fn note_forsaken(&mut self, now: Now, id: ConnId) {
+        let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
+        if self.worker.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
+            self.worker.handle_hangup(now, id, Some("the peer left before the verdict"));
         }
     }
 

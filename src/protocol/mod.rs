@@ -20,11 +20,12 @@ use crypto::Seed;
 use media::{AccessUnit, Tracks};
 use wire::SendQueue;
 
+use crate::auth::access::Params;
 use crate::config::AppSettings;
 use crate::hub::{FormatKey, Package};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, Now, PullOrder, PullState, PushOrder, PushState,
-    PushTarget, Refusal, StreamEnd, StreamKey, WebSettings,
+    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState, PushOrder,
+    PushState, PushTarget, Refusal, StreamEnd, StreamKey, WebSettings,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -56,9 +57,22 @@ pub struct PublishAsk {
     /// What the encoder calls itself.
     pub user_agent: String,
     /// Parameters behind the key.
-    pub params: Vec<(String, String)>,
+    pub params: Params,
     /// Streams it was forwarded through.
     pub via: Vec<String>,
+}
+
+/// A request to play, as the protocol could read it.
+#[derive(Debug, Clone)]
+pub struct PlayAsk {
+    /// What.
+    pub key: StreamKey,
+    /// In which form.
+    pub format: Format,
+    /// Parameters behind the key.
+    pub params: Params,
+    /// The page that asks, when a browser says so.
+    pub origin: String,
 }
 
 /// A format that subscribers of one protocol share; see [`crate::hub::Package`].
@@ -130,12 +144,7 @@ pub enum Event {
     /// So many units could not be used.
     UnitsDropped(u64),
     /// Asks to play; answered by [`Session::subscribe_verdict`].
-    Subscribe {
-        /// What.
-        key: StreamKey,
-        /// In which form.
-        format: Format,
-    },
+    Subscribe(PlayAsk),
     /// A push is ready for the stream it was ordered to send.
     SubscribePush {
         /// In which form.
@@ -160,19 +169,6 @@ pub enum Event {
     Pull(PullState),
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
-}
-
-/// Why a subscription was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoSubscription {
-    /// Nothing of that name is live.
-    NotFound,
-    /// The application does not allow playing over this protocol.
-    Disabled,
-    /// A security switch of the application is on that this viewer does not pass.
-    NotAllowed,
-    /// The server goes down, or the stream has too many formats.
-    Unavailable,
 }
 
 /// One peer's conversation, as the worker drives it.
@@ -246,9 +242,6 @@ macro_rules! protocols {
         pub enum Listener { $($(#[$doc])* $name),* }
 
         impl Listener {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
             /// What secures it.
             #[must_use]
             pub const fn security(self) -> Security {

@@ -262,6 +262,19 @@ impl Page {
             [(Vec::new(), number(control.store_failures))],
         )?;
         out.gauges("store_waiting", "Changes that wait for the disk", one(count(control.store_waiting)))?;
+        let hooks = control.hooks;
+        out.counters(
+            "hooks",
+            "Hooks by what became of them",
+            [("sent", hooks.sent), ("failed", hooks.failed), ("dropped", hooks.dropped)]
+                .map(|(result, count)| (vec![("result", result.to_owned())], number(count))),
+        )?;
+        out.gauges("hooks_waiting", "Hooks that wait or are being sent", one(count(control.hooks_waiting)))?;
+        out.gauges(
+            "admissions_waiting",
+            "Publishers and viewers that wait for an admission hook",
+            one(count(control.asks_waiting)),
+        )?;
         out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
         let mut build = out.family("build", "This program", MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])

@@ -194,6 +194,12 @@ pub struct ControlFigures {
     pub store_waiting: usize,
     /// Memory of the machine in use, in percent.
     pub memory_percent: u8,
+    /// Hooks that wait or are being sent.
+    pub hooks_waiting: usize,
+    /// Hooks by what became of them.
+    pub hooks: crate::control::hooks::HookCounts,
+    /// Publishers and viewers that wait for an admission hook.
+    pub asks_waiting: usize,
 }
 
 /// One stream on one worker.

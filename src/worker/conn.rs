@@ -8,7 +8,7 @@ use wire::SendQueue;
 use super::pulls::Held;
 use crate::hub::Subscriber;
 use crate::mail::{PullId, PushId, StreamId};
-use crate::protocol::Session;
+use crate::protocol::{PlayAsk, Session};
 use crate::stats::Traffic;
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
@@ -27,6 +27,17 @@ pub(super) enum Publishing {
     Asked,
     /// It feeds this stream.
     Granted(StreamId),
+}
+
+/// What control knows of a viewer.
+#[derive(Debug)]
+pub(super) enum Watching {
+    /// Nothing: it does not watch, or nobody wants to know.
+    Untold,
+    /// It was asked whether this may be played.
+    Asked(Box<PlayAsk>),
+    /// That it is there.
+    Told,
 }
 
 /// What makes a connection a push.
@@ -52,6 +63,7 @@ pub(super) struct Conn {
     pub(super) queue: SendQueue,
     pub(super) subscriber: Option<Subscriber>,
     pub(super) publishing: Publishing,
+    pub(super) watching: Watching,
     pub(super) push: Option<PushRole>,
     pub(super) pull: Option<PullRole>,
     /// A viewer whose stream is being started.
@@ -98,6 +110,7 @@ impl Conn {
             queue: SendQueue::new(),
             subscriber: None,
             publishing: Publishing::No,
+            watching: Watching::Untold,
             push: None,
             pull: None,
             held: None,

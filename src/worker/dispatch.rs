@@ -10,10 +10,8 @@ use super::conn::{Conn, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
 use crate::hub::Flush;
-use crate::mail::{
-    ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, StreamKey, ToControl, ToWorker,
-};
-use crate::protocol::{Event, Format, NoSubscription, PublishAsk};
+use crate::mail::{ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, ToControl, ToWorker};
+use crate::protocol::{Event, Format, PublishAsk};
 use crate::stats::Traffic;
 
 /// Grid of flush deadlines.
@@ -88,12 +86,13 @@ impl Worker {
             Event::Unpublished(departure) => self.unpublish(id, departure),
             Event::Unit { unit, tracks } => self.ingest(id, unit, tracks),
             Event::UnitsDropped(units) => self.count_dropped(id, units),
-            Event::Subscribe { key, format } => self.subscribe(id, &key, format),
+            Event::Subscribe(ask) => self.subscribe(id, ask),
             Event::SubscribePush { format } => self.subscribe_push(id, format),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
             Event::Unsubscribe => {
                 self.end_hold(id);
                 self.unsubscribe_keeping_rest(id);
+                self.unwatch(id);
             }
             Event::Pause(pause) => self.pause(id, pause),
             Event::Rest { request, secure } => {
@@ -165,7 +164,9 @@ impl Worker {
         count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
         count.last_unit = Some(self.now.mono);
         count.position.dts_ms = count.position.dts_ms.max(unit.dts);
-        count.position.started = true;
+        if !std::mem::replace(&mut count.position.started, true) {
+            self.tell(ToControl::SourceStarted(stream));
+        }
         self.mirror_unit(stream, self.now.mono, &unit, &tracks);
         if self.append(stream, self.now.mono, unit, tracks).is_err() {
             self.remove_panicked(id);
@@ -240,41 +241,6 @@ impl Worker {
 
     // ---- subscribing
 
-    pub(super) fn subscribe(&mut self, id: ConnId, key: &StreamKey, format: Format) {
-        self.end_hold(id);
-        let verdict = self.subscription(id, key, format);
-        if verdict == Err(NoSubscription::NotFound) && self.hold(id, key, format) {
-            return;
-        }
-        let tracks = verdict.map(|stream| {
-            self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
-        });
-        self.call(id, |session, ctx| session.subscribe_verdict(ctx, tracks.as_deref().map_err(|why| *why)));
-        self.note_authenticated(id);
-        self.enqueue_write(id);
-    }
-
-    fn subscription(
-        &mut self,
-        id: ConnId,
-        key: &StreamKey,
-        format: Format,
-    ) -> Result<StreamId, NoSubscription> {
-        if self.draining {
-            return Err(NoSubscription::Unavailable);
-        }
-        let app = self.apps.get(&key.app).ok_or(NoSubscription::NotFound)?;
-        if !format.is_enabled(app) {
-            return Err(NoSubscription::Disabled);
-        }
-        if app.play_security {
-            return Err(NoSubscription::NotAllowed);
-        }
-        let stream = *self.directory.get(key).ok_or(NoSubscription::NotFound)?;
-        self.attach(id, stream, format).ok_or(NoSubscription::Unavailable)?;
-        Ok(stream)
-    }
-
     fn subscribe_push(&mut self, id: ConnId, format: Format) {
         let Some(role) = self.conns.get(id).and_then(|conn| conn.push) else { return };
         if self.attach(id, role.stream, format).is_none() {
@@ -284,7 +250,7 @@ impl Worker {
     }
 
     /// Makes a connection a subscriber, and this worker a mirror when it has to be one.
-    fn attach(&mut self, id: ConnId, stream_id: StreamId, format: Format) -> Option<()> {
+    pub(super) fn attach(&mut self, id: ConnId, stream_id: StreamId, format: Format) -> Option<()> {
         self.unsubscribe(id);
         let stream = self.streams.get_mut(&stream_id)?;
         let forwarding = self.forwarding.index(stream.ingest, format.key().name);
@@ -355,6 +321,7 @@ impl Worker {
     /// Forgets a connection: its roles end, its socket closes, its end is one line of the log.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         self.unpublish(id, Departure::Lost);
+        self.unwatch(id);
         self.unsubscribe(id);
         let Some(mut conn) = self.conns.remove(id) else { return };
         if let Some(held) = conn.held.take() {

@@ -17,6 +17,7 @@ pub mod mailbox;
 mod pulls;
 mod slab;
 mod streams;
+mod viewers;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,6 +107,8 @@ pub struct Worker {
     streams: BTreeMap<StreamId, Stream>,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
+    /// Streams whose viewers control wants to know.
+    tell_viewers: BTreeSet<StreamId>,
     pushes: BTreeMap<PushId, ConnId>,
     pulls: BTreeMap<PullId, ConnId>,
     /// Streams that viewers start.
@@ -146,6 +149,7 @@ impl Worker {
             streams: BTreeMap::new(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
+            tell_viewers: BTreeSet::new(),
             pushes: BTreeMap::new(),
             pulls: BTreeMap::new(),
             auto_start: BTreeSet::new(),

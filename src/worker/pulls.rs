@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use super::conn::{Conn, PullRole};
 use super::{Output, Worker};
-use crate::mail::{ConnId, Departure, PullId, PullOrder, PullState, StreamKey, ToControl};
-use crate::protocol::{self, Format, NoSubscription};
+use crate::mail::{ConnId, Departure, NoSubscription, PullId, PullOrder, PullState, StreamKey, ToControl};
+use crate::protocol::{self, PlayAsk};
 
 /// How long a viewer waits for the stream that it has started (design.md §6).
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// A viewer who waits.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Held {
-    key: StreamKey,
-    format: Format,
+    ask: Box<PlayAsk>,
     pub(super) until: Instant,
 }
 
@@ -81,18 +80,19 @@ impl Worker {
     }
 
     /// Has a viewer wait when the stream is one that viewers start. Its session hears nothing meanwhile.
-    pub(super) fn hold(&mut self, id: ConnId, key: &StreamKey, format: Format) -> bool {
-        if !self.auto_start.contains(key) {
+    pub(super) fn hold(&mut self, id: ConnId, ask: Box<PlayAsk>) -> bool {
+        if !self.auto_start.contains(&ask.key) {
             return false;
         }
         let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
         let Some(conn) = self.conns.get_mut(id) else { return false };
-        conn.held = Some(Held { key: key.clone(), format, until });
+        let key = ask.key.clone();
+        conn.held = Some(Held { ask, until });
         let waiting = self.waiting.entry(key.clone()).or_default();
         if !waiting.contains(&id) {
             waiting.push(id);
         }
-        self.tell(ToControl::Wanted(key.clone()));
+        self.tell(ToControl::Wanted(key));
         self.touch(id);
         true
     }
@@ -105,10 +105,10 @@ impl Worker {
     }
 
     pub(super) fn leave_waiting(&mut self, id: ConnId, held: &Held) {
-        if let Some(waiting) = self.waiting.get_mut(&held.key) {
+        if let Some(waiting) = self.waiting.get_mut(&held.ask.key) {
             waiting.retain(|other| *other != id);
             if waiting.is_empty() {
-                self.waiting.remove(&held.key);
+                self.waiting.remove(&held.ask.key);
             }
         }
     }
@@ -117,7 +117,7 @@ impl Worker {
     pub(super) fn serve_waiting(&mut self, key: &StreamKey) {
         for id in self.waiting.remove(key).unwrap_or_default() {
             if let Some(held) = self.conns.get_mut(id).and_then(|conn| conn.held.take()) {
-                self.subscribe(id, &held.key, held.format);
+                self.subscribe(id, *held.ask);
                 self.touch(id);
             }
         }

@@ -24,12 +24,19 @@ impl Worker {
             ToWorker::AppGone(name) => {
                 self.apps.remove(&name);
             }
-            ToWorker::StreamUp { stream, key, source, ingest, settings } => {
+            ToWorker::StreamUp { stream, key, source, ingest, tell_viewers, settings } => {
+                if tell_viewers {
+                    self.tell_viewers.insert(stream);
+                } else {
+                    self.tell_viewers.remove(&stream);
+                }
                 let new = Stream::new(stream, key, source, ingest, settings);
                 self.stream_up(new);
             }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
             ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
+            ToWorker::PlayVerdict { conn, verdict } => self.play_verdict(conn, verdict),
+            ToWorker::DropViewer { conn, reason } => self.drop_viewer(conn, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
             ToWorker::RestReply { conn, response } => {
                 self.call(conn, |session, ctx| session.rest_reply(ctx, *response));
@@ -98,6 +105,7 @@ impl Worker {
             self.directory.remove(&stream.key);
         }
         self.sources.remove(&id);
+        self.tell_viewers.remove(&id);
         for &conn_id in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             self.call(conn_id, |session, ctx| session.end_subscription(ctx, end));

@@ -1,5 +1,7 @@
 //! A worker with sessions that do as they are told.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, FormatKey, Package, Parts};
 use crate::mail::{Departure, Ingest};
-use crate::protocol::{Event, Format};
+use crate::protocol::{Event, Format, PlayAsk};
 use crate::stats::WorkerFigures;
 
 /// What a session does next.
@@ -104,7 +106,8 @@ impl Rig {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
         let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp);
-        worker.handle_mail(now, ToWorker::StreamUp { stream: STREAM, key, source, ingest, settings });
+        let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+        worker.handle_mail(now, up);
         Self { worker, now }
     }
 
@@ -159,7 +162,12 @@ fn picture(dts: i64, key_frame: bool) -> Event {
 }
 
 fn subscribe() -> Event {
-    Event::Subscribe { key: StreamKey::new("live", "s"), format: Format::Flv }
+    Event::Subscribe(PlayAsk {
+        key: StreamKey::new("live", "s"),
+        format: Format::Flv,
+        params: Vec::new(),
+        origin: String::new(),
+    })
 }
 
 #[test]

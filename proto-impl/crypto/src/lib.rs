@@ -8,7 +8,8 @@ mod seed;
 pub use seed::{Random, Seed};
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 
 /// HMAC-SHA256 (RFC 2104, FIPS 180-4) over the concatenation of `parts`.
 #[must_use]
@@ -21,6 +22,26 @@ pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
         mac.update(part);
     }
     mac.finalize().into_bytes().into()
+}
+
+/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for the time codes that clients compute with it (RFC 6238) and nothing else.
+#[must_use]
+pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
+    let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(key) else {
+        return [0; 20];
+    };
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+/// SHA-256 (FIPS 180-4) over the concatenation of `parts`.
+#[must_use]
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    hash.finalize().into()
 }
 
 /// Compares without telling by its duration where the first difference is.
@@ -44,6 +65,20 @@ mod tests {
         assert_eq!(
             hex(hmac_sha256(b"Jefe", &[b"what do ya want for nothing?"])),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+    }
+
+    /// RFC 2202 §3 case 2 and FIPS 180-4's example.
+    #[test]
+    fn hash_vectors() {
+        let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
+        assert_eq!(
+            hex(&hmac_sha1(b"Jefe", b"what do ya want for nothing?")),
+            "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"
+        );
+        assert_eq!(
+            hex(&sha256(&[b"a", b"bc"])),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
     }
 

@@ -1,7 +1,10 @@
 //! Operations on one broadcast (rest.md §4.1, §4.2, §5.1 to §5.5).
 
+use std::net::SocketAddr;
+
 use super::answer::Outcome;
 use super::{Call, Reply, bad_request};
+use crate::auth::HookUrl;
 use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
 use crate::control::sources::is_source;
@@ -10,6 +13,8 @@ use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::{StreamEnd, StreamKey};
 
+/// Of a `listenerHookURL` that nothing could be sent to.
+const BAD_HOOK: &str = "Hook url is not valid.";
 /// Letters and digits of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 /// What cameras are answered: finding out their address needs ONVIF.
@@ -135,6 +140,10 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
     if has_dots(after.sub_folder.as_deref()) {
         return now(Outcome::failure("Subfolder is not valid. "));
+    }
+    let hook = body.listener_hook_url.as_ref().and_then(|url| url.as_deref());
+    if !control.may_hook(hook) {
+        return now(Outcome::failure(BAD_HOOK));
     }
     let endpoints = match body.end_point_list.take().flatten() {
         None => None,
@@ -265,6 +274,14 @@ fn has_dots(folder: Option<&str>) -> bool {
 }
 
 impl Control {
+    /// Whether hooks may be sent there. A name's address is checked each time; what the text shows is refused here.
+    fn may_hook(&self, url: Option<&str>) -> bool {
+        let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
+        let Ok(url) = HookUrl::parse(url) else { return false };
+        let address = url.host.parse().map(|address| SocketAddr::new(address, url.port));
+        address.is_err() || address.is_ok_and(|address| self.config.outbound.check(address).is_ok())
+    }
+
     /// Ends what is live under this id, pulled or published. Says whether there was something.
     fn stop_live(&mut self, at: Now, key: &StreamKey) -> bool {
         if self.stop_source(at, key, StreamEnd::Stopped) {
@@ -299,6 +316,9 @@ impl Control {
         }
         if has_dots(record.sub_folder.as_deref()) {
             return Err("Subfolder is not valid. ");
+        }
+        if !self.may_hook(record.listener_hook_url.as_deref()) {
+            return Err(BAD_HOOK);
         }
         if let Some(given) = endpoints {
             let list = self.endpoints_of_body(key, given);

@@ -10,14 +10,18 @@ use crate::http::Response;
 /// Items of one list (rest.md §0.1 item 9).
 const ITEMS_MAX: usize = 50;
 
+/// Which part of a list is wanted; `None` when that are no numbers (rest.md §0.1 item 5).
+pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
+    let (offset, size) = (offset.parse::<i32>().ok()?, size.parse::<i32>().ok()?);
+    Some((usize::try_from(offset).unwrap_or(0), usize::try_from(size).unwrap_or(0).min(ITEMS_MAX)))
+}
+
 /// `GET /broadcasts/list/{offset}/{size}`.
 pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
-    let (Ok(offset), Ok(size)) = (offset.parse::<i32>(), size.parse::<i32>()) else {
+    let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let offset = usize::try_from(offset).unwrap_or(0);
-    let size = usize::try_from(size).unwrap_or(0).min(ITEMS_MAX);
     let (search, kind) = (call.query("search").to_lowercase(), call.query("type_by").to_owned());
     let order = Order::from_call(call);
     if order.is_none() && search.is_empty() && kind.is_empty() {

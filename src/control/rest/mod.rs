@@ -1,6 +1,6 @@
 //! The REST API: one table of routes (`routes`), and what every request passes before its handler.
 //!
-//! Paths of applications (rest.md §4, seed §4.1): application, IP filter, token filter, route, content type. Paths of the
+//! Paths of applications (rest.md §4, seed §4.1): application, token filter, IP filter, route, content type. Paths of the
 //! server (rest.md §7, §9.2): the dashboard's address filter, then who calls and whether that may (`access`), then the
 //! route. Requests come with a normalised path, so the filters and the routes see the same thing (robustness.md R-22).
 
@@ -20,7 +20,9 @@ mod routes;
 pub(super) mod scan;
 mod schemas;
 mod server;
+mod subscribers;
 mod subtracks;
+mod tokens;
 mod users;
 
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +30,7 @@ use std::sync::Arc;
 
 use super::Control;
 use super::sides::SideWrite;
+use crate::auth::jwt;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
@@ -226,7 +229,7 @@ impl Control {
         let not_found = || Reply::Now(Response::error(404, "Not Found"));
         let Some((app, rest)) = split_path(&request.path) else { return not_found() };
         let Some(app) = self.apps.get(app).cloned() else { return not_found() };
-        if let Some(refusal) = self.refuse(&app, peer, request) {
+        if let Some(refusal) = self.refuse(now, &app, peer, request) {
             return Reply::Now(refusal);
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
@@ -258,7 +261,19 @@ impl Control {
     }
 
     /// The filters before every operation, whatever its path or method (rest.md §9.1).
-    fn refuse(&self, app: &AppSettings, peer: Option<SocketAddr>, request: &Request) -> Option<Response> {
+    fn refuse(
+        &self,
+        now: Now,
+        app: &AppSettings,
+        peer: Option<SocketAddr>,
+        request: &Request,
+    ) -> Option<Response> {
+        // What the server asks itself was let in by a login.
+        if let Some(secret) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
+            && !has_token(request, secret.reveal().as_bytes(), now)
+        {
+            return Some(Response::error(403, "Invalid App JWT Token"));
+        }
         if app.ip_filter_enabled {
             let client = match peer {
                 Some(peer) => self.client_of(peer, request),
@@ -268,8 +283,7 @@ impl Control {
                 return Some(Response::error(403, "Not allowed IP"));
             }
         }
-        // This version cannot check tokens; with the filter switched on nobody has a valid one.
-        app.rest_security.then(|| Response::error(403, "Invalid App JWT Token"))
+        None
     }
 
     /// The address behind trusted proxies; `None` when they say what cannot be read.
@@ -277,6 +291,17 @@ impl Control {
         let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
         client_address(peer.ip(), forwarded.into_iter(), &self.config.server.trusted_proxies)
     }
+}
+
+/// Whether a request carries a valid token of its application, bare or as a bearer's. Two headers are none: proxies
+/// disagree on which of them counts.
+fn has_token(request: &Request, secret: &[u8], now: Now) -> bool {
+    let mut given = request.headers.all("authorization");
+    let (Some(value), None) = (given.next(), given.next()) else { return false };
+    let value = value.trim();
+    let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = bearer.map_or(value, |(_, token)| token.trim());
+    jwt::verify(token, secret, now.wall_ms).is_ok()
 }
 
 /// A body needs its type; without a body anything goes.

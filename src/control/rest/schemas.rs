@@ -197,6 +197,46 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "Token",
+        &[
+            ("tokenId", "string"),
+            ("streamId", "string"),
+            ("expireDate", "integer"),
+            ("type", "string"),
+            ("roomId", "string?"),
+        ],
+    ),
+    (
+        "Subscriber",
+        &[
+            ("subscriberId", "string"),
+            ("subscriberName", "string?"),
+            ("streamId", "string"),
+            ("type", "string?"),
+            ("connected", "boolean"),
+            ("currentConcurrentConnections", "integer"),
+            ("concurrentConnectionsLimit", "integer"),
+            ("blockedType", "string?"),
+            ("blockedUntilUnitTimeStampMs", "integer"),
+            ("registeredNodeIp", "string?"),
+            ("avgVideoBitrate", "integer"),
+            ("avgAudioBitrate", "integer"),
+            ("totpExpiryPeriodSeconds", "integer?"),
+        ],
+    ),
+    (
+        "ConnectionEvent",
+        &[
+            ("timestamp", "integer"),
+            ("eventType", "string"),
+            ("instanceIP", "string"),
+            ("type", "string"),
+            ("eventProtocol", "string"),
+            ("streamId", "string"),
+            ("subscriberId", "string"),
+        ],
+    ),
+    (
         "BroadcastStatistics",
         &[
             ("totalRTMPWatchersCount", "integer"),

@@ -1,6 +1,7 @@
 //! Who may publish, grace, and the end.
 
 use super::*;
+use crate::auth::access::Denial;
 
 #[test]
 fn every_worker_knows_the_stream_before_its_publisher_is_told_and_the_source_first() {
@@ -114,7 +115,7 @@ fn checks_that_refuse() {
     rig.publish("other", 0);
     assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
     let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true")]);
-    assert!(matches!(refusal(&mut rig, |_| ()), Refusal::NotAllowed(_)));
+    assert_eq!(refusal(&mut rig, |_| ()), Refusal::Denied(Denial::Token));
     let mut rig = Rig::new();
     rig.control.handle_host(HostFigures { memory_percent: 90, ..HostFigures::default() });
     assert_eq!(refusal(&mut rig, |_| ()), Refusal::Resources);

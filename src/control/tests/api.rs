@@ -222,7 +222,8 @@ fn r_23_strangers_get_403_on_every_route() {
         let session = rig.send_request(peer, request(Method::Get, "/live/rest/v2/version", ""));
         assert_eq!(rig.answer(session).unwrap().0, 200, "{peer}");
     }
-    let mut rig = Rig::with(&[], &[("jwtControlEnabled", "true")]);
+    let secret = ("jwtSecretKey", "0123456789abcdef0123456789abcdef");
+    let mut rig = Rig::with(&[], &[("jwtControlEnabled", "true"), secret]);
     let (status, body) = rig.get("/live/rest/v2/version");
     assert!(status == 403 && body.contains("Invalid App JWT Token"));
 }

@@ -141,7 +141,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let faults = Faults::default();
     let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
     let key = |id| store::Key::new(Kind::Token, "live", id);
-    let token = |id: &str| Side::Token(Token { token_id: id.to_owned() });
+    let token = |id: &str| Side::Token(Token { token_id: id.to_owned(), ..Token::default() });
     let write = |rig: &mut Rig, changes| {
         let session = rig.session(0);
         let waiter = Some((session, http::Response::text(200, "done".to_owned())));

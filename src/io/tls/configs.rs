@@ -50,7 +50,7 @@ impl Configs {
     }
 }
 
-pub(super) fn provider() -> CryptoProvider {
+pub(in crate::io) fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.sort_by_key(|suite| !PREFERRED.contains(&suite.suite()));
     provider

@@ -11,6 +11,6 @@ mod transport;
 
 pub use certificates::{CertificateError, CertificateFiles};
 pub(super) use certificates::{Reload, start_watch};
-pub(super) use configs::Configs;
+pub(super) use configs::{Configs, provider};
 pub(super) use load::load_client;
 pub(super) use transport::{Received, Transport};

@@ -10,8 +10,8 @@ use wire::SendQueue;
 
 use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
-use crate::mail::Now;
-use crate::protocol::{Context, Event, Format, NoSubscription, http_live};
+use crate::mail::{NoSubscription, Now, StreamEnd, StreamKey};
+use crate::protocol::{Context, Event, Format, PlayAsk, http_live};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
@@ -38,6 +38,8 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Viewer {
     stage: Stage,
+    /// What it watches.
+    key: StreamKey,
     /// The 101 to send, for WS-FLV.
     upgrade: Option<Response>,
     /// Fields that every answer gets.
@@ -47,15 +49,18 @@ pub(super) struct Viewer {
 
 impl Viewer {
     pub(super) const fn new(
+        key: StreamKey,
         upgrade: Option<Response>,
         fields: Vec<(&'static str, String)>,
         head_only: bool,
     ) -> Self {
-        Self { stage: Stage::Asked, upgrade, fields, head_only }
+        Self { stage: Stage::Asked, key, upgrade, fields, head_only }
     }
 
-    pub(super) const fn format(&self) -> Format {
-        if self.upgrade.is_some() { Format::WsFlv } else { Format::Flv }
+    /// What the worker is asked.
+    pub(super) fn ask(&self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
+        let format = if self.upgrade.is_some() { Format::WsFlv } else { Format::Flv };
+        PlayAsk { key: self.key.clone(), format, params, origin }
     }
 
     /// The worker's verdict. Gives what the worker must do.
@@ -68,7 +73,7 @@ impl Viewer {
         let tracks = match verdict {
             Ok(tracks) => tracks,
             Err(why) => {
-                self.refuse(ctx.now, connection, refusal(why));
+                self.refuse(ctx.now, connection, why);
                 return None;
             }
         };
@@ -112,13 +117,17 @@ impl Viewer {
     }
 
     /// The stream has ended, or the server goes down.
-    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, close_code: u16) {
-        match &mut self.stage {
-            Stage::Asked | Stage::Waiting { .. } => {
-                self.refuse(now, connection, refusal(NoSubscription::NotFound));
+    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, end: StreamEnd) {
+        let (why, goodbye) = match end {
+            StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
+            StreamEnd::Unpublished | StreamEnd::GraceOver | StreamEnd::Stopped | StreamEnd::Deleted => {
+                (NoSubscription::NotFound, code::NORMAL)
             }
+        };
+        match &mut self.stage {
+            Stage::Asked | Stage::Waiting { .. } => self.refuse(now, connection, why),
             Stage::Body => connection.end_body(now.mono),
-            Stage::Messages(socket) => socket.close(now.mono, close_code, ""),
+            Stage::Messages(socket) => socket.close(now.mono, goodbye, ""),
             Stage::Over => {}
         }
     }
@@ -202,7 +211,8 @@ impl Viewer {
         head
     }
 
-    fn refuse(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+    fn refuse(&mut self, now: Now, connection: &mut Connection, why: NoSubscription) {
+        let mut response = refusal(&why, &self.key.id);
         crate::http::cors::add(&self.fields, &mut response.headers);
         connection.respond(now.mono, now.wall_ms, response);
         self.stage = Stage::Over;
@@ -217,18 +227,13 @@ impl Viewer {
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
-
-    /// The goodbye when the stream has ended.
-    pub(super) const ENDED: u16 = code::NORMAL;
-    /// The goodbye when the server goes down.
-    pub(super) const GOING: u16 = code::AWAY;
 }
 
-/// The words of design.md §6.
-fn refusal(why: NoSubscription) -> Response {
+/// The words of design.md §6 and rest.md §9.3.
+fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "No such stream"),
-        NoSubscription::NotAllowed => Response::error(403, "Not allowed to play the stream due to security"),
+        NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
         NoSubscription::Unavailable => {
             Response::error(503, "The server is going down or short of resources").header("Retry-After", "5")
         }

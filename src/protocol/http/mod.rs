@@ -17,10 +17,10 @@ use crypto::Seed;
 use media::Tracks;
 use wire::SendQueue;
 
-use super::{Context, Event, NoSubscription, Session};
+use super::{Context, Event, Session};
 use crate::http::cors::{self, Policy, Verdict};
 use crate::http::{self, Method, Request, Response, websocket};
-use crate::mail::{FileReply, Now, StreamEnd, StreamKey};
+use crate::mail::{FileReply, NoSubscription, Now, StreamEnd, StreamKey};
 use files::{Nowhere, Place, Transfer};
 use live::Viewer;
 
@@ -111,6 +111,8 @@ impl HttpSession {
         if self.secure && app.is_none() {
             fields.push(("Strict-Transport-Security", HSTS.to_owned()));
         }
+        let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
+        fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
         if is_management || second == Some(REST) {
             let policy =
                 app.map(|app| app.values.text("contentSecurityPolicyHeaderValue")).unwrap_or_default();
@@ -128,7 +130,7 @@ impl HttpSession {
             (Method::Options, _) => {
                 self.respond(ctx.now, fields, Response::empty(200).header("Allow", ALLOW));
             }
-            (Method::Get | Method::Head, Some(stream)) => self.watch(ctx, &request, stream, fields),
+            (Method::Get | Method::Head, Some(stream)) => self.watch(ctx, request, stream, fields),
             (Method::Get | Method::Head, None) => self.file(ctx, request, fields),
             (Method::Post | Method::Put | Method::Delete | Method::Patch, _) => {
                 let refusal = Response::error(405, "Method Not Allowed").header("Allow", ALLOW);
@@ -140,20 +142,21 @@ impl HttpSession {
     fn watch(
         &mut self,
         ctx: &Context<'_>,
-        request: &Request,
+        request: Request,
         key: StreamKey,
         fields: Vec<(&'static str, String)>,
     ) {
         let mut upgrade = None;
-        if websocket::is_upgrade(request) {
+        if websocket::is_upgrade(&request) {
             // Playing needs no credentials of a browser, so every page may ask, as over HTTP.
-            match websocket::accept(request, |_| true) {
+            match websocket::accept(&request, |_| true) {
                 Ok(response) => upgrade = Some(response),
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let viewer = Viewer::new(upgrade, fields, request.method == Method::Head);
-        self.events.push_back(Event::Subscribe { key, format: viewer.format() });
+        let viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let origin = request.header("origin").unwrap_or("").to_owned();
+        self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
         self.stage = Stage::Live(Box::new(viewer));
     }
 
@@ -176,7 +179,7 @@ impl HttpSession {
     }
 
     fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
-        self.served |= response.status < 400;
+        self.served |= is_success(response.status);
         cors::add(&fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
@@ -317,9 +320,9 @@ impl Session for HttpSession {
         }
     }
 
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::ENDED);
+            viewer.end(ctx.now, connection, end);
         }
     }
 
@@ -331,14 +334,14 @@ impl Session for HttpSession {
 
     fn file_reply(&mut self, ctx: &Context<'_>, reply: FileReply) {
         if let Stage::File(transfer) = &mut self.stage {
-            self.served |= matches!(reply, FileReply::Opened(Ok(_)));
-            transfer.reply(ctx.now, &mut self.connection, reply);
+            let status = transfer.reply(ctx.now, &mut self.connection, reply);
+            self.served |= status.is_some_and(is_success);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::GOING);
+            viewer.end(ctx.now, connection, StreamEnd::Drain);
         }
         if self.socket().is_none() {
             self.connection.close();
@@ -362,10 +365,15 @@ impl Session for HttpSession {
     }
 }
 
+/// Whether who was answered so may be here.
+const fn is_success(status: u16) -> bool {
+    status < 400
+}
+
 /// Whether the application of a file has a check of viewers switched on.
 fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
     let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
-    app.is_some_and(|app| app.play_security)
+    app.is_some_and(|app| app.security.play.any())
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Rejection,
 use wire::SendQueue;
 
 use super::egress::is_sent;
-use crate::mail::{self, Departure, Grant, Now, Refusal, StreamEnd, StreamKey};
+use crate::auth::access::Denial;
+use crate::mail::{self, Departure, Grant, NoSubscription, Now, Refusal, StreamEnd, StreamKey};
 use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
-use crate::protocol::{Context, Event, Format, NoSubscription, PublishAsk, Session};
+use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
 
 /// The limits of robustness.md §5, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =
@@ -72,7 +73,7 @@ impl RtmpSession {
             match event {
                 rtmp::Event::Connect(request) => self.connect(ctx, request),
                 rtmp::Event::Publish(request) => self.publish(ctx, request),
-                rtmp::Event::Play(request) => self.play(ctx, &request),
+                rtmp::Event::Play(request) => self.play(ctx, request),
                 rtmp::Event::Media(message) => self.media(ctx, &message),
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
@@ -121,7 +122,7 @@ impl RtmpSession {
         }));
     }
 
-    fn play(&mut self, ctx: &Context<'_>, request: &rtmp::PlayRequest) {
+    fn play(&mut self, ctx: &Context<'_>, request: rtmp::PlayRequest) {
         let message_stream = request.message_stream;
         if !matches!(self.role, Role::None) {
             let rejection = rejection("NetStream.Failed", "This connection has a stream already.", false);
@@ -131,7 +132,8 @@ impl RtmpSession {
         self.role = Role::AskedPlay { message_stream };
         let key = StreamKey::new(&request.target.app, &request.target.stream);
         let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs };
-        self.events.push_back(Event::Subscribe { key, format });
+        let params = request.target.params;
+        self.events.push_back(Event::Subscribe(PlayAsk { key, format, params, origin: String::new() }));
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
@@ -266,19 +268,7 @@ impl Session for RtmpSession {
             }
             Err(why) => {
                 self.role = Role::None;
-                let (code, description) = match why {
-                    NoSubscription::NotFound => ("NetStream.Play.StreamNotFound", "No such stream."),
-                    NoSubscription::Disabled => ("NetStream.Failed", "RTMP playback is disabled."),
-                    // The reference says Publish.BadName on play (streaming.md §4.3), and so do we.
-                    NoSubscription::NotAllowed => (
-                        "NetStream.Publish.BadName",
-                        "You are not allowed to play the stream due to security.",
-                    ),
-                    NoSubscription::Unavailable => {
-                        ("NetStream.Failed", "current system resources not enough")
-                    }
-                };
-                self.machine.reject_play(ctx.now.mono, message_stream, rejection(code, description, true));
+                self.machine.reject_play(ctx.now.mono, message_stream, no_subscription_status(why));
             }
         }
     }
@@ -352,11 +342,42 @@ fn refusal_status(refusal: &Refusal) -> Rejection {
         Refusal::Loop => {
             rejection("NetStream.Publish.BadName", "The stream has passed this server already.", true)
         }
-        Refusal::NoApplication | Refusal::InUse | Refusal::NotAllowed(_) | Refusal::Draining => {
+        Refusal::Denied(Denial::Blocked(subscriber)) => {
+            let text = format!("Subscriber {} is blocked to publish stream.", printable(subscriber));
+            rejection("NetStream.Failed", text, true)
+        }
+        Refusal::NoApplication
+        | Refusal::InUse
+        | Refusal::NotAllowed(_)
+        | Refusal::Denied(_)
+        | Refusal::Draining => {
             rejection("NetStream.Publish.BadName", "You are not allowed to publish the stream.", true)
         }
     }
 }
 
+/// The words for players. The reference says `Publish.BadName` on play (streaming.md §4.3), and so do we.
+fn no_subscription_status(why: NoSubscription) -> Rejection {
+    match why {
+        NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),
+        NoSubscription::Disabled => rejection("NetStream.Failed", "RTMP playback is disabled.", true),
+        NoSubscription::Denied(Denial::Blocked(subscriber)) => {
+            let text = format!("Subscriber {} is blocked to play stream.", printable(&subscriber));
+            rejection("NetStream.Failed", text, true)
+        }
+        NoSubscription::Denied(_) => {
+            let text = "You are not allowed to play the stream due to security.";
+            rejection("NetStream.Publish.BadName", text, true)
+        }
+        NoSubscription::Unavailable => {
+            rejection("NetStream.Failed", "current system resources not enough", true)
+        }
+    }
+}
+
+/// What a peer called itself, fit to be told back.
+fn printable(text: &str) -> String {
+    text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
 #[cfg(test)]
 mod tests;

@@ -581,8 +581,12 @@ impl World {
                     let result = Ok(vec![SocketAddr::from(([127, 0, 0, 1], request.port))]);
                     self.control.handle_resolved(now, Resolved { id: request.id, result });
                 }
+                control::Output::Hook(request) => {
+                    let reply = control::HookReply { id: request.id, pool: request.pool, result: Ok(200) };
+                    self.control.handle_hook(now, &reply);
+                }
                 // Nobody logs in and nobody changes settings here.
-                control::Output::Hash(_) | control::Output::Errand(_) => {}
+                control::Output::Hash(_) | control::Output::Errand(_) | control::Output::Outbound(_) => {}
                 control::Output::Exit => self.exited = true,
             }
         }

@@ -1,6 +1,8 @@
 //! Operations of an application, below `/{app}/rest/v2`.
 
-use super::super::{AppHandler, broadcasts, endpoints, features, lists, root, subtracks};
+use super::super::{
+    AppHandler, broadcasts, endpoints, features, lists, root, subscribers, subtracks, tokens,
+};
 use super::{Base, BodyKind, Handler, Policy, Route};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -13,6 +15,7 @@ const RESTREAM: &str = "restreaming";
 const ROOMS: &str = "subtracks";
 const SERVER: &str = "server";
 const STATS: &str = "statistics";
+const TOKENS: &str = "tokens and subscribers";
 const VODS: &str = "recordings";
 
 const fn app(
@@ -106,6 +109,8 @@ pub(super) const ROUTES: &[Route] = &[
         CAMERAS,
         "Cameras of the network",
     ),
+    app(Post, "/broadcasts/validate-token", tokens::validate, "Result", TOKENS, "Use up a token")
+        .takes("Token"),
     app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
     app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
         .takes("Broadcast"),
@@ -122,6 +127,75 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Viewers of a stream",
     ),
+    // ---- an application: tokens and subscribers
+    app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token").query(&[
+        "expireDate",
+        "type",
+        "roomId",
+    ]),
+    app(Get, "/broadcasts/{id}/jwt-token", tokens::create_jwt, "Token", TOKENS, "Make a signed token")
+        .query(&["expireDate", "type", "roomId"]),
+    app(Delete, "/broadcasts/{id}/tokens", tokens::delete_all, "Result", TOKENS, "Delete all tokens"),
+    app(
+        Get,
+        "/broadcasts/{id}/tokens/list/{offset}/{size}",
+        tokens::list,
+        "[Token]",
+        TOKENS,
+        "List tokens, 50 at most",
+    ),
+    app(Post, "/broadcasts/{id}/subscribers", subscribers::add, "Result", TOKENS, "Add a subscriber")
+        .takes("Subscriber"),
+    app(
+        Delete,
+        "/broadcasts/{id}/subscribers",
+        subscribers::delete_all,
+        "Result",
+        TOKENS,
+        "Delete all subscribers",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/subscribers/list/{offset}/{size}",
+        subscribers::list,
+        "[Subscriber]",
+        TOKENS,
+        "List subscribers, 50 at most",
+    ),
+    app(
+        Delete,
+        "/broadcasts/{id}/subscribers/{sid}",
+        subscribers::delete,
+        "Result",
+        TOKENS,
+        "Delete a subscriber",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/subscribers/{sid}/totp",
+        subscribers::totp,
+        "Result",
+        TOKENS,
+        "The time code of this moment",
+    )
+    .query(&["type"]),
+    app(
+        Put,
+        "/broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}",
+        subscribers::block,
+        "Result",
+        TOKENS,
+        "Block a subscriber",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/connection-events/{offset}/{size}",
+        subscribers::events,
+        "[ConnectionEvent]",
+        TOKENS,
+        "Who came and went, 50 at most",
+    )
+    .query(&["subscriberId"]),
     // ---- an application: restreaming
     app(Post, "/broadcasts/{id}/endpoint", endpoints::add, "Result", RESTREAM, "Add an endpoint")
         .takes("Endpoint")

@@ -1,0 +1,312 @@
+//! Who may publish or play a stream: what an application checks, what a peer shows, and the rules in between that need
+//! no memory (streaming.md §7). Tokens that are used up, subscribers and hooks are control's.
+
+use std::fmt;
+
+use crypto::{constant_time_eq, sha256};
+use serde_json::Value;
+
+use super::{HookUrl, jwt};
+
+/// Which way the media goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// In.
+    Publish,
+    /// Out.
+    Play,
+}
+
+impl Direction {
+    /// As tokens, hashes, codes and records spell it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Play => "play",
+        }
+    }
+}
+
+/// A value that is never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text, for a computation.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether nothing was set.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(none)" } else { "***" })
+    }
+}
+
+/// The switches of one direction. Each that is on must be passed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// A token that is used up.
+    pub token: bool,
+    /// A signed token.
+    pub jwt: bool,
+    /// A code that changes with the time.
+    pub time_code: bool,
+    /// A hash over the stream's id.
+    pub hash: bool,
+    /// A receiver that is asked.
+    pub hook: Option<HookUrl>,
+}
+
+impl Checks {
+    /// Whether any is on.
+    #[must_use]
+    pub const fn any(&self) -> bool {
+        self.token || self.jwt || self.time_code || self.hash || self.hook.is_some()
+    }
+}
+
+/// What the checks of an application compute with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// `jwtStreamSecretKey`.
+    pub jwt: Secret,
+    /// `tokenHashSecret`.
+    pub hash: Secret,
+    /// `timeTokenSecretForPublish`.
+    pub time_code_publish: Secret,
+    /// `timeTokenSecretForPlay`.
+    pub time_code_play: Secret,
+    /// `timeTokenPeriod`, in seconds.
+    pub time_code_period: u64,
+}
+
+impl Secrets {
+    /// The secret behind the codes of subscribers that have none of their own.
+    #[must_use]
+    pub const fn time_code(&self, direction: Direction) -> &Secret {
+        match direction {
+            Direction::Publish => &self.time_code_publish,
+            Direction::Play => &self.time_code_play,
+        }
+    }
+}
+
+/// Which check was not passed; each protocol has its words for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// The one-time token is not there, of another stream or direction, or past its time.
+    Token,
+    /// The signed token is not valid.
+    Jwt,
+    /// The hash is another.
+    Hash,
+    /// The subscriber or its code is not valid.
+    TimeCode,
+    /// This subscriber is blocked.
+    Blocked(String),
+    /// This subscriber is there often enough.
+    Connections,
+    /// The receiver that was asked said no.
+    Hook,
+    /// The receiver that was asked said nothing in time.
+    HookSilent,
+    /// A check that is switched on cannot be done for this.
+    Unsupported,
+}
+
+impl Denial {
+    /// The text of an HTTP refusal (rest.md §9.3).
+    #[must_use]
+    pub fn text(&self, stream: &str) -> String {
+        match self {
+            Self::Token => format!("Invalid Token for streamId:{stream}"),
+            Self::Jwt => "Invalid JWT Token".to_owned(),
+            Self::Hash => "Invalid Hash".to_owned(),
+            Self::TimeCode => "Time Based subscriber id or code is invalid".to_owned(),
+            Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
+            Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
+                "Not allowed to play the stream due to security".to_owned()
+            }
+        }
+    }
+
+    /// For the log.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Token => "the one-time token is not valid",
+            Self::Jwt => "the signed token is not valid",
+            Self::Hash => "the hash is not valid",
+            Self::TimeCode => "the subscriber or its time code is not valid",
+            Self::Blocked(_) => "the subscriber is blocked",
+            Self::Connections => "the subscriber has enough connections",
+            Self::Hook => "the hook refused",
+            Self::HookSilent => "the hook did not answer",
+            Self::Unsupported => "a check is switched on that cannot be done here",
+        }
+    }
+}
+
+/// Parameters of a peer, in the order given.
+pub type Params = Vec<(String, String)>;
+
+/// What a peer shows.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Credentials<'a> {
+    /// `token`; several checks share it.
+    pub token: Option<&'a str>,
+    /// `subscriberId`.
+    pub subscriber: Option<&'a str>,
+    /// `subscriberCode`.
+    pub code: Option<&'a str>,
+}
+
+/// Only who it says it is.
+impl fmt::Debug for Credentials<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("subscriber", &self.subscriber).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Credentials<'a> {
+    /// The first of each parameter; an empty one is none.
+    #[must_use]
+    pub fn of(params: &'a [(String, String)]) -> Self {
+        let first = |name: &str| {
+            let value = params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+            value.filter(|value| !value.is_empty())
+        };
+        Self { token: first("token"), subscriber: first("subscriberId"), code: first("subscriberCode") }
+    }
+}
+
+/// The token of the hash control: hex of SHA-256 over id, direction and secret.
+#[must_use]
+pub fn hash_token(stream: &str, direction: Direction, secret: &Secret) -> String {
+    let hash = sha256(&[stream.as_bytes(), direction.word().as_bytes(), secret.reveal().as_bytes()]);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a token is the hash of this stream. Letters of either case, as people write hex.
+#[must_use]
+pub fn is_hash(token: Option<&str>, stream: &str, direction: Direction, secret: &Secret) -> bool {
+    let expected = hash_token(stream, direction, secret);
+    let given = token.unwrap_or("").to_ascii_lowercase();
+    !secret.is_empty() && constant_time_eq(expected.as_bytes(), given.as_bytes())
+}
+
+/// The signed token of a stream, until `expires_s` (Unix seconds). Both names of the stream that checks look at are in.
+#[must_use]
+pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Option<String> {
+    if secret.reveal().len() < jwt::SECRET_BYTES_MIN {
+        return None;
+    }
+    let mut claims = jwt::Claims::new();
+    claims.insert("sub".to_owned(), stream.into());
+    claims.insert("streamId".to_owned(), stream.into());
+    claims.insert("type".to_owned(), kind.into());
+    claims.insert("exp".to_owned(), expires_s.into());
+    Some(jwt::sign(&claims, secret.reveal().as_bytes()))
+}
+
+/// Whether a signed token is for this stream and direction. The stream is `streamId` or, as older clients write it,
+/// `sub`; a token that names two says nothing.
+#[must_use]
+pub fn is_jwt(
+    token: Option<&str>,
+    stream: &str,
+    direction: Direction,
+    secret: &Secret,
+    wall_ms: u64,
+) -> bool {
+    let Some(token) = token else { return false };
+    let Ok(claims) = jwt::verify(token, secret.reveal().as_bytes(), wall_ms) else { return false };
+    let is = |name: &str, wanted: &str| match claims.get(name) {
+        Some(Value::String(text)) => Some(text == wanted),
+        Some(_) => Some(false),
+        None => None,
+    };
+    let names = [is("streamId", stream), is("sub", stream)];
+    is("type", direction.word()) == Some(true) && names.contains(&Some(true)) && !names.contains(&Some(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn secret() -> Secret {
+        Secret::new("0123456789abcdef0123456789abcdef")
+    }
+
+    #[test]
+    fn the_hash_is_over_id_direction_and_secret() {
+        // echo -n s1publishsecret | sha256sum
+        let secret = Secret::new("secret");
+        let token = hash_token("s1", Direction::Publish, &secret);
+        assert_eq!(token, "6c2e80fb786c2f38031aa97e7237c686ca6677635e091230beb55b275d52535a");
+        assert!(is_hash(Some(&token.to_uppercase()), "s1", Direction::Publish, &secret));
+        assert!(!is_hash(Some(&token), "s1", Direction::Play, &secret));
+        assert!(!is_hash(Some(&token), "s2", Direction::Publish, &secret));
+        assert!(!is_hash(None, "s1", Direction::Publish, &secret));
+        let of_nothing = hash_token("s1", Direction::Publish, &Secret::default());
+        assert!(!is_hash(Some(&of_nothing), "s1", Direction::Publish, &Secret::default()));
+    }
+
+    #[test]
+    fn a_signed_token_is_for_one_stream_one_way_and_some_time() {
+        let token = sign_jwt("s1", "play", 1_700_000_010, &secret()).unwrap();
+        let valid = |stream, direction, ms| is_jwt(Some(&token), stream, direction, &secret(), ms);
+        assert!(valid("s1", Direction::Play, NOW));
+        assert!(!valid("s1", Direction::Publish, NOW) && !valid("s2", Direction::Play, NOW));
+        assert!(!valid("s1", Direction::Play, NOW + 10_000));
+        assert!(!is_jwt(None, "s1", Direction::Play, &secret(), NOW));
+        assert_eq!(sign_jwt("s1", "play", 1, &Secret::new("short")), None);
+    }
+
+    #[test]
+    fn both_names_of_the_stream_are_read_and_must_agree() {
+        let valid = |json: &str| {
+            let claims: jwt::Claims = serde_json::from_str(json).unwrap();
+            let token = jwt::sign(&claims, secret().reveal().as_bytes());
+            is_jwt(Some(&token), "s1", Direction::Play, &secret(), NOW)
+        };
+        assert!(valid(r#"{"streamId":"s1","type":"play"}"#));
+        assert!(valid(r#"{"sub":"s1","type":"play"}"#));
+        for json in [
+            "{}",
+            r#"{"type":"play"}"#,
+            r#"{"streamId":"s1"}"#,
+            r#"{"streamId":"s1","sub":"s2","type":"play"}"#,
+            r#"{"streamId":1,"sub":"s1","type":"play"}"#,
+            r#"{"streamId":"s1","type":"PLAY"}"#,
+        ] {
+            assert!(!valid(json), "{json}");
+        }
+    }
+
+    #[test]
+    fn r_42_secrets_and_credentials_are_not_printed() {
+        let params =
+            vec![("token".to_owned(), "canary".to_owned()), ("subscriberId".to_owned(), "u".to_owned())];
+        let shown = format!("{:?} {:?}", Credentials::of(&params), Secret::new("canary"));
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}

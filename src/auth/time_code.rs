@@ -1,0 +1,104 @@
+//! Codes that change with the time (RFC 6238 over HMAC-SHA1, six digits), as subscribers of a stream show them
+//! (streaming.md §7.1).
+
+use crypto::{constant_time_eq, hmac_sha1};
+use data_encoding::{BASE32, BASE32_NOPAD};
+
+/// Bytes of a Base32 secret.
+const SECRET_BYTES_MAX: usize = 1024;
+/// Digits of a code.
+const DIGITS: u32 = 6;
+/// A secret that is not Base32 by itself is padded to a multiple of this.
+const PADDING: usize = 8;
+
+/// The bytes of a subscriber's own secret: Base32 whose length is a multiple of eight.
+#[must_use]
+pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
+    let fits = !secret.is_empty() && secret.len() <= SECRET_BYTES_MAX && secret.len().is_multiple_of(PADDING);
+    if !fits {
+        return None;
+    }
+    let decode = |encoding: data_encoding::Encoding| encoding.decode(secret.as_bytes()).ok();
+    decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
+}
+
+/// The key of a subscriber that nobody has stored: made of the application's secret and what the code is for.
+#[must_use]
+pub fn key_of_stranger(secret: &str, subscriber: &str, stream: &str, kind: &str) -> Vec<u8> {
+    let mut key = [secret, subscriber, stream, kind].concat().into_bytes();
+    let length = key.len().next_multiple_of(PADDING);
+    key.resize(length, b'X');
+    key
+}
+
+/// The code of a moment.
+#[must_use]
+pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
+    code_of_step(key, step(period_s, wall_ms))
+}
+
+/// Whether a code is that of the moment, or of the period before or after it: clocks differ, and people type.
+#[must_use]
+pub fn is_valid(key: &[u8], period_s: u64, wall_ms: u64, given: &str) -> bool {
+    let now = step(period_s, wall_ms);
+    let steps = [now.saturating_sub(1), now, now.saturating_add(1)];
+    // All of them are computed, whichever it is.
+    steps.iter().fold(false, |valid, step| {
+        constant_time_eq(code_of_step(key, *step).as_bytes(), given.as_bytes()) | valid
+    })
+}
+
+fn step(period_s: u64, wall_ms: u64) -> u64 {
+    wall_ms / period_s.saturating_mul(1000).max(1)
+}
+
+/// RFC 4226 §5.3.
+fn code_of_step(key: &[u8], step: u64) -> String {
+    let hash = hmac_sha1(key, &step.to_be_bytes());
+    let offset = usize::from(hash.last().copied().unwrap_or(0) & 0x0f);
+    let word = hash.get(offset..).and_then(|rest| rest.first_chunk::<4>()).copied().unwrap_or_default();
+    let number = (u32::from_be_bytes(word) & 0x7fff_ffff) % 10u32.pow(DIGITS);
+    format!("{number:06}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6238 appendix B, the last six digits of its eight.
+    #[test]
+    fn the_vectors_of_the_rfc() {
+        let key = b"12345678901234567890";
+        for (seconds, expected) in [
+            (59, "287082"),
+            (1_111_111_109, "081804"),
+            (1_111_111_111, "050471"),
+            (1_234_567_890, "005924"),
+            (2_000_000_000, "279037"),
+            (20_000_000_000, "353130"),
+        ] {
+            assert_eq!(code(key, 30, seconds * 1000), expected);
+        }
+    }
+
+    #[test]
+    fn one_period_of_difference_is_forgiven_and_no_more() {
+        let key = b"12345678901234567890";
+        let then = code(key, 30, 90_000);
+        let valid = |ms| is_valid(key, 30, ms, &then);
+        assert!(valid(90_000) && valid(60_000) && valid(149_999));
+        assert!(!valid(59_999) && !valid(150_000));
+        assert!(!is_valid(key, 30, 90_000, "") && !is_valid(key, 30, 90_000, &format!("{then}0")));
+    }
+
+    #[test]
+    fn secrets_are_base32_of_a_length_that_fits() {
+        assert_eq!(key_of_secret("GEZDGNBV").unwrap(), b"12345");
+        assert_eq!(key_of_secret("GEZDGNBVGY3TQ===").unwrap(), b"12345678");
+        for bad in ["", "GEZDGNB", "gezdgnbv", "GEZDGNB1", "GEZDGNBVG", "========"] {
+            assert_eq!(key_of_secret(bad), None, "{bad}");
+        }
+        assert_eq!(key_of_stranger("secret", "sub1", "s1", "play"), b"secretsub1s1play");
+        assert_eq!(key_of_stranger("secret", "sub1", "s1", "publish"), b"secretsub1s1publishXXXXX");
+    }
+}

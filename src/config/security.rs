@@ -1,0 +1,150 @@
+//! The part of an application's settings that says who may do what, and where its hooks go.
+
+use std::time::Duration;
+
+use super::Error;
+use super::values::Values;
+use crate::auth::access::{Checks, Secret, Secrets};
+use crate::auth::{HookUrl, jwt};
+
+/// The status hook does not come more often than this: figures are no younger.
+const STATUS_PERIOD_MIN: u64 = 500;
+
+/// How hooks are sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookSettings {
+    /// `listenerHookURL`; `None` when empty.
+    pub url: Option<HookUrl>,
+    /// `webhookContentType`: a form instead of JSON.
+    pub form: bool,
+    /// `webhookRetryCount`.
+    pub retries: u32,
+    /// `webhookRetryDelay`.
+    pub retry_delay: Duration,
+    /// `webhookStreamStatusUpdatePeriodMs`; `None`: off.
+    pub status_period: Option<Duration>,
+}
+
+/// Who may publish, play and use the API.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecuritySettings {
+    /// Of publishers.
+    pub publish: Checks,
+    /// Of viewers.
+    pub play: Checks,
+    /// What they compute with.
+    pub secrets: Secrets,
+    /// `jwtSecretKey` when `jwtControlEnabled`: the REST API needs a token.
+    pub rest_jwt: Option<Secret>,
+    /// `contentSecurityPolicyHeaderValue`; `None` when empty.
+    pub content_security_policy: Option<String>,
+    /// `writeSubscriberEventsToDatastore`: remember who came and went.
+    pub subscriber_events: bool,
+}
+
+/// Reads the hooks.
+pub(super) fn hooks(values: &Values) -> Result<HookSettings, Error> {
+    let content_type = values.text("webhookContentType");
+    let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let form = match essence.as_str() {
+        "application/json" | "" => false,
+        "application/x-www-form-urlencoded" => true,
+        _ => {
+            let known = "must be application/json or application/x-www-form-urlencoded";
+            return Err(values.bad("webhookContentType", known));
+        }
+    };
+    let period = values.number("webhookStreamStatusUpdatePeriodMs", -1i64, 86_400_000)?;
+    let period = u64::try_from(period).ok().filter(|period| *period > 0);
+    let delay = values.number("webhookRetryAttemptDelay", 0u64, 3_600_000)?;
+    Ok(HookSettings {
+        url: hook(values, "listenerHookURL")?,
+        form,
+        retries: values.number("webhookRetryCount", 0u32, 100)?,
+        retry_delay: Duration::from_millis(delay),
+        status_period: period.map(|period| Duration::from_millis(period.max(STATUS_PERIOD_MIN))),
+    })
+}
+
+/// Reads the checks. A check that could not be done as it says is an error: no switch means less than its name.
+pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
+    let publish = Checks {
+        token: values.boolean("publishTokenControlEnabled")?,
+        jwt: values.boolean("publishJwtControlEnabled")?,
+        time_code: values.boolean("enableTimeTokenForPublish")?,
+        hash: values.boolean("hashControlPublishEnabled")?,
+        hook: hook(values, "webhookAuthenticateURL")?,
+    };
+    let play = Checks {
+        token: values.boolean("playTokenControlEnabled")?,
+        jwt: values.boolean("playJwtControlEnabled")?,
+        time_code: values.boolean("enableTimeTokenForPlay")?,
+        hash: values.boolean("hashControlPlayEnabled")?,
+        hook: hook(values, "webhookPlayAuthUrl")?,
+    };
+    for (key, checks) in [("publish", &publish), ("play", &play)] {
+        if checks.token && checks.hash || checks.jwt && (checks.token || checks.hash) {
+            let key = if key == "publish" { "publishTokenControlEnabled" } else { "playTokenControlEnabled" };
+            let reason =
+                "one of one-time tokens, signed tokens and hashes at a time: they share the parameter token";
+            return Err(values.bad(key, reason));
+        }
+    }
+    if publish.jwt || play.jwt {
+        long_secret(values, "jwtStreamSecretKey")?;
+    }
+    if (publish.hash || play.hash) && values.text("tokenHashSecret").is_empty() {
+        return Err(values.bad("tokenHashSecret", "must be set for the hash control"));
+    }
+    let secret = |key| Secret::new(values.text(key));
+    let secrets = Secrets {
+        jwt: secret("jwtStreamSecretKey"),
+        hash: secret("tokenHashSecret"),
+        time_code_publish: secret("timeTokenSecretForPublish"),
+        time_code_play: secret("timeTokenSecretForPlay"),
+        time_code_period: values.number("timeTokenPeriod", 1u64, 86_400)?,
+    };
+    Ok(SecuritySettings {
+        publish,
+        play,
+        secrets,
+        rest_jwt: rest_jwt(values)?,
+        content_security_policy: policy(values)?,
+        subscriber_events: values.boolean("writeSubscriberEventsToDatastore")?,
+    })
+}
+
+fn rest_jwt(values: &Values) -> Result<Option<Secret>, Error> {
+    if !values.boolean("jwtControlEnabled")? {
+        return Ok(None);
+    }
+    if !values.text("jwksURL").is_empty() {
+        return Err(values.bad("jwksURL", "key sets are not supported; use jwtSecretKey"));
+    }
+    long_secret(values, "jwtSecretKey").map(Some)
+}
+
+/// A secret that signed tokens can be trusted with (robustness.md R-06).
+fn long_secret(values: &Values, key: &str) -> Result<Secret, Error> {
+    let text = values.text(key);
+    if text.len() < jwt::SECRET_BYTES_MIN {
+        return Err(values.bad(key, "must have at least 32 characters"));
+    }
+    Ok(Secret::new(text))
+}
+
+fn hook(values: &Values, key: &str) -> Result<Option<HookUrl>, Error> {
+    match values.text(key).trim() {
+        "" => Ok(None),
+        text => HookUrl::parse(text).map(Some).map_err(|error| values.bad(key, error.to_string())),
+    }
+}
+
+fn policy(values: &Values) -> Result<Option<String>, Error> {
+    let key = "contentSecurityPolicyHeaderValue";
+    let text = values.text(key).trim();
+    if !text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') || text.len() > 4096 {
+        return Err(values.bad(key, "must be printable ASCII of at most 4096 characters"));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}

@@ -1,0 +1,225 @@
+//! Who is there: the viewers and publishers that a check or a hook needs to know of, and the subscribers among them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::auth::HookUrl;
+use crate::auth::access::{Credentials, Direction, Params};
+use crate::control::{Control, wall};
+use crate::mail::{Now, PlayRequest, PublishRequest, SessionRef, StreamEnd, StreamKey, ToWorker};
+
+/// Events that are remembered for an application.
+const EVENTS_MAX: usize = 10_000;
+
+/// A subscriber of a stream, stored or not.
+type Who = (StreamKey, String);
+
+/// One session.
+#[derive(Debug)]
+struct Presence {
+    key: StreamKey,
+    direction: Direction,
+    protocol: &'static str,
+    params: Params,
+    subscriber: Option<String>,
+    /// It is served; before, it was only admitted.
+    started: bool,
+    /// Where its start was told, and its end will be.
+    told: Option<HookUrl>,
+}
+
+/// Somebody came or went (rest.md §3.2).
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::control) struct ConnectionEvent {
+    timestamp: i64,
+    event_type: &'static str,
+    #[serde(rename = "instanceIP")]
+    instance_ip: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    event_protocol: &'static str,
+    pub(in crate::control) stream_id: String,
+    pub(in crate::control) subscriber_id: String,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Presences {
+    sessions: BTreeMap<SessionRef, Presence>,
+    subscribers: BTreeMap<Who, BTreeSet<SessionRef>>,
+    events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
+}
+
+impl Presences {
+    /// Connections of a subscriber.
+    pub(super) fn count(&self, key: &StreamKey, id: &str) -> usize {
+        self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)
+    }
+
+    /// The newest events of an application last.
+    pub(in crate::control) fn events(&self, app: &str) -> impl Iterator<Item = &ConnectionEvent> {
+        self.events.get(app).into_iter().flatten()
+    }
+
+    fn insert(&mut self, session: SessionRef, presence: Presence) {
+        if let Some(id) = &presence.subscriber {
+            self.subscribers.entry((presence.key.clone(), id.clone())).or_default().insert(session);
+        }
+        self.sessions.insert(session, presence);
+    }
+
+    fn remove(&mut self, session: SessionRef) -> Option<Presence> {
+        let presence = self.sessions.remove(&session)?;
+        if let Some(id) = &presence.subscriber {
+            let who = (presence.key.clone(), id.clone());
+            if let Some(sessions) = self.subscribers.get_mut(&who) {
+                sessions.remove(&session);
+                if sessions.is_empty() {
+                    self.subscribers.remove(&who);
+                }
+            }
+        }
+        Some(presence)
+    }
+}
+
+impl Presence {
+    fn of_viewer(request: PlayRequest) -> Self {
+        let subscriber = Credentials::of(&request.params).subscriber.map(str::to_owned);
+        Self {
+            key: request.key,
+            direction: Direction::Play,
+            protocol: request.egress,
+            params: request.params,
+            subscriber,
+            started: false,
+            told: None,
+        }
+    }
+}
+
+impl Control {
+    /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
+    /// subscriber does not stand in its own way.
+    pub(super) fn connections_of(&self, direction: Direction, key: &StreamKey, id: &str) -> usize {
+        let all = self.presences.count(key, id);
+        let replaced = match direction {
+            Direction::Publish => self.publisher_of(key),
+            Direction::Play => None,
+        };
+        let own = replaced.and_then(|session| self.presences.sessions.get(&session));
+        let counted = own.is_some_and(|presence| presence.subscriber.as_deref() == Some(id));
+        all.saturating_sub(usize::from(counted))
+    }
+
+    /// Counted from its verdict on.
+    pub(super) fn viewer_admitted(&mut self, request: PlayRequest) {
+        self.presences.insert(request.session, Presence::of_viewer(request));
+    }
+
+    /// A viewer is served.
+    pub(in crate::control) fn play_started(
+        &mut self,
+        now: Now,
+        session: SessionRef,
+        request: Option<Box<PlayRequest>>,
+    ) {
+        if let Some(request) = request {
+            self.presences.insert(session, Presence::of_viewer(*request));
+        }
+        let Some(presence) = self.presences.sessions.get_mut(&session) else { return };
+        presence.started = true;
+        let (key, params) = (presence.key.clone(), presence.params.clone());
+        self.note_event(now, session, "connected");
+        let told = self.hook_url(&key);
+        if let Some(url) = &told {
+            self.hook_viewer(now, &key, url, "playStarted", &params);
+        }
+        if let Some(presence) = self.presences.sessions.get_mut(&session) {
+            presence.told = told;
+        }
+    }
+
+    /// A viewer is gone, or has given up asking.
+    pub(in crate::control) fn play_ended(&mut self, now: Now, session: SessionRef) {
+        if !self.forget_ask(now, session) {
+            self.leave(now, session);
+        }
+    }
+
+    /// A publisher was granted.
+    pub(in crate::control) fn publisher_came(&mut self, now: Now, request: &PublishRequest) {
+        let Some(id) = Credentials::of(&request.params).subscriber else { return };
+        let presence = Presence {
+            key: request.key.clone(),
+            direction: Direction::Publish,
+            protocol: request.ingest.name(),
+            params: Params::new(),
+            subscriber: Some(id.to_owned()),
+            started: true,
+            told: None,
+        };
+        self.presences.insert(request.session, presence);
+        self.note_event(now, request.session, "connected");
+    }
+
+    /// A session is gone; many are not known here.
+    pub(in crate::control) fn leave(&mut self, now: Now, session: SessionRef) {
+        self.note_event(now, session, "disconnected");
+        let Some(presence) = self.presences.remove(session) else { return };
+        if let Some(url) = &presence.told {
+            self.hook_viewer(now, &presence.key, url, "playStopped", &presence.params);
+        }
+    }
+
+    /// Ends what a subscriber does that it may do no longer.
+    pub(in crate::control) fn drop_subscriber(&mut self, now: Now, key: &StreamKey, id: &str) {
+        let Some(record) = self.subscriber(key, id) else { return };
+        let (publish, play) =
+            (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
+        let sessions = self.presences.subscribers.get(&(key.clone(), id.to_owned()));
+        for session in sessions.cloned().unwrap_or_default() {
+            match self.presences.sessions.get(&session).map(|presence| presence.direction) {
+                Some(Direction::Publish) if publish => {
+                    if let Some(stream) =
+                        self.stream_of(key).filter(|_| self.publisher_of(key) == Some(session))
+                    {
+                        self.end_stream(now, stream, StreamEnd::Stopped);
+                    }
+                }
+                Some(Direction::Play) if play => {
+                    let reason = "the subscriber was blocked";
+                    self.post(session.worker, ToWorker::DropViewer { conn: session.conn, reason });
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Remembers that a subscriber came or went, where the application wants it.
+    fn note_event(&mut self, now: Now, session: SessionRef, event_type: &'static str) {
+        let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else { return };
+        let Some(subscriber_id) = presence.subscriber.clone() else { return };
+        let key = &presence.key;
+        if !self.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
+            return;
+        }
+        let event = ConnectionEvent {
+            timestamp: wall(now),
+            event_type,
+            instance_ip: self.config.host_address.clone(),
+            kind: presence.direction.word(),
+            event_protocol: presence.protocol,
+            stream_id: key.id.to_string(),
+            subscriber_id,
+        };
+        let events = self.presences.events.entry(key.app.clone()).or_default();
+        events.push_back(event);
+        if events.len() > EVENTS_MAX {
+            events.pop_front();
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What is told, and with which members (rest.md §8.1, §8.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::auth::HookUrl;
+use crate::auth::access::Params;
+use crate::control::broadcast::Broadcast;
+use crate::control::registry::Live;
+use crate::control::{Control, wall};
+use crate::mail::{Now, StreamEnd, StreamId, StreamKey};
+
+/// Members that parameters of a peer may not take the place of.
+const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
+
+/// Streams that are over and expected back, and the status of those that are live.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Idles {
+    of: BTreeMap<StreamKey, Instant>,
+    due: BTreeSet<(Instant, StreamKey)>,
+    statuses: BTreeSet<(Instant, StreamId)>,
+}
+
+impl Idles {
+    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
+        let idle = self.due.first().map(|(at, _)| *at);
+        let status = self.statuses.first().map(|(at, _)| *at);
+        [idle, status].into_iter().flatten().min()
+    }
+
+    fn forget(&mut self, key: &StreamKey) {
+        if let Some(at) = self.of.remove(key) {
+            self.due.remove(&(at, key.clone()));
+        }
+    }
+}
+
+/// Members of a hook on their way to text.
+#[derive(Debug)]
+struct Members(Map<String, Value>);
+
+impl Members {
+    /// What every hook begins with.
+    fn new(now: Now, key: &StreamKey, action: &str) -> Self {
+        let mut members = Self(Map::new());
+        members.put("id", Some(&key.id));
+        members.put("action", Some(action));
+        members.put("app", Some(&key.app));
+        members.put("timestamp", Some(&now.wall_ms.to_string()));
+        members
+    }
+
+    /// A text that is not blank.
+    fn put(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
+            self.0.insert(name.to_owned(), value.into());
+        }
+    }
+
+    fn record(&mut self, record: &Broadcast) {
+        self.put("streamName", record.name.as_deref());
+        self.put("category", record.category.as_deref());
+        self.put("mainTrackId", record.main_track_stream_id.as_deref());
+        self.put("roomId", record.main_track_stream_id.as_deref());
+    }
+
+    /// An object where the text is one, else the text.
+    fn metadata(&mut self, text: Option<&str>) {
+        let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return };
+        let value = match serde_json::from_str(text) {
+            Ok(Value::Object(object)) => Value::Object(object),
+            Ok(_) | Err(_) => text.into(),
+        };
+        self.0.insert("metadata".to_owned(), value);
+    }
+
+    /// What the peer gave along comes last and stands for what is there already, but for what says which stream and
+    /// what has happened: that is not the peer's to say.
+    fn params(&mut self, params: &Params) {
+        for (name, value) in params {
+            if !OWN_MEMBERS.contains(&name.as_str()) {
+                self.0.insert(name.clone(), value.as_str().into());
+            }
+        }
+    }
+
+    fn text(self, form: bool) -> Bytes {
+        if !form {
+            return Value::Object(self.0).to_string().into();
+        }
+        let mut out = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in &self.0 {
+            match value {
+                Value::String(text) => out.append_pair(name, text),
+                other => out.append_pair(name, &other.to_string()),
+            };
+        }
+        out.finish().into()
+    }
+}
+
+impl Control {
+    /// Where hooks of a stream go: its record's address, else its application's.
+    pub(in crate::control) fn hook_url(&self, key: &StreamKey) -> Option<HookUrl> {
+        let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());
+        match own.filter(|url| !url.trim().is_empty()) {
+            Some(url) => HookUrl::parse(url).ok(),
+            None => self.apps.get(&key.app).and_then(|app| app.hooks.url.clone()),
+        }
+    }
+
+    fn is_form(&self, key: &StreamKey) -> bool {
+        self.apps.get(&key.app).is_some_and(|app| app.hooks.form)
+    }
+
+    /// A hook about a stream, with the members of its record.
+    fn hook(
+        &mut self,
+        now: Now,
+        key: &StreamKey,
+        action: &'static str,
+        metadata: Option<&str>,
+        params: Option<&Params>,
+    ) {
+        let Some(url) = self.hook_url(key) else { return };
+        let mut members = Members::new(now, key, action);
+        let record = self.records.get(key);
+        if let Some(record) = record {
+            members.record(record);
+        }
+        members.metadata(metadata.or_else(|| record.and_then(|record| record.meta_data.as_deref())));
+        if let Some(params) = params {
+            members.params(params);
+        }
+        let body = members.text(self.is_form(key));
+        self.tell(key, &url, action, body);
+    }
+
+    /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
+    /// publishes it after an outage.
+    pub(in crate::control) fn source_started(&mut self, now: Now, stream: StreamId) {
+        let Some(live) = self.registry.live.get_mut(&stream) else { return };
+        if std::mem::replace(&mut live.announced, true) {
+            return;
+        }
+        let (key, params) = (live.key.clone(), live.params.clone());
+        self.hook(now, &key, "liveStreamStarted", None, Some(&params));
+        if let Some(main) = self.main_track_of(&key)
+            && self.announced_subtracks(&main) == 1
+        {
+            self.hook(now, &key, "firstActiveTrackAddedInMainTrack", None, None);
+        }
+        self.arm_status(now, stream);
+    }
+
+    /// Subtracks of a main track that hooks have told to be live.
+    fn announced_subtracks(&self, main: &StreamKey) -> usize {
+        let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
+        let live = self.records.subtracks(main).filter_map(stream);
+        live.filter(|stream| self.registry.live.get(stream).is_some_and(|live| live.announced)).count()
+    }
+
+    /// A stream is over, and its record still there.
+    pub(in crate::control) fn stream_ended(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        live: &Live,
+        end: StreamEnd,
+    ) {
+        self.idles.statuses.retain(|(_, of)| *of != stream);
+        let key = &live.key;
+        if live.announced {
+            self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
+            if let Some(main) = self.main_track_of(key)
+                && self.announced_subtracks(&main) == 0
+            {
+                self.hook(now, &main, "noActiveSubtracksLeftInMainTrack", None, None);
+            }
+        } else if end == StreamEnd::GraceOver {
+            let subscriber = live.params.iter().find(|(name, _)| name == "subscriberId");
+            let subscriber = subscriber.map_or(Value::Null, |(_, id)| id.as_str().into());
+            let metadata = serde_json::json!({ "subscriberId": subscriber }).to_string();
+            self.hook(now, key, "publishTimeoutError", Some(&metadata), None);
+        }
+        let Some(record) = self.records.get(key).filter(|record| !record.zombi) else { return };
+        let seconds = u64::try_from(record.max_idle_time).unwrap_or(0);
+        if seconds > 0 && end != StreamEnd::Deleted && end != StreamEnd::Drain {
+            let at = now.mono.checked_add(Duration::from_secs(seconds)).unwrap_or(now.mono);
+            self.idles.forget(key);
+            self.idles.of.insert(key.clone(), at);
+            self.idles.due.insert((at, key.clone()));
+        }
+    }
+
+    /// The stream is back, or nobody waits for it.
+    pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
+        self.idles.forget(key);
+    }
+
+    pub(in crate::control) fn fire_idles(&mut self, now: Now) {
+        while let Some((at, key)) = self.idles.due.first().cloned() {
+            if at > now.mono {
+                break;
+            }
+            self.idles.forget(&key);
+            self.hook(now, &key, "idleTimeIsExpired", None, None);
+        }
+        while let Some((at, stream)) = self.idles.statuses.first().copied() {
+            if at > now.mono {
+                break;
+            }
+            self.idles.statuses.pop_first();
+            self.hook_status(now, stream);
+            self.arm_status(now, stream);
+        }
+    }
+
+    fn arm_status(&mut self, now: Now, stream: StreamId) {
+        let Some(live) = self.registry.live.get(&stream) else { return };
+        let period = self.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
+        if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
+            self.idles.statuses.insert((at, stream));
+        }
+    }
+
+    /// The figures of a stream. Not while its publisher is waited for, and not while older hooks of it wait.
+    fn hook_status(&mut self, now: Now, stream: StreamId) {
+        let Some(key) = self.registry.live.get(&stream).map(|live| live.key.clone()) else { return };
+        if self.publisher_of(&key).is_none() || self.hooks.has_line(&key) {
+            return;
+        }
+        let (Some(url), Some(record)) = (self.hook_url(&key), self.records.get(&key)) else { return };
+        let members = serde_json::json!({
+            "id": &*key.id,
+            "action": "liveStreamStatus",
+            "width": record.width,
+            "height": record.height,
+            "totalByteReceived": record.received_bytes,
+            "inputQueueSize": record.pending_packet_size,
+            "speed": record.speed,
+            "timestamp": wall(now),
+            "streamName": record.name,
+            "encodingQueueSize": record.encoder_queue_size,
+            "dropFrameCountInEncoding": record.drop_frame_count_in_encoding,
+            "dropPacketCountInIngestion": record.drop_packet_count_in_ingestion,
+        });
+        let Value::Object(mut members) = members else { return };
+        members.retain(|_, value| !value.is_null());
+        let body = Members(members).text(self.is_form(&key));
+        self.tell(&key, &url, "liveStreamStatus", body);
+    }
+
+    /// A viewer came or went.
+    pub(in crate::control) fn hook_viewer(
+        &mut self,
+        now: Now,
+        key: &StreamKey,
+        url: &HookUrl,
+        action: &'static str,
+        params: &Params,
+    ) {
+        let mut members = Members::new(now, key, action);
+        if let Some(record) = self.records.get(key) {
+            members.record(record);
+            members.metadata(record.meta_data.as_deref());
+        }
+        members.params(params);
+        let body = members.text(self.is_form(key));
+        self.tell(key, url, action, body);
+    }
+
+    /// An endpoint could not be reached so often that somebody should know.
+    pub(in crate::control) fn hook_endpoint_failed(&mut self, now: Now, key: &StreamKey, url: &str) {
+        let metadata = serde_json::json!({ "rtmp-url": url }).to_string();
+        self.hook(now, key, "endpointFailed", Some(&metadata), None);
+    }
+}

@@ -1,0 +1,314 @@
+//! Hooks: what happens to streams, told to the receivers that operators name (rest.md §8).
+//!
+//! 1. Something happens (`events`): the body is made at once, of what is true now.
+//! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
+//!    happened; lines do not wait for each other.
+//! 3. A helper thread sends it. Anything but 200 is tried again as often as the application says, while its line waits.
+//! 4. More than [`WAITING_MAX`] waiting: the oldest is dropped, and counted.
+
+mod events;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+pub(super) use events::Idles;
+
+use super::{Control, Output};
+use crate::auth::{HookUrl, redact};
+use crate::mail::{Now, StreamKey};
+
+/// Threads that send hooks.
+pub const SENDERS: usize = 8;
+/// Threads that ask receivers for admission.
+pub const ASKERS: usize = 16;
+/// Hooks that wait (robustness.md §5).
+const WAITING_MAX: usize = 1000;
+/// How long a receiver may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Of the threads, one receiver gets so many: one that hangs does not stop the others.
+const PER_RECEIVER: usize = SENDERS / 2;
+/// How long the drain waits for hooks.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+
+/// Which threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookPool {
+    /// Those that tell.
+    Hooks,
+    /// Those that ask: somebody waits.
+    Asks,
+}
+
+/// One POST for a helper thread.
+#[derive(Clone)]
+pub struct HookRequest {
+    /// Comes back in the answer.
+    pub id: u64,
+    /// Which threads.
+    pub pool: HookPool,
+    /// To whom.
+    pub url: HookUrl,
+    /// What.
+    pub body: Bytes,
+    /// A form; else JSON.
+    pub form: bool,
+    /// How long all of it may take.
+    pub timeout: Duration,
+}
+
+/// Without the body, which carries what peers show.
+impl std::fmt::Debug for HookRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookRequest").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a [`HookRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookReply {
+    /// Of which request.
+    pub id: u64,
+    /// Of which threads.
+    pub pool: HookPool,
+    /// The status, or why there is none.
+    pub result: Result<u16, String>,
+}
+
+/// Something to tell.
+#[derive(Debug)]
+struct Hook {
+    /// Grows with every hook: the lowest is the oldest.
+    age: u64,
+    action: &'static str,
+    url: HookUrl,
+    body: Bytes,
+    form: bool,
+    retries: u32,
+    retry_delay: Duration,
+}
+
+/// What the line of a stream does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its first can be sent.
+    Ready,
+    /// The one before its first is being sent.
+    Sending,
+    /// Its first has failed and is tried again.
+    Pausing(Instant),
+}
+
+#[derive(Debug)]
+struct Line {
+    queue: VecDeque<Hook>,
+    state: State,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Hooks {
+    lines: BTreeMap<StreamKey, Line>,
+    /// All that wait, by age.
+    ages: BTreeMap<u64, StreamKey>,
+    /// Lines whose first can be sent, by its age.
+    ready: BTreeMap<u64, StreamKey>,
+    pauses: BTreeSet<(Instant, StreamKey)>,
+    sending: BTreeMap<u64, (StreamKey, Hook)>,
+    hooks: u64,
+    counts: HookCounts,
+    drain_until: Option<Instant>,
+    /// The drain has waited long enough.
+    overdue: bool,
+}
+
+/// Counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HookCounts {
+    /// Taken by their receiver.
+    pub sent: u64,
+    /// Not taken, tried again as often as wanted.
+    pub failed: u64,
+    /// Dropped because too many waited.
+    pub dropped: u64,
+}
+
+impl Hooks {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let pause = self.pauses.first().map(|(at, _)| *at);
+        [pause, self.drain_until].into_iter().flatten().min()
+    }
+
+    /// Hooks that wait or are being sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.ages.len().saturating_add(self.sending.len())
+    }
+
+    pub(super) const fn counts(&self) -> HookCounts {
+        self.counts
+    }
+
+    /// Whether a drain need not wait for them (any longer).
+    pub(super) fn is_drained(&self) -> bool {
+        self.overdue || self.waiting() == 0
+    }
+
+    fn has_line(&self, key: &StreamKey) -> bool {
+        self.lines.contains_key(key)
+    }
+
+    fn push(&mut self, key: StreamKey, hook: Hook) {
+        if self.ages.len() >= WAITING_MAX {
+            self.drop_oldest();
+        }
+        self.ages.insert(hook.age, key.clone());
+        let new = || Line { queue: VecDeque::new(), state: State::Ready };
+        let line = self.lines.entry(key.clone()).or_insert_with(new);
+        if line.state == State::Ready && line.queue.is_empty() {
+            self.ready.insert(hook.age, key);
+        }
+        line.queue.push_back(hook);
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((age, key)) = self.ages.pop_first() else { return };
+        self.counts.dropped = self.counts.dropped.saturating_add(1);
+        self.ready.remove(&age);
+        let Some(line) = self.lines.get_mut(&key) else { return };
+        line.queue.pop_front();
+        if let State::Pausing(at) = line.state {
+            self.pauses.remove(&(at, key.clone()));
+            line.state = State::Ready;
+        }
+        self.settle(&key);
+    }
+
+    /// A line without anything is gone; one that is ready is found by the age of its first.
+    fn settle(&mut self, key: &StreamKey) {
+        let Some(line) = self.lines.get(key) else { return };
+        match (line.state, line.queue.front()) {
+            (State::Ready, None) => drop(self.lines.remove(key)),
+            (State::Ready, Some(first)) => drop(self.ready.insert(first.age, key.clone())),
+            (State::Sending | State::Pausing(_), _) => {}
+        }
+    }
+
+    /// The oldest that can be sent to a receiver that has threads left.
+    fn next(&mut self) -> Option<(StreamKey, Hook)> {
+        if self.sending.len() >= SENDERS {
+            return None;
+        }
+        let age = self.ready.iter().find_map(|(age, key)| {
+            let url = &self.lines.get(key)?.queue.front()?.url;
+            let same =
+                |(_, hook): &&(StreamKey, Hook)| hook.url.host == url.host && hook.url.port == url.port;
+            (self.sending.values().filter(same).count() < PER_RECEIVER).then_some(*age)
+        })?;
+        let key = self.ready.remove(&age)?;
+        self.ages.remove(&age);
+        let line = self.lines.get_mut(&key)?;
+        line.state = State::Sending;
+        Some((key, line.queue.pop_front()?))
+    }
+
+    /// Puts a hook that failed back before the others of its stream.
+    fn pause(&mut self, now: Now, key: StreamKey, hook: Hook) {
+        let until = now.mono.checked_add(hook.retry_delay).unwrap_or(now.mono);
+        self.ages.insert(hook.age, key.clone());
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.queue.push_front(hook);
+            line.state = State::Pausing(until);
+        }
+        self.pauses.insert((until, key));
+    }
+}
+
+impl Control {
+    /// Puts a hook into its stream's line.
+    fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
+        let Some(app) = self.apps.get(&key.app) else { return };
+        self.hooks.hooks += 1;
+        let hook = Hook {
+            age: self.hooks.hooks,
+            action,
+            url: url.clone(),
+            body,
+            form: app.hooks.form,
+            retries: app.hooks.retries,
+            retry_delay: app.hooks.retry_delay,
+        };
+        self.hooks.push(key.clone(), hook);
+        self.send_hooks();
+    }
+
+    /// Gives hooks to the threads that are free.
+    fn send_hooks(&mut self) {
+        while let Some((key, hook)) = self.hooks.next() {
+            let request = HookRequest {
+                id: hook.age,
+                pool: HookPool::Hooks,
+                url: hook.url.clone(),
+                body: hook.body.clone(),
+                form: hook.form,
+                timeout: TIMEOUT,
+            };
+            self.hooks.sending.insert(hook.age, (key, hook));
+            self.outputs.push_back(Output::Hook(request));
+        }
+    }
+
+    /// A receiver has taken a hook, or has not.
+    pub(super) fn hook_answered(&mut self, now: Now, id: u64, result: &Result<u16, String>) {
+        let Some((key, mut hook)) = self.hooks.sending.remove(&id) else { return };
+        if let Some(line) = self.hooks.lines.get_mut(&key) {
+            line.state = State::Ready;
+        }
+        match (result, hook.retries.checked_sub(1)) {
+            (Ok(200), _) => self.hooks.counts.sent = self.hooks.counts.sent.saturating_add(1),
+            (Ok(_) | Err(_), Some(left)) => {
+                hook.retries = left;
+                self.hooks.pause(now, key.clone(), hook);
+            }
+            (failed, None) => {
+                self.hooks.counts.failed = self.hooks.counts.failed.saturating_add(1);
+                let reason = match failed {
+                    Ok(status) => format!("status {status}"),
+                    Err(reason) => reason.clone(),
+                };
+                tracing::info!(%key, action = hook.action, url = redact(hook.url.as_str()), reason, "hook failed");
+            }
+        }
+        self.hooks.settle(&key);
+        self.send_hooks();
+        self.note_hooks_drained(now);
+    }
+
+    pub(super) fn fire_hooks(&mut self, now: Now) {
+        while let Some((at, key)) = self.hooks.pauses.first().cloned() {
+            if at > now.mono {
+                break;
+            }
+            self.hooks.pauses.pop_first();
+            if let Some(line) = self.hooks.lines.get_mut(&key) {
+                line.state = State::Ready;
+            }
+            self.hooks.settle(&key);
+        }
+        self.send_hooks();
+        self.note_hooks_drained(now);
+    }
+
+    /// The server goes down: what there is to tell gets a little time.
+    pub(super) fn drain_hooks(&mut self, now: Now) {
+        self.hooks.drain_until = now.mono.checked_add(DRAIN_MAX);
+    }
+
+    fn note_hooks_drained(&mut self, now: Now) {
+        if self.hooks.drain_until.is_some_and(|until| until <= now.mono) {
+            self.hooks.drain_until = None;
+            self.hooks.overdue = true;
+        }
+        self.exit_when_drained();
+    }
+}

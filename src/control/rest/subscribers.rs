@@ -1,0 +1,213 @@
+//! Subscribers of streams (rest.md §4.1).
+
+use serde::Deserialize;
+
+use super::answer::{Outcome, json};
+use super::lists::page_of;
+use super::{Call, Reply, bad_request};
+use crate::auth::access::Direction;
+use crate::auth::time_code;
+use crate::control::access::{Subscriber, stranger_key};
+use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::sides::{Side, SideWrite};
+use crate::control::{Control, Now, wall};
+use crate::http::Response;
+use crate::store::Kind;
+
+/// Subscribers of one application.
+const SUBSCRIBERS_MAX: usize = 100_000;
+/// Subscribers of one bulk delete.
+const BULK_MAX: usize = 10_000;
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 1024;
+/// The shortest period of codes, in seconds.
+const PERIOD_MIN: i64 = 10;
+
+const MISSING: &str = "Missing parameter: Make sure you set subscriber object correctly and make subscriberId's length at \
+                       least 3";
+const BAD_SECRET: &str = "Secret code is not multiple of 8 bytes length. Use b32Secret which is a string and its lenght is \
+                          multiple of 8 bytes and allowed characters A-Z, 2-7";
+const BAD_PERIOD: &str = "Custom TOTP expiry period must be between 10 and 2147483647";
+const BLANK: &str = "streamId or subscriberId is blank";
+const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokensecret publish or play in Application \
+                         settings";
+
+/// The body of an add. What the server knows better is ignored.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Given {
+    subscriber_id: Option<String>,
+    subscriber_name: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    b32_secret: Option<String>,
+    concurrent_connections_limit: Option<i32>,
+    blocked_type: Option<String>,
+    blocked_until_unit_time_stamp_ms: Option<i64>,
+    totp_expiry_period_seconds: Option<i64>,
+}
+
+fn failure(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(200))
+}
+
+impl Control {
+    /// Stores one, and answers when it is there.
+    fn put_subscriber(&mut self, now: Now, call: &Call<'_>, subscriber: Subscriber) -> Reply {
+        let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
+        let changes = vec![(key, Some(Side::Subscriber(subscriber)))];
+        let answer = Outcome::success().response(200);
+        self.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+        Reply::Later
+    }
+}
+
+/// `POST /broadcasts/{id}/subscribers`. Who is there already is replaced.
+pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let body: Result<Option<Option<Given>>, BodyError> = parse_json(&call.request.body);
+    let given = match body {
+        Ok(body) => body.flatten().unwrap_or_default(),
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let [stream, ..] = call.params;
+    let id = given.subscriber_id.unwrap_or_default();
+    let name = given.subscriber_name;
+    let fits = Subscriber::is_id(&id) && name.as_ref().is_none_or(|name| name.len() <= NAME_BYTES_MAX);
+    if !is_stream_id(stream) || !fits {
+        return failure(MISSING);
+    }
+    let secret = given.b32_secret.filter(|secret| !secret.trim().is_empty());
+    if secret.as_deref().is_some_and(|secret| time_code::key_of_secret(secret).is_none()) {
+        return failure(BAD_SECRET);
+    }
+    let period = match given.totp_expiry_period_seconds.map(|period| (period, i32::try_from(period))) {
+        None => None,
+        Some((period, Ok(fits))) if period >= PERIOD_MIN => Some(fits),
+        Some(_) => return failure(BAD_PERIOD),
+    };
+    if control.sides.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+        return failure("");
+    }
+    let is_kind =
+        |kind: &String| [Direction::Publish.word(), Direction::Play.word()].contains(&kind.as_str());
+    let subscriber = Subscriber {
+        subscriber_id: id,
+        subscriber_name: name,
+        stream_id: stream.to_owned(),
+        kind: given.kind.filter(is_kind),
+        concurrent_connections_limit: given.concurrent_connections_limit.unwrap_or(1),
+        blocked_type: given.blocked_type.filter(|kind| Subscriber::is_block(kind)),
+        blocked_until_unit_time_stamp_ms: given.blocked_until_unit_time_stamp_ms.unwrap_or(0),
+        totp_expiry_period_seconds: period,
+        b32_secret: secret,
+    };
+    control.put_subscriber(now, call, subscriber)
+}
+
+/// `GET /broadcasts/{id}/subscribers/list/{offset}/{size}`.
+pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let key = call.key();
+    let all = control.sides.of_stream(Kind::Subscriber, &call.app.name, id);
+    let shown = all.filter_map(|side| match side {
+        Side::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
+        Side::Token(_) | Side::User(_) => None,
+    });
+    Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
+}
+
+/// `DELETE /broadcasts/{id}/subscribers/{sid}`.
+pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [stream, id, ..] = call.params;
+    let key = Subscriber::key(&call.app.name, stream, id);
+    if control.sides.pending(&key).is_none() {
+        return failure("");
+    }
+    let waiter = Some((call.session, Outcome::success().response(200)));
+    control.write_sides(now, SideWrite { changes: vec![(key, None)], waiter });
+    Reply::Later
+}
+
+/// `DELETE /broadcasts/{id}/subscribers`.
+pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [stream, ..] = call.params;
+    let keys = control.sides.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
+    if keys.is_empty() {
+        return failure("");
+    }
+    let changes = keys.into_iter().map(|key| (key, None)).collect();
+    let waiter = Some((call.session, Outcome::success().response(200)));
+    control.write_sides(now, SideWrite { changes, waiter });
+    Reply::Later
+}
+
+/// `GET /broadcasts/{id}/subscribers/{sid}/totp`: the code of this moment.
+pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [stream, id, ..] = call.params;
+    if stream.trim().is_empty() || id.trim().is_empty() {
+        return failure(BLANK);
+    }
+    let key = call.key();
+    let record = control.subscriber(&key, id);
+    let secrets = &call.app.security.secrets;
+    let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
+    let known = match record.and_then(|record| record.b32_secret.as_deref()) {
+        Some(secret) => time_code::key_of_secret(secret),
+        None => stranger_key(call.app, call.query("type"), &key, id),
+    };
+    match known {
+        Some(known) => {
+            let code = time_code::code(&known, period, now.wall_ms);
+            Reply::Now(Outcome::success().data_id(&code).response(200))
+        }
+        None => failure(NO_SECRET),
+    }
+}
+
+/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: who is there goes at once.
+pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [stream, id, seconds, kind] = call.params;
+    let Ok(seconds) = seconds.parse::<i32>() else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    if stream.trim().is_empty() || id.trim().is_empty() {
+        return failure(BLANK);
+    }
+    if !is_stream_id(stream) || !Subscriber::is_block(kind) || id.chars().any(char::is_control) {
+        return failure("");
+    }
+    let key = call.key();
+    let known = control.subscriber(&key, id).cloned();
+    if known.is_none() && control.sides.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+        return failure("");
+    }
+    let until = wall(now).saturating_add(i64::from(seconds).saturating_mul(1000));
+    let subscriber = Subscriber {
+        subscriber_id: id.to_owned(),
+        stream_id: stream.to_owned(),
+        blocked_type: Some(kind.to_owned()),
+        blocked_until_unit_time_stamp_ms: until,
+        ..known.unwrap_or_default()
+    };
+    let reply = control.put_subscriber(now, call, subscriber);
+    // Pending is as good as done for who is there: the block holds against it already.
+    control.drop_subscriber(now, &key, id);
+    reply
+}
+
+/// `GET /broadcasts/{id}/connection-events/{offset}/{size}`.
+pub(super) fn events(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [stream, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let wanted = call.query("subscriberId");
+    let events = control
+        .presences
+        .events(&call.app.name)
+        .filter(|event| event.stream_id == stream && (wanted.is_empty() || event.subscriber_id == wanted));
+    Reply::Now(json(200, &events.skip(offset).take(size).collect::<Vec<_>>()))
+}

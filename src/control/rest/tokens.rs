@@ -1,0 +1,155 @@
+//! Tokens of streams (rest.md §4.1).
+
+use serde::Deserialize;
+
+use super::answer::{Outcome, json};
+use super::lists::page_of;
+use super::{Call, Reply, bad_request};
+use crate::auth::access::{Direction, sign_jwt};
+use crate::control::access::{TOKENS_MAX, Token};
+use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::sides::{Side, SideWrite};
+use crate::control::{Control, Now};
+use crate::store::Kind;
+
+/// Characters of a one-time token: 143 bits.
+const TOKEN_CHARS: usize = 24;
+/// Bytes of a room's id.
+const ROOM_BYTES_MAX: usize = 256;
+/// Tokens of one bulk delete.
+const BULK_MAX: usize = 10_000;
+
+const INCOMPLETE: &str = "Define Stream ID, Token Type and Expire Date (unix time)";
+const WRONG_TYPE: &str = "Invalid token type. Supported types are 'play' and 'publish'";
+const NOT_SAVED: &str = "Cannot save token to the datastore";
+const NO_JWT: &str = "Cannot create JWT token. The problem can be ->  this is community edition or JWT stream key is not \
+                      set or it's length is less than 32";
+
+/// The body of a validation.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Asked {
+    token_id: Option<String>,
+    stream_id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    room_id: Option<String>,
+}
+
+fn refused(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(400))
+}
+
+fn outcome(ok: bool) -> Reply {
+    let outcome = if ok { Outcome::success() } else { Outcome::failure("") };
+    Reply::Now(outcome.response(200))
+}
+
+/// What a token is asked for, without the token.
+fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
+    let [id, ..] = call.params;
+    let expires = call.query("expireDate");
+    let (kind, room) = (call.query("type"), call.query("roomId"));
+    let expires: i64 = match expires {
+        "" => 0,
+        text => text.parse().map_err(|_| Reply::Now(crate::http::Response::error(404, "Not Found")))?,
+    };
+    if !is_stream_id(id) || kind.is_empty() || expires <= 0 || room.len() > ROOM_BYTES_MAX {
+        return Err(refused(INCOMPLETE));
+    }
+    if kind != Direction::Play.word() && kind != Direction::Publish.word() {
+        return Err(refused(WRONG_TYPE));
+    }
+    Ok(Token {
+        token_id: String::new(),
+        stream_id: id.to_owned(),
+        expire_date: expires,
+        kind: kind.to_owned(),
+        room_id: (!room.is_empty()).then(|| room.to_owned()),
+    })
+}
+
+/// `GET /broadcasts/{id}/token`: makes one.
+pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let token = match wanted(call) {
+        Ok(token) => Token { token_id: control.alphanumerics(TOKEN_CHARS), ..token },
+        Err(refusal) => return refusal,
+    };
+    let app = &call.app.name;
+    if control.sides.count(Kind::Token, app) >= TOKENS_MAX {
+        return refused(NOT_SAVED);
+    }
+    let key = Token::key(app, &token.stream_id, &token.token_id);
+    let answer = json(200, &token);
+    control.arm_sweep(now);
+    let changes = vec![(key, Some(Side::Token(token)))];
+    control.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+    Reply::Later
+}
+
+/// `GET /broadcasts/{id}/jwt-token`: signs one; nothing is stored.
+pub(super) fn create_jwt(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let token = match wanted(call) {
+        Ok(token) => token,
+        Err(refusal) => return refusal,
+    };
+    let secret = &call.app.security.secrets.jwt;
+    match sign_jwt(&token.stream_id, &token.kind, token.expire_date, secret) {
+        Some(jwt) => Reply::Now(json(200, &Token { token_id: jwt, ..token })),
+        None => refused(NO_JWT),
+    }
+}
+
+/// `POST /broadcasts/validate-token`: a valid token is used up, unless it is asked for a room.
+pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let body: Result<Option<Option<Asked>>, BodyError> = parse_json(&call.request.body);
+    let asked = match body {
+        Ok(body) => body.flatten().unwrap_or_default(),
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    let (id, kind) = (asked.token_id.unwrap_or_default(), asked.kind.unwrap_or_default());
+    let room = asked.room_id.filter(|room| !room.is_empty());
+    let app = &call.app.name;
+    let stream = match &room {
+        Some(_) => control.sides.stream_of_room_token(app, &id).map(str::to_owned),
+        None => asked.stream_id,
+    };
+    let Some(stream) = stream else { return outcome(false) };
+    let key = Token::key(app, &stream, &id);
+    let Some(Side::Token(token)) = control.sides.pending(&key) else { return outcome(false) };
+    if !token.is_valid(now, &kind) || (room.is_some() && token.room_id != room) {
+        return outcome(false);
+    }
+    if room.is_some() {
+        return outcome(true);
+    }
+    let answer = Outcome::success().response(200);
+    control.write_sides(now, SideWrite { changes: vec![(key, None)], waiter: Some((call.session, answer)) });
+    Reply::Later
+}
+
+/// `DELETE /broadcasts/{id}/tokens`.
+pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    let keys = control.sides.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
+    if keys.is_empty() {
+        return outcome(false);
+    }
+    let changes = keys.into_iter().map(|key| (key, None)).collect();
+    let answer = Outcome::success().response(200);
+    control.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+    Reply::Later
+}
+
+/// `GET /broadcasts/{id}/tokens/list/{offset}/{size}`.
+pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(crate::http::Response::error(404, "Not Found"));
+    };
+    let tokens = control.sides.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
+        Side::Token(token) => Some(token),
+        Side::Subscriber(_) | Side::User(_) => None,
+    });
+    Reply::Now(json(200, &tokens.skip(offset).take(size).collect::<Vec<_>>()))
+}

@@ -1,0 +1,321 @@
+//! Threads that post hooks and ask for admission. Each request is answered, in any order.
+//!
+//! The address that the policy has allowed is the one that is connected to: the resolver below gives ureq nothing else,
+//! looks every name up anew, and connections are not kept, so no second answer of a name server counts (robustness.md
+//! U-31, U-32). No redirect is followed (U-33), no proxy of the environment used.
+
+use std::io::Read;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::Instant;
+
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Error};
+
+use super::office::{Desk, OfficeMail};
+use super::tls;
+use crate::auth::OutboundPolicy;
+use crate::control::hooks::{ASKERS, HookPool, SENDERS};
+use crate::control::{HookReply, HookRequest};
+
+/// Bytes that are read of an answer.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of an answer's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Addresses that are tried of one name.
+const ADDRESSES_MAX: usize = 4;
+
+/// Looks a name up; a test has its own.
+type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// What control hands its requests to. Dropping it ends the threads.
+#[derive(Debug)]
+pub(super) struct Receivers {
+    hooks: Sender<Handed>,
+    asks: Sender<Handed>,
+    policy: Policy,
+}
+
+/// Where the threads may connect to. Each looks at it for as long as it takes to check a name's addresses.
+type Policy = Arc<RwLock<OutboundPolicy>>;
+
+/// A request and when it was handed over: its time runs while it waits for a thread.
+type Handed = (HookRequest, Instant);
+
+impl Receivers {
+    pub(super) fn send(&self, request: HookRequest) {
+        let pool = match request.pool {
+            HookPool::Hooks => &self.hooks,
+            HookPool::Asks => &self.asks,
+        };
+        let _ = pool.send((request, super::clock::now().mono));
+    }
+
+    pub(super) fn set_policy(&self, policy: OutboundPolicy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+}
+
+/// Starts the threads. The system's certificates are read once.
+pub(super) fn start(desk: &Desk, policy: OutboundPolicy) -> std::io::Result<Receivers> {
+    let policy = Arc::new(RwLock::new(policy));
+    let agent = agent(Arc::clone(&policy), Arc::new(system_lookup));
+    let pool = |name: &str, threads: usize| -> std::io::Result<Sender<Handed>> {
+        let (requests, queue) = channel::<Handed>();
+        let queue = Arc::new(Mutex::new(queue));
+        for index in 0..threads {
+            let (queue, desk, agent) = (Arc::clone(&queue), desk.clone(), agent.clone());
+            let work = move || post_all(&queue, &desk, &agent);
+            thread::Builder::new().name(format!("{name}-{index}")).spawn(work)?;
+        }
+        Ok(requests)
+    };
+    Ok(Receivers { hooks: pool("hook", SENDERS)?, asks: pool("ask", ASKERS)?, policy })
+}
+
+fn post_all(queue: &Mutex<Receiver<Handed>>, desk: &Desk, agent: &Agent) {
+    loop {
+        let handed = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((request, since)) = handed else { return };
+        let (id, pool) = (request.id, request.pool);
+        let waited = super::clock::now().mono.saturating_duration_since(since);
+        let result = match request.timeout.checked_sub(waited) {
+            Some(left) if !left.is_zero() => post(agent, &HookRequest { timeout: left, ..request }),
+            Some(_) | None => Err("all threads are busy".to_owned()),
+        };
+        desk.send(OfficeMail::Hook(HookReply { id, pool, result }));
+    }
+}
+
+/// One POST: the status, or why there is none.
+fn post(agent: &Agent, request: &HookRequest) -> Result<u16, String> {
+    let content_type = if request.form { "application/x-www-form-urlencoded" } else { "application/json" };
+    let sent = agent
+        .post(request.url.as_str())
+        .config()
+        .timeout_global(Some(request.timeout))
+        .build()
+        .header("Content-Type", content_type)
+        .header("Connection", "close")
+        .send(&request.body[..]);
+    let mut response = sent.map_err(|error| reason(&error))?;
+    let status = response.status().as_u16();
+    // So that the receiver is not cut off in the midst of an answer of a usual size. What it says does not matter.
+    let body = response.body_mut().as_reader();
+    let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
+    Ok(status)
+}
+
+/// The words of an error without the URL, which holds keys.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::BadUri(_) => "the URL cannot be used".to_owned(),
+        Error::HostNotFound => "the host has no address that may be connected to".to_owned(),
+        Error::Timeout(_) => "timed out".to_owned(),
+        other => other.to_string().chars().take(200).collect(),
+    }
+}
+
+fn system_lookup(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.take(ADDRESSES_MAX * 4).collect())
+}
+
+fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(roots())
+        .unversioned_rustls_crypto_provider(Arc::new(tls::provider()))
+        .build();
+    let config = Config::builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .max_idle_connections(0)
+        .max_response_header_size(HEAD_BYTES_MAX)
+        .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build();
+    Agent::with_parts(config, DefaultConnector::default(), PolicyResolver { policy, lookup })
+}
+
+/// The system's certificates, as for outgoing RTMPS.
+fn roots() -> RootCerts {
+    let system = rustls_native_certs::load_native_certs().certs;
+    if system.is_empty() {
+        return RootCerts::WebPki;
+    }
+    let certificates: Vec<Certificate<'static>> =
+        system.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
+    RootCerts::new_with_certs(&certificates)
+}
+
+/// Gives only addresses that the policy allows.
+struct PolicyResolver {
+    policy: Policy,
+    lookup: Arc<Lookup>,
+}
+
+impl std::fmt::Debug for PolicyResolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PolicyResolver").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Resolver for PolicyResolver {
+    fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let host = uri.host().ok_or(Error::HostNotFound)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let mut allowed = self.empty();
+        let all = (self.lookup)(host, port)?;
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        for address in all.into_iter().filter(|address| policy.check(*address).is_ok()).take(ADDRESSES_MAX) {
+            allowed.push(address);
+        }
+        if allowed.is_empty() { Err(Error::HostNotFound) } else { Ok(allowed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::auth::HookUrl;
+
+    /// A receiver that gives each connection the same answer and counts them.
+    fn receiver(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                let mut lines = BufReader::new(&stream).lines();
+                while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+                let _ = (&stream).write_all(answer);
+            }
+        });
+        (address, count)
+    }
+
+    fn request(url: &str) -> HookRequest {
+        HookRequest {
+            id: 1,
+            pool: HookPool::Hooks,
+            url: HookUrl::parse(url).unwrap(),
+            body: Bytes::from_static(b"{}"),
+            form: false,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    fn with_policy(policy: OutboundPolicy) -> Agent {
+        agent(Arc::new(RwLock::new(policy)), Arc::new(system_lookup))
+    }
+
+    #[test]
+    fn the_status_is_the_answer() {
+        let (address, _) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let agent = with_policy(OutboundPolicy::default());
+        assert_eq!(post(&agent, &request(&format!("http://{address}/hook"))), Ok(200));
+        let (address, _) = receiver(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(post(&agent, &request(&format!("http://{address}/hook"))), Ok(503));
+        let (address, _) = receiver(b"");
+        assert!(post(&agent, &request(&format!("http://{address}/hook"))).is_err());
+        let (address, _) = receiver(b"rubbish\r\n\r\n");
+        assert!(post(&agent, &request(&format!("http://{address}/hook"))).is_err());
+    }
+
+    #[test]
+    fn u_31_the_address_decides_whatever_it_is_called() {
+        let (address, count) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let policy = OutboundPolicy { own_ports: vec![address.port()], ..OutboundPolicy::default() };
+        let agent = with_policy(policy);
+        let port = address.port();
+        for host in ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "[::ffff:7f00:1]", "localhost"] {
+            let result = post(&agent, &request(&format!("http://{host}:{port}/")));
+            assert!(result.is_err(), "{host}: {result:?}");
+        }
+        for url in ["http://169.254.169.254/latest", "http://0.0.0.0/", "http://[::]/", "http://[fe80::1]/"] {
+            assert!(post(&agent, &request(url)).is_err(), "{url}");
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn u_32_a_name_that_changes_its_mind_leads_nowhere_else() {
+        let (good, at_good) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let (bad, at_bad) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let policy = OutboundPolicy { own_ports: vec![bad.port()], ..OutboundPolicy::default() };
+        let answers = AtomicUsize::new(0);
+        let lookup = move |_: &str, _: u16| {
+            let first = answers.fetch_add(1, Ordering::SeqCst) == 0;
+            Ok(vec![if first { good } else { bad }])
+        };
+        let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
+        let url = "http://rebinding.example/hook";
+        // What was checked is what is connected to, though the name means something else already.
+        assert_eq!(post(&agent, &request(url)), Ok(200));
+        assert!(post(&agent, &request(url)).is_err());
+        assert_eq!((at_good.load(Ordering::SeqCst), at_bad.load(Ordering::SeqCst)), (1, 0));
+    }
+
+    #[test]
+    fn u_33_redirects_are_not_followed() {
+        let (address, count) =
+            receiver(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n");
+        let agent = with_policy(OutboundPolicy::default());
+        assert_eq!(post(&agent, &request(&format!("http://{address}/"))), Ok(302));
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn u_36_huge_answers_are_not_read_to_their_end() {
+        let agent = with_policy(OutboundPolicy::default());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let sender = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut sent = 0usize;
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
+            let _ = stream.write_all(head);
+            while stream.write_all(&[b'x'; 65_536]).is_ok() && sent < 1_000_000_000 {
+                sent += 65_536;
+            }
+            sent
+        });
+        assert_eq!(post(&agent, &request(&format!("http://{address}/"))), Ok(200));
+        // What the kernels hold between the two, and no more.
+        assert!(sender.join().unwrap() < 32 << 20);
+        let head: &'static [u8] = Box::leak(
+            [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]
+                .concat()
+                .into_boxed_slice(),
+        );
+        let (address, _) = receiver(head);
+        assert!(post(&agent, &request(&format!("http://{address}/"))).is_err());
+    }
+
+    #[test]
+    fn u_36_a_silent_receiver_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let agent = with_policy(OutboundPolicy::default());
+        let request = HookRequest { timeout: Duration::from_millis(100), ..request(&url) };
+        assert_eq!(post(&agent, &request), Err("timed out".to_owned()));
+    }
+}
