@@ -118,7 +118,7 @@ impl Control {
             }
             let token = request.header("proxyauthorization").unwrap_or("");
             if !token.trim().is_empty() {
-                return match jwt::verify(token, secret.expose().as_bytes(), now.wall_ms) {
+                return match jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms) {
                     Ok(_) => Ok(Caller::Token),
                     Err(error) => {
                         tracing::debug!(%error, "management token refused");
