@@ -49,9 +49,11 @@ fn u_36_order_is_kept_through_refusals() {
         "app.webhookRetryCount=100",
         "app.webhookRetryAttemptDelay=50",
     ]);
-    for _ in 0..3 {
-        Publisher::start(server.rtmp, "live", "s").stop();
-        wait_for("the end", secs(10), || server.api().broadcast("live", "s").is_none());
+    for round in 0..3 {
+        let publisher = Publisher::start(server.rtmp, "live", "s");
+        wait_for("the start to be told", secs(10), || metric(&server, "hooks_waiting") == 2 * round + 1);
+        publisher.stop();
+        wait_for("the end to be told", secs(10), || metric(&server, "hooks_waiting") == 2 * round + 2);
     }
     wait_for("some tries", secs(20), || receiver.told("hook").len() > 3);
     receiver.behave(Manner::Status(200));
@@ -86,6 +88,11 @@ fn u_36_bad_receivers_hold_up_nothing() {
         (0..5).map(|n| Publisher::start(server.rtmp, "live", &format!("s{n}"))).collect();
     good.wait_for("hook", "liveStreamStarted s4");
     wait_for("all to be live", secs(20), || (0..5).all(|n| is_broadcasting(&server, &format!("s{n}"))));
+    wait_for("all to be told", secs(20), || {
+        let told =
+            ["sent", "failed"].map(|result| metric(&server, &format!("hooks_total{{result=\"{result}\"}}")));
+        told.iter().sum::<u64>() + metric(&server, "hooks_waiting") >= 5
+    });
     publishers.into_iter().for_each(Publisher::stop);
     good.wait_for("hook", "liveStreamEnded s4");
     // The silent one is given up after 5 s, for each of its two hooks; the huge one is not read to its end.
