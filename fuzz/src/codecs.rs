@@ -43,7 +43,6 @@ pub fn hevc_config(data: &[u8]) {
     if let Ok(size) = h265::picture_size(data) {
         assert!(is_real(size));
     }
-    assert!(!h265::is_irap(data) || h265::is_picture(data));
 }
 
 /// `AV1CodecConfigurationRecord`, and the same bytes as a sequence header.

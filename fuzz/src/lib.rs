@@ -9,6 +9,7 @@
 mod codecs;
 mod control;
 mod http_targets;
+mod management;
 mod rest;
 mod rtmp_targets;
 mod settings;
@@ -27,6 +28,7 @@ mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use http_targets::{http_chunked, http_request};
+pub use management::{form, jwt};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
@@ -44,10 +46,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cidr", cidr),
     ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
+    ("form", form),
     ("hevc_config", hevc_config),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
     ("json_rest", json_rest),
+    ("jwt", jwt),
     ("properties", properties),
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),

@@ -40,7 +40,6 @@ const PULL_PERMILLE: u64 = 10;
 #[derive(Debug)]
 struct Source {
     key: StreamKey,
-    settings: Arc<AppSettings>,
     url: String,
     target: Endpoint,
     /// When it, or its last periodic restart, began.
@@ -147,7 +146,7 @@ impl Control {
         let id = PullId(self.sources.pulls);
         let (host, port) = (target.host.clone(), target.port);
         let (began, watched) = (now.mono, now.mono);
-        let source = Source { key: key.clone(), settings, url, target, began, watched };
+        let source = Source { key: key.clone(), url, target, began, watched };
         self.sources.by_id.insert(id, source);
         self.sources.by_key.insert(key.clone(), id);
         self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
@@ -249,7 +248,8 @@ impl Control {
         }
         let source = self.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.supervisor.is_current(Job::Pull(id), attempt));
-        let settings = source.map(|source| source.settings.clone()).ok_or(Refusal::InUse)?;
+        source.ok_or(Refusal::InUse)?;
+        let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.supervisor.steady(now.mono, Job::Pull(id));
         tracing::info!(key = %request.key, attempt, "source delivers");
         match self.stream_of(&request.key) {
@@ -321,11 +321,12 @@ impl Control {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);
+            let is_over = |period| age(source.began) >= period;
             if self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
                 && age(source.watched) >= IDLE_MAX
             {
                 idle.push(key.clone());
-            } else if source.settings.restart_sources.is_some_and(|period| age(source.began) >= period) {
+            } else if self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over) {
                 aged.push(key.clone());
             }
         }
@@ -356,7 +357,7 @@ impl Control {
 
     /// Tells the workers when viewers may start this stream, or no longer.
     pub(super) fn note_auto_start(&mut self, key: &StreamKey) {
-        let on = self.records.get(key).is_some_and(starts_by_viewer);
+        let on = self.apps.contains_key(&key.app) && self.records.get(key).is_some_and(starts_by_viewer);
         let changed = if on {
             self.sources.auto_start.insert(key.clone())
         } else {
@@ -365,6 +366,21 @@ impl Control {
         if changed {
             self.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
         }
+    }
+
+    /// An application is there, or gone: what its records say counts, or no longer.
+    pub(super) fn app_changed(&mut self, now: Now, name: &Arc<str>) {
+        if !self.apps.contains_key(name) {
+            let running = self.sources.by_key.keys().filter(|key| key.app == *name);
+            for key in running.cloned().collect::<Vec<_>>() {
+                self.stop_source(now, &key, StreamEnd::Deleted);
+            }
+        }
+        let known = self.sources.auto_start.iter().filter(|key| key.app == *name);
+        let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
+        let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
+        let keys: BTreeSet<StreamKey> = known.cloned().chain(records).collect();
+        keys.iter().for_each(|key| self.note_auto_start(key));
     }
 
     /// At the start of the server: what viewers may start, and what runs without being asked for.

@@ -65,8 +65,6 @@ pub struct Stats {
 pub enum BodyLength {
     /// So many bytes.
     Known(u64),
-    /// Nobody knows: chunks, or for an HTTP/1.0 peer everything up to the end of the connection.
-    Unknown,
     /// Everything up to the end of the connection. The bytes may go past the machine, behind what
     /// [`Connection::poll_transmit`] gave.
     UntilClose,
@@ -102,7 +100,6 @@ struct Pending {
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
-    Chunks,
     /// Nothing more is read of the peer than its end; so many bytes were thrown away.
     Close {
         ignored: usize,
@@ -250,11 +247,9 @@ impl Connection {
             return false;
         };
         let mut exchange = self.settle(exchange, head);
-        let (delimiter, streaming) = match (length, exchange.version) {
-            (BodyLength::Known(length), _) => (Delimiter::Length(length), Streaming::Length(length)),
-            (BodyLength::Unknown, Version::Http11) => (Delimiter::Chunks, Streaming::Chunks),
-            // RFC 9112 §6.1: no coding for HTTP/1.0.
-            (BodyLength::Unknown, Version::Http10) | (BodyLength::UntilClose, _) => {
+        let (delimiter, streaming) = match length {
+            BodyLength::Known(length) => (Delimiter::Length(length), Streaming::Length(length)),
+            BodyLength::UntilClose => {
                 exchange.keep_alive = false;
                 (Delimiter::Close, Streaming::Close { ignored: 0 })
             }
@@ -276,28 +271,13 @@ impl Connection {
         let Stage::Streaming(_, streaming) = &mut self.stage else {
             return;
         };
-        let mut chunked = false;
-        match streaming {
-            Streaming::Length(left) => {
-                block.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left = left.saturating_sub(length_u64(&block));
-            }
-            Streaming::Chunks => chunked = true,
-            Streaming::Close { .. } => {}
+        if let Streaming::Length(left) = streaming {
+            block.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left = left.saturating_sub(length_u64(&block));
         }
-        if block.is_empty() {
-            return;
+        if !block.is_empty() {
+            self.queue(now, |out| out.push(block));
         }
-        self.queue(now, |out| {
-            if chunked {
-                // RFC 9112 §7.1.
-                out.push_slice(format!("{:x}\r\n", block.len()).as_bytes());
-                out.push(block);
-                out.push_slice(b"\r\n");
-            } else {
-                out.push(block);
-            }
-        });
     }
 
     /// The body begun is complete. When it is shorter than was told, the connection closes.
@@ -306,14 +286,9 @@ impl Connection {
             return;
         };
         match streaming {
-            Streaming::Length(0) | Streaming::Close { .. } => {}
-            Streaming::Length(_) => {
-                self.finish(CloseReason::Truncated);
-                return;
-            }
-            Streaming::Chunks => self.queue(now, |out| out.push_slice(b"0\r\n\r\n")),
+            Streaming::Length(0) | Streaming::Close { .. } => self.complete(now, exchange),
+            Streaming::Length(_) => self.finish(CloseReason::Truncated),
         }
-        self.complete(now, exchange);
     }
 
     /// Whether the next block of the body begun is to be fetched: one is with the peer, one is on its way.

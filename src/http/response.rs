@@ -94,8 +94,6 @@ pub(super) struct Exchange {
 pub(super) enum Delimiter {
     /// `Content-Length`.
     Length(u64),
-    /// The last chunk.
-    Chunks,
     /// The end of the connection.
     Close,
 }
@@ -130,8 +128,7 @@ pub(super) fn write_head(
         Delimiter::Length(length) if has_content(status) => {
             field(&mut head, "Content-Length", &length.to_string())
         }
-        Delimiter::Chunks if has_content(status) => field(&mut head, "Transfer-Encoding", "chunked"),
-        Delimiter::Length(_) | Delimiter::Chunks | Delimiter::Close => {}
+        Delimiter::Length(_) | Delimiter::Close => {}
     }
     field(&mut head, "X-Content-Type-Options", "nosniff");
     match (exchange.keep_alive, exchange.version) {

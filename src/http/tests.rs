@@ -671,29 +671,6 @@ fn a_body_in_blocks_has_the_length_that_was_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_body_of_unknown_length_is_chunked_for_1_1_and_ends_with_the_connection_for_1_0() {
-    let stream = |request: &str| {
-        let mut rig = asked(request);
-        assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Unknown));
-        rig.connection.body(rig.now, Bytes::from("hello"));
-        rig.connection.body(rig.now, Bytes::new());
-        rig.connection.body(rig.now, Bytes::from("x".repeat(20)));
-        rig.connection.end_body(rig.now);
-        rig.deliver();
-        rig
-    };
-    let rig = stream(GET);
-    let text = rig.text();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("Transfer-Encoding: chunked") && !head.contains("Content-Length"), "{head}");
-    assert_eq!(body, format!("5\r\nhello\r\n14\r\n{}\r\n0\r\n\r\n", "x".repeat(20)));
-    assert!(!rig.connection.is_closing());
-    let rig = stream("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    assert!(!rig.text().contains("chunked") && rig.text().contains("Connection: close\r\n"));
-    assert!(rig.text().ends_with(&format!("\r\n\r\nhello{}", "x".repeat(20))) && rig.connection.is_closing());
-}
-
-#[test]
 fn h_14_no_body_is_begun_for_head_and_not_modified() {
     for (request, status) in [("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n", 200), (GET, 304), (GET, 204)] {
         let mut rig = asked(request);

@@ -63,8 +63,10 @@ impl Cursor {
         self.fresh_from = ring.head();
     }
 
-    /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing.
+    /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing but that
+    /// what came meanwhile is old.
     pub fn resume(&mut self, ring: &Ring, video: bool) {
+        self.fresh_from = ring.head();
         let newer = ring.newest_key().is_some_and(|key| key > self.next);
         if !video || newer || self.next < ring.base() {
             self.restart(ring, video);
@@ -243,11 +245,13 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::packager::tests::{PLAIN, Plain};
     use super::super::ring::tests::entry;
     use super::super::{Entry, Package, Packager, Ring, RingLimits};
     use super::*;
-    use media::Tracks;
+    use media::{Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
     use proptest::prelude::*;
 
     struct Line {
@@ -375,6 +379,29 @@ mod tests {
         (4..8).for_each(|n| line.push(n * 33, n == 6));
         cursor.resume(&line.ring, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"[198][231]");
+    }
+
+    #[test]
+    fn what_came_during_a_pause_has_no_latency() {
+        let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
+        let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
+        let video = Some(Track { id, config, timescale, extra: None });
+        let tracks = Arc::new(Tracks { epoch: 1, video, ..Tracks::default() });
+        let mut line = Line::new();
+        let push = |line: &mut Line, dts_ms, key| {
+            let entry = Entry { tracks: Arc::clone(&tracks), ..entry(dts_ms, key, 1) };
+            line.packager.push(&entry);
+            line.ring.push(entry);
+        };
+        push(&mut line, 0, true);
+        let mut cursor = Cursor::new(&line.ring, true);
+        line.write(&mut cursor, usize::MAX);
+        push(&mut line, 33, false);
+        cursor.resume(&line.ring, true);
+        push(&mut line, 66, false);
+        let mut counted = 0;
+        cursor.units_sent(&line.ring, &line.packager, 3, usize::MAX, |_| counted += 1);
+        assert_eq!((cursor.next(), counted), (3, 1));
     }
 
     #[test]

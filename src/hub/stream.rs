@@ -223,6 +223,8 @@ impl Stream {
         let lag_ms = i64::try_from(self.settings.max_latency.as_millis()).unwrap_or(i64::MAX);
         let skipped = match subscriber.cursor.check_lag(&self.ring, self.has_video(), lag_ms) {
             Jump::None => 0,
+            // What it did not want to be sent it did not miss.
+            Jump::Skipped(_) if subscriber.paused => 0,
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
                 subscriber.skipped = subscriber.skipped.saturating_add(units);
@@ -374,14 +376,41 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packager::tests::Plain;
+    use super::super::packager::tests::{PLAIN, Plain};
+    use super::super::ring::tests::entry;
     use super::*;
+
+    fn stream() -> Stream {
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp, settings)
+    }
+
+    #[test]
+    fn a_paused_viewer_is_moved_on_and_not_called_slow() {
+        let mut stream = stream();
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "plain");
+        let mut subscribe = |slot| {
+            let conn = ConnId { slot, generation: 0 };
+            stream.subscribe(conn, PLAIN, forwarding, || Box::new(Plain)).unwrap()
+        };
+        let (mut paused, mut slow) = (subscribe(0), subscribe(1));
+        paused.paused = true;
+        // As much as the ring holds, and more.
+        let now = Instant::now();
+        for dts_ms in 0..6000 {
+            let entry = entry(dts_ms, false, 1);
+            stream.push(now, now, entry.unit, entry.tracks);
+        }
+        stream.flush();
+        assert_eq!(stream.prepare(&mut paused), 0);
+        assert_eq!((paused.jumps, paused.skipped, paused.cursor.next()), (0, 0, 6000));
+        assert_eq!(stream.prepare(&mut slow), 6000);
+        assert_eq!((slow.jumps, slow.skipped, slow.cursor.next()), (1, 6000, 6000));
+    }
 
     #[test]
     fn inventive_viewers_leave_room_for_plain_ones() {
-        let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let mut stream =
-            Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp, settings);
+        let mut stream = stream();
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {
             let key = FormatKey { name: "rtmp", variant };

@@ -242,9 +242,6 @@ macro_rules! protocols {
         pub enum Listener { $($(#[$doc])* $name),* }
 
         impl Listener {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
             /// What secures it.
             #[must_use]
             pub const fn security(self) -> Security {

@@ -27,6 +27,7 @@ mod hooks;
 mod http_flv;
 mod http_rows;
 mod linear;
+mod management;
 mod observe;
 mod process;
 mod publish_play;

@@ -1,5 +1,16 @@
 //! The part of the server's control that reads bodies.
 
+mod reading;
+
+use bytes::Bytes;
+
+use crate::http::Request;
+
 #[path = "../../../src/control/broadcast.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 pub(crate) mod broadcast;
+
+/// The parts of a form that have one of some names.
+pub(crate) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {
+    reading::parts_of(request)
+}

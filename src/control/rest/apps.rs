@@ -326,13 +326,16 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 
 impl Control {
     /// Settings of an application, new or changed: every worker hears of them.
-    pub(in crate::control) fn install_app(&mut self, _: Now, settings: AppSettings) {
+    pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
+        let name = settings.name.clone();
         let epoch = self.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
+        tracing::info!(app = %settings.name, epoch, "application settings in use");
         self.apps.insert(settings.name.clone(), settings.clone());
-        self.post_all(&ToWorker::App(settings.clone()));
+        self.post_all(&ToWorker::App(settings));
+        self.app_changed(now, &name);
         let of_app = self.registry.live.values().map(|live| live.key.clone());
-        for key in of_app.filter(|key| key.app == settings.name).collect::<Vec<_>>() {
+        for key in of_app.filter(|key| key.app == name).collect::<Vec<_>>() {
             self.review_viewers(&key);
         }
     }
@@ -346,10 +349,13 @@ impl Control {
             .filter(|(_, live)| live.key.app == *name)
             .map(|(stream, _)| *stream)
             .collect();
+        let streams_ended = streams.len();
         for stream in streams {
             self.end_stream(now, stream, StreamEnd::Deleted);
         }
+        tracing::info!(app = %name, streams = streams_ended, "application removed");
         self.apps.remove(name);
+        self.app_changed(now, name);
         self.post_all(&ToWorker::AppGone(name.clone()));
     }
 }

@@ -254,6 +254,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if control.user(email).is_none() {
         return done(Outcome::failure(""));
     }
+    tracing::info!(email, "user deleted");
     let waiter = Some((call.origin.session, Outcome::success().response(200)));
     control.write_sides(now, SideWrite { changes: vec![(user_key(email), None)], waiter });
     Reply::Later
@@ -313,6 +314,7 @@ impl Control {
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
+        tracing::info!(email = user.email, "user written");
         let changes = vec![(user_key(&user.email), Some(Side::User(user)))];
         self.write_sides(now, SideWrite { changes, waiter });
     }
@@ -413,11 +415,13 @@ impl Control {
             Some(Side::User(_) | Side::Token(_) | Side::Subscriber(_)) | None => None,
         };
         let Some(message) = user else {
+            // The name may be a password in the wrong field.
             tracing::info!(%client, "login failed");
             self.management.lockout.failed(now.mono, client, email);
             self.answer_late(now, origin.session, Outcome::failure("").response(200));
             return;
         };
+        tracing::info!(%client, email, "logged in");
         self.management.lockout.succeeded(client, email);
         let id = self.management.sessions.begin(now.mono, &mut self.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);

@@ -563,7 +563,7 @@ fn the_proxy_is_the_same_api_from_this_machine() {
     assert_eq!(text(&rig.ask_as(&spoofing, Method::Get, count, "")), r#"{"number":1}"#);
     let unknown = "/rest/v2/request?_path=live/rest/v2/broadcasts/none";
     assert_eq!(rig.status_of(&admin, Method::Get, unknown), 404);
-    let list = "/rest/v2/request?_path=live/rest/v2/broadcasts/list/0/10%3Fsort_by=name%26order_by=asc";
+    let list = "/rest/v2/request?_path=live/rest/v2/broadcasts/list/0/10?sort_by=name&order_by=asc";
     assert_eq!(rig.status_of(&admin, Method::Get, list), 200);
     for path in ["/rest/v2/request", "/rest/v2/request?_path=", "/rest/v2/request?_path=none/rest/v2/version"]
     {

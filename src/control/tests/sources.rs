@@ -446,3 +446,22 @@ fn a_drain_ends_all_sources() {
     rig.run_for(secs(60));
     assert!(rig.pulls().is_empty());
 }
+
+#[test]
+fn an_application_that_goes_takes_its_sources_with_it() {
+    let mut rig = Rig::new();
+    rig.source("a", URL);
+    let (worker, order) = rig.pull();
+    rig.delivers(worker, &order).unwrap();
+    rig.source("b", "rtmp://source.example/app/key");
+    rig.put("b", r#"{"autoStartStopEnabled":true}"#);
+    rig.take();
+    rig.control.remove_app(rig.now, &"live".into());
+    rig.drain();
+    let posted = kinds(&rig.take());
+    assert!(posted.contains(&format!("{}: stop pull", worker.0)), "{posted:?}");
+    assert!(posted.iter().any(|kind| kind.ends_with("AutoStart")), "viewers start nothing there: {posted:?}");
+    assert_eq!((rig.control.stats().pulls, rig.control.stats().live), (0, 0));
+    rig.run_for(secs(60));
+    assert!(rig.pulls().is_empty());
+}

@@ -112,11 +112,15 @@ impl Transfer {
         (Self { request: Box::new(request), place, fields, stage: Stage::Opening }, ask)
     }
 
-    /// What the helper says.
-    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) {
+    /// What the helper says. Gives the status of the answer, once that is begun.
+    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<u16> {
         match (reply, &mut self.stage) {
-            (FileReply::Opened(Ok(opened)), Stage::Opening) => self.opened(now, connection, opened),
-            (FileReply::Opened(Err(error)), Stage::Opening) => self.not_opened(now, connection, error),
+            (FileReply::Opened(Ok(opened)), Stage::Opening) => {
+                return Some(self.opened(now, connection, opened));
+            }
+            (FileReply::Opened(Err(error)), Stage::Opening) => {
+                return Some(self.not_opened(now, connection, error));
+            }
             (FileReply::Block(block), Stage::Sending { left, asked, .. }) => {
                 *asked = false;
                 left.start = left.start.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
@@ -131,6 +135,7 @@ impl Transfer {
             }
             (FileReply::Opened(_) | FileReply::Block(_), _) => {}
         }
+        None
     }
 
     /// What to ask for next.
@@ -152,7 +157,7 @@ impl Transfer {
         matches!(self.stage, Stage::Over)
     }
 
-    fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) {
+    fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) -> u16 {
         let resource = Resource {
             length: opened.length,
             etag: format!("\"{}\"", opened.tag),
@@ -162,8 +167,7 @@ impl Transfer {
         let Selection { head, part } = resource.select(&self.request);
         let head = head.header("Cache-Control", caching(self.place.name()));
         let Some(left) = part else {
-            self.respond(now, connection, head);
-            return;
+            return self.respond(now, connection, head);
         };
         let mut head = head;
         crate::http::cors::add(&self.fields, &mut head.headers);
@@ -176,9 +180,10 @@ impl Transfer {
         } else {
             self.stage = Stage::Sending { file: opened.file, left, asked: false };
         }
+        head.status
     }
 
-    fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) {
+    fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) -> u16 {
         let page = pages::find(&self.place.segments);
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
@@ -186,13 +191,15 @@ impl Transfer {
             (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };
-        self.respond(now, connection, response);
+        self.respond(now, connection, response)
     }
 
-    fn respond(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
+    fn respond(&mut self, now: Now, connection: &mut Connection, mut response: Response) -> u16 {
+        let status = response.status;
         crate::http::cors::add(&self.fields, &mut response.headers);
         connection.respond(now.mono, now.wall_ms, response);
         self.stage = Stage::Over;
+        status
     }
 }
 

@@ -10,7 +10,7 @@ use wire::SendQueue;
 
 use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
-use crate::mail::{NoSubscription, Now, StreamKey};
+use crate::mail::{NoSubscription, Now, StreamEnd, StreamKey};
 use crate::protocol::{Context, Event, Format, PlayAsk, http_live};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
@@ -117,13 +117,17 @@ impl Viewer {
     }
 
     /// The stream has ended, or the server goes down.
-    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, close_code: u16) {
-        match &mut self.stage {
-            Stage::Asked | Stage::Waiting { .. } => {
-                self.refuse(now, connection, NoSubscription::NotFound);
+    pub(super) fn end(&mut self, now: Now, connection: &mut Connection, end: StreamEnd) {
+        let (why, goodbye) = match end {
+            StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
+            StreamEnd::Unpublished | StreamEnd::GraceOver | StreamEnd::Stopped | StreamEnd::Deleted => {
+                (NoSubscription::NotFound, code::NORMAL)
             }
+        };
+        match &mut self.stage {
+            Stage::Asked | Stage::Waiting { .. } => self.refuse(now, connection, why),
             Stage::Body => connection.end_body(now.mono),
-            Stage::Messages(socket) => socket.close(now.mono, close_code, ""),
+            Stage::Messages(socket) => socket.close(now.mono, goodbye, ""),
             Stage::Over => {}
         }
     }
@@ -223,11 +227,6 @@ impl Viewer {
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
-
-    /// The goodbye when the stream has ended.
-    pub(super) const ENDED: u16 = code::NORMAL;
-    /// The goodbye when the server goes down.
-    pub(super) const GOING: u16 = code::AWAY;
 }
 
 /// The words of design.md §6 and rest.md §9.3.

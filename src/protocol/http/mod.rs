@@ -179,7 +179,7 @@ impl HttpSession {
     }
 
     fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
-        self.served |= response.status < 400;
+        self.served |= is_success(response.status);
         cors::add(&fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
@@ -320,9 +320,9 @@ impl Session for HttpSession {
         }
     }
 
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::ENDED);
+            viewer.end(ctx.now, connection, end);
         }
     }
 
@@ -334,14 +334,14 @@ impl Session for HttpSession {
 
     fn file_reply(&mut self, ctx: &Context<'_>, reply: FileReply) {
         if let Stage::File(transfer) = &mut self.stage {
-            self.served |= matches!(reply, FileReply::Opened(Ok(_)));
-            transfer.reply(ctx.now, &mut self.connection, reply);
+            let status = transfer.reply(ctx.now, &mut self.connection, reply);
+            self.served |= status.is_some_and(is_success);
         }
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, Viewer::GOING);
+            viewer.end(ctx.now, connection, StreamEnd::Drain);
         }
         if self.socket().is_none() {
             self.connection.close();
@@ -363,6 +363,11 @@ impl Session for HttpSession {
     fn is_media(&self) -> bool {
         self.watched
     }
+}
+
+/// Whether who was answered so may be here.
+const fn is_success(status: u16) -> bool {
+    status < 400
 }
 
 /// Whether the application of a file has a check of viewers switched on.

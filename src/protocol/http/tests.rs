@@ -60,3 +60,95 @@ fn a_connection_is_a_viewers_once_it_watches_and_not_for_asking() {
     rig.act(|session, ctx| session.subscribe_verdict(ctx, Ok(&Tracks::default())));
     assert_eq!((rig.session.protocol(), rig.session.is_media()), ("http-flv", true));
 }
+
+#[test]
+fn who_was_answered_with_success_is_no_stranger() {
+    for (target, status, known) in [
+        ("/live/play.html", 200, true),
+        ("/live/none.html", 404, false),
+        ("/live/streams/x.mp4", 404, false),
+        ("/live/.hidden", 404, false),
+    ] {
+        let mut rig = Rig::new();
+        if !rig.ask(target).is_empty() {
+            rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Err(FileError::NotFound))));
+        }
+        assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
+        assert_eq!(rig.session.is_authenticated(), known, "{target}");
+    }
+}
+
+#[test]
+fn a_file_is_success_when_something_of_it_is_sent() {
+    #[derive(Debug)]
+    struct Empty;
+
+    impl crate::mail::BlockSource for Empty {
+        fn read_block(&self, _offset: u64, _length: usize) -> bytes::Bytes {
+            bytes::Bytes::new()
+        }
+    }
+
+    for (fields, status, known) in [("", 200, true), ("Range: bytes=900-\r\n", 416, false)] {
+        let mut rig = Rig::new();
+        let request = format!("GET /live/x.bin HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
+        let file = crate::mail::OpenedFile {
+            file: Arc::new(Empty),
+            length: 100,
+            modified_ms: 0,
+            tag: "1".to_owned(),
+        };
+        rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Ok(file))));
+        assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+        assert_eq!(rig.session.is_authenticated(), known, "{status}");
+    }
+}
+
+/// A viewer that waits for the tracks of its stream.
+fn waiting(upgrade: &str) -> Rig {
+    let mut rig = Rig::new();
+    let request = format!("GET /live/x.flv HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
+    rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
+    let events = rig.act(|session, ctx| session.subscribe_verdict(ctx, Ok(&Tracks::default())));
+    assert!(matches!(events[..], [Event::Pause(true)]), "{events:?}");
+    rig
+}
+
+#[test]
+fn a_viewer_that_waits_for_tracks_is_told_why_there_is_nothing() {
+    for upgrade in ["", UPGRADE] {
+        let mut rig = waiting(upgrade);
+        rig.act(|session, ctx| session.end_subscription(ctx, StreamEnd::Unpublished));
+        assert!(rig.sent().starts_with("HTTP/1.1 404 "));
+        // A drain ends the streams, and then the connections.
+        for stream_first in [true, false] {
+            let mut rig = waiting(upgrade);
+            if stream_first {
+                rig.act(|session, ctx| session.end_subscription(ctx, StreamEnd::Drain));
+            }
+            rig.act(|session, ctx| session.close(ctx, "server goes down"));
+            let sent = rig.sent();
+            assert!(sent.starts_with("HTTP/1.1 503 ") && sent.contains("\r\nRetry-After: "), "{sent}");
+        }
+    }
+}
+
+#[test]
+fn a_web_socket_is_told_whether_the_stream_or_the_server_goes() {
+    for (end, code) in [(StreamEnd::Unpublished, 1000u16), (StreamEnd::Drain, 1001)] {
+        let mut rig = waiting(UPGRADE);
+        rig.now.mono += std::time::Duration::from_secs(1);
+        rig.act(|session, ctx| session.handle_timeout(ctx));
+        assert!(rig.sent.starts_with(b"HTTP/1.1 101 "));
+        rig.sent.clear();
+        rig.act(|session, ctx| session.end_subscription(ctx, end));
+        rig.act(|session, ctx| session.close(ctx, "server goes down"));
+        let [high, low] = code.to_be_bytes();
+        assert_eq!(rig.sent, [0x88, 2, high, low]);
+    }
+}
+
+/// What makes a request one for a WebSocket.
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

@@ -52,11 +52,28 @@ impl Api {
 
     /// `None` when the server did not answer.
     pub fn try_call(&self, method: &str, path: &str, body: Option<&str>) -> Option<Reply> {
+        self.try_call_with(method, path, &[], body)
+    }
+
+    /// With header fields.
+    pub fn call_with(&self, method: &str, path: &str, fields: &[(&str, &str)], body: Option<&str>) -> Reply {
+        let reply = self.try_call_with(method, path, fields, body);
+        reply.unwrap_or_else(|| panic!("no answer to {method} {path}"))
+    }
+
+    fn try_call_with(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Option<Reply> {
+        let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let body_head = body.map_or_else(String::new, |body| {
             format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
         });
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n{body_head}\r\n{}",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n{fields}{body_head}\r\n{}",
             self.0,
             body.unwrap_or_default()
         );

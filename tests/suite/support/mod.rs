@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-pub use api::{Api, raw_exchange};
+pub use api::{Api, Reply, raw_exchange};
 pub use bystander::Bystander;
 pub use media::{coded_file, media_file, source_packets};
 pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run};

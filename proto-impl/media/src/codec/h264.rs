@@ -68,12 +68,6 @@ pub fn is_picture(nal: &[u8]) -> bool {
     nal.first().is_some_and(|head| (NAL_SLICE_FIRST..=NAL_IDR).contains(&(head & 0x1f)))
 }
 
-/// Whether a NAL unit is a slice of an IDR picture.
-#[must_use]
-pub fn is_idr(nal: &[u8]) -> bool {
-    nal.first().is_some_and(|head| head & 0x1f == NAL_IDR)
-}
-
 /// Width and height after cropping, out of an SPS NAL unit.
 pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
     let (head, body) = sps.split_first().ok_or(Truncated { at: 0, need: 1 })?;
@@ -238,7 +232,7 @@ mod tests {
 
     #[test]
     fn pictures_are_told_from_the_rest() {
-        assert!(is_picture(&[0x65]) && is_idr(&[0x65]) && is_picture(&[0x41]) && !is_idr(&[0x41]));
+        assert!(is_picture(&[0x65]) && is_picture(&[0x41]));
         assert!(!is_picture(&[0x67]) && !is_picture(&[0x06]) && !is_picture(&[]));
     }
 }

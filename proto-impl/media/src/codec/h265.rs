@@ -13,8 +13,6 @@ const GENERAL_BYTES: usize = 20;
 const NAL_SPS: u8 = 33;
 /// First nal_unit_type that carries no slice.
 const NAL_VPS: u8 = 32;
-/// Types of pictures at which decoding can start: BLA, IDR, CRA and two reserved ones (§3.68).
-const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
 /// Bits of a profile, without its level (§7.3.3).
 const PROFILE_BITS: usize = 88;
 /// Bits of a level.
@@ -73,12 +71,6 @@ fn nal_type(nal: &[u8]) -> Option<u8> {
 #[must_use]
 pub fn is_picture(nal: &[u8]) -> bool {
     nal_type(nal).is_some_and(|kind| kind < NAL_VPS)
-}
-
-/// Whether a NAL unit is of a picture at which decoding can start.
-#[must_use]
-pub fn is_irap(nal: &[u8]) -> bool {
-    nal_type(nal).is_some_and(|kind| NAL_IRAP.contains(&kind))
 }
 
 /// Width and height inside of the conformance window, out of an SPS NAL unit.
@@ -199,11 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn pictures_and_entry_points_are_told_from_the_rest() {
+    fn pictures_are_told_from_the_rest() {
         // TRAIL_R, IDR_W_RADL, CRA_NUT, SPS, SEI.
         let of = |kind: u8| [kind << 1, 1];
-        assert!(is_picture(&of(1)) && !is_irap(&of(1)));
-        assert!(is_picture(&of(19)) && is_irap(&of(19)) && is_irap(&of(21)));
-        assert!(!is_picture(&of(33)) && !is_picture(&of(39)) && !is_picture(&[]) && !is_irap(&[]));
+        assert!(is_picture(&of(1)) && is_picture(&of(19)) && is_picture(&of(21)));
+        assert!(!is_picture(&of(33)) && !is_picture(&of(39)) && !is_picture(&[]));
     }
 }

@@ -1,0 +1,15 @@
+//! What control's API alone sees, opened for the targets.
+
+use bytes::Bytes;
+
+use crate::http::Request;
+
+#[path = "../../../src/control/rest/form.rs"]
+#[allow(dead_code, reason = "the server uses the rest")]
+mod form;
+
+/// The parts of a form that have one of some names.
+pub(super) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {
+    let form = form::Form::parse(request)?;
+    Some(["", "a", "b", "fullChainFile"].into_iter().filter_map(|name| form.part(name)).collect())
+}

@@ -1,0 +1,49 @@
+//! What a client of the management API sends: tokens and forms.
+
+use bytes::Bytes;
+
+use crate::auth::jwt::{Claims, JwtError, sign, verify};
+use crate::control::parts_of;
+use crate::http::{Headers, Method, Request, Version};
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+const NOW: u64 = 1_767_225_600_000;
+
+/// A token; and as claims, which are the same after they were signed.
+pub fn jwt(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if verify(&text, SECRET, NOW).is_ok() {
+        assert!(text.is_ascii() && text.matches('.').count() == 2, "{text:?}");
+    }
+    assert_eq!(verify(&text, &SECRET[..31], NOW).map(drop).is_ok(), false);
+    let Ok(claims) = serde_json::from_slice::<Claims>(data) else { return };
+    match verify(&sign(&claims, SECRET), SECRET, NOW) {
+        // Fractions may lose their last bit on the way through text.
+        Ok(read) => assert!(read.len() == claims.len()),
+        Err(JwtError::Expired | JwtError::NotYet | JwtError::TooLong) => {}
+        // What only some readers take: a number beyond theirs.
+        Err(JwtError::Malformed) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A form: the first line is its content type, the rest its body. Parts are slices of the body.
+pub fn form(data: &[u8]) {
+    let (head, body) = match data.iter().position(|byte| *byte == b'\n') {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &[][..]),
+    };
+    let mut headers = Headers::new();
+    headers.push("Content-Type", String::from_utf8_lossy(head));
+    let request = Request {
+        method: Method::Post,
+        version: Version::Http11,
+        target: String::new(),
+        path: "/".to_owned(),
+        query: Vec::new(),
+        headers,
+        body: Bytes::copy_from_slice(body),
+    };
+    let Some(parts) = parts_of(&request) else { return };
+    assert!(parts.iter().map(|part| part.len()).sum::<usize>() < body.len());
+}
