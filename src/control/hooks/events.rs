@@ -94,9 +94,9 @@ impl Members {
         }
         let mut out = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.0 {
-            match value {
-                Value::String(text) => out.append_pair(name, text),
-                other => out.append_pair(name, &other.to_string()),
+            match value.as_str() {
+                Some(text) => out.append_pair(name, text),
+                None => out.append_pair(name, &value.to_string()),
             };
         }
         out.finish().into()
