@@ -20,7 +20,7 @@ const TICK_US: u64 = 10_000;
 /// Starts the watch. It ends with the process.
 pub(super) fn start_watch(home: PathBuf, desk: Desk) -> std::io::Result<()> {
     let watch = move || {
-        let mut watch = Watch { home, loads: VecDeque::new(), last: None };
+        let mut watch = Watch::new(home);
         loop {
             desk.send(OfficeMail::Host(Box::new(watch.look())));
             thread::sleep(PERIOD);
@@ -40,20 +40,31 @@ struct Ticks {
 
 struct Watch {
     home: PathBuf,
+    /// What does not change while the server runs.
+    fixed: HostFigures,
     /// Shares in percent: of everybody, of this process.
     loads: VecDeque<(u64, u64)>,
     last: Option<Ticks>,
 }
 
+fn read(path: &str) -> String {
+    read_to_string(path).unwrap_or_default()
+}
+
 impl Watch {
-    fn look(&mut self) -> HostFigures {
-        let read = |path: &str| read_to_string(path).unwrap_or_default();
-        let mut figures = HostFigures {
+    fn new(home: PathBuf) -> Self {
+        let fixed = HostFigures {
             processors: thread::available_parallelism().map_or(1, usize::from),
-            os_release: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             host_name: read("/proc/sys/kernel/hostname").trim().to_owned(),
-            load_1m: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
             ..HostFigures::default()
+        };
+        Self { home, fixed, loads: VecDeque::new(), last: None }
+    }
+
+    fn look(&mut self) -> HostFigures {
+        let mut figures = HostFigures {
+            load_1m: read("/proc/loadavg").split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+            ..self.fixed.clone()
         };
         take_memory(&mut figures, &read("/proc/meminfo"));
         take_process(&mut figures, &read("/proc/self/status"), &read("/proc/self/stat"));
@@ -151,7 +162,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory_and_a_disk() {
-        let figures = Watch { home: "/".into(), loads: VecDeque::new(), last: None }.look();
+        let figures = Watch::new("/".into()).look();
         assert!(figures.memory_total > 0 && figures.disk_total > 0 && figures.threads > 0);
         assert!(figures.memory_free <= figures.memory_total && figures.disk_usable <= figures.disk_total);
     }

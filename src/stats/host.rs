@@ -39,8 +39,6 @@ pub struct HostFigures {
     pub process_memory_peak: u64,
     /// Its threads.
     pub threads: u64,
-    /// The system's release.
-    pub os_release: String,
     /// The machine's name.
     pub host_name: String,
 }

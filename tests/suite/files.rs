@@ -128,7 +128,12 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
     for line in disk {
         // Below the folder every name is opened beside its folder, one at a time.
         let named = line.split('"').nth(1).unwrap_or_default();
-        let harmless = named.ends_with("/webapps") || named == "/proc/meminfo" || !named.contains('/');
+        // Once a second the server looks at the machine.
+        let figures = ["meminfo", "stat", "loadavg", "self/status", "self/stat"];
+        let harmless = named.ends_with("/webapps")
+            || named.strip_prefix("/proc/").is_some_and(|name| figures.contains(&name))
+            || (line.contains("statfs") && named.ends_with("/home"))
+            || !named.contains('/');
         assert!(harmless && named != "..", "{line}");
     }
 }

@@ -308,11 +308,15 @@ fn c_01_every_member_survives_a_round_trip_and_a_restart() {
             ("remoteAllowedCIDR", _) => json!("127.0.0.1, 10.0.0.0/8"),
             ("allowedPublisherCIDR", _) => json!("10.0.0.0/8"),
             ("encoderSettings", _) => json!([{"height": 240, "videoBitrate": 500_000}]),
+            // One check of a kind at a time.
             ("publishJwtControlEnabled" | "playJwtControlEnabled", _) => json!(false),
+            ("hashControlPublishEnabled" | "hashControlPlayEnabled", _) => json!(false),
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
             ("jwtSecretKey" | "jwtStreamSecretKey", _) => json!(SECRET),
             ("jwksURL", _) => json!(""),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
+            ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
+            ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),
             ("hlsTime" | "hlsListSize", _) => json!("9"),
             (name, _) if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") => {
                 json!("https://h.example/x")
@@ -412,6 +416,7 @@ fn r_42_r_44_answers_have_their_guards_and_no_secret() {
         let head = server.api().get(path).head.to_ascii_lowercase();
         assert!(head.contains("x-content-type-options: nosniff"), "{path}: {head}");
         assert!(head.contains("frame-ancestors 'none'"), "{path}: {head}");
+        assert_eq!(head.matches("content-security-policy:").count(), 1, "{path}: {head}");
         assert!(!head.contains("\r\nserver:") && !head.contains("x-powered-by"), "{path}: {head}");
         assert!(!head.contains("strict-transport-security"), "{path}: {head}");
     }

@@ -114,10 +114,9 @@ impl HttpSession {
         let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
         if is_management || second == Some(REST) {
-            let policy =
-                app.map(|app| app.values.text("contentSecurityPolicyHeaderValue")).unwrap_or_default();
-            let policy = if policy.is_empty() { API_POLICY } else { policy };
-            fields.push(("Content-Security-Policy", policy.to_owned()));
+            if own_policy.is_none() {
+                fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
+            }
             fields.push(("X-Frame-Options", "DENY".to_owned()));
             self.stage = Stage::Control(fields);
             self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });

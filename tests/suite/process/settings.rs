@@ -174,7 +174,7 @@ fn check_config_makes_nothing_and_shows_no_secret() {
     append(&server_file, "server.jwtServerSecretKey", "canary-one-canary-one-canary-one-1");
     append(&server_file, "myOwnPassword", "canary-two");
     append(&app_file, "jwtStreamSecretKey", "canary-three-canary-three-canary-3");
-    append(&app_file, "listenerHookURL", "http://user:canary-four@h/hook?key=canary-five");
+    append(&app_file, "listenerHookURL", "http://h/hook/canary-four?key=canary-five");
     let secret = home.path().join("secret");
     fs::write(&secret, "canary-six-canary-six-canary-six-6\n").unwrap();
     let mut command = check_config(&folder);
