@@ -73,9 +73,9 @@ impl Config {
         let mut apps = Vec::new();
         for name in app_names(&options.home, &mut warnings)? {
             // Said once for the first application; the same keys come for each.
-            let mut said = if apps.is_empty() { Some(&mut warnings) } else { None };
+            let said = if apps.is_empty() { Some(&mut warnings) } else { None };
             let mut file_warnings = Vec::new();
-            let app = overlays.app(options, &name, &mut file_warnings, said.as_deref_mut())?;
+            let app = overlays.app(options, &name, &mut file_warnings, said)?;
             apps.push(Arc::new(app));
             warnings.extend(file_warnings);
         }

@@ -19,7 +19,7 @@ pub use members::{Member, Shape, members};
 pub use properties::Property;
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
-pub use values::{Origin, Secret, Values};
+pub use values::{Origin, Values};
 
 /// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::keys;
-use super::values::{Origin, Secret, Values};
+use super::values::{Origin, Values};
+use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
@@ -244,7 +245,7 @@ mod tests {
         }
         let long = "canary-canary-canary-canary-0032";
         let server = with(long).unwrap();
-        assert_eq!(server.management_secret.as_ref().map(Secret::expose), Some(long));
+        assert_eq!(server.management_secret.as_ref().map(Secret::reveal), Some(long));
         assert!(!format!("{server:?}").contains("canary"));
         // Switched off, the secret may be anything.
         assert!(

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use super::Error;
 use super::keys::{self, Key};
 use super::properties::{Property, printable};
+use crate::auth::access::Secret;
 use crate::auth::{CidrList, cidr};
 
 /// Where a value came from.
@@ -140,7 +141,7 @@ impl Values {
     /// A secret of at least so many bytes.
     pub(super) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
         match self.text(key) {
-            text if text.len() >= bytes_min => Ok(Secret(text.to_owned())),
+            text if text.len() >= bytes_min => Ok(Secret::new(text)),
             _ => Err(self.bad(key, format!("must have at least {bytes_min} characters"))),
         }
     }
@@ -148,24 +149,6 @@ impl Values {
     /// A list of address rules.
     pub(super) fn rules(&self, key: &str) -> Result<CidrList, Error> {
         cidr::parse(self.text(key)).map_err(|e| self.bad(key, e.to_string()))
-    }
-}
-
-/// A value that is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The value itself.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
     }
 }
 

@@ -75,6 +75,37 @@ pub enum ErrandResult {
     Failed(String),
 }
 
+impl ErrandResult {
+    fn words(self) -> String {
+        if let Self::Failed(words) = self { words } else { "the answer to something else".to_owned() }
+    }
+
+    /// Settings of an application, or why not.
+    pub(super) fn app(self) -> Result<AppSettings, String> {
+        if let Self::App(app) = self { Ok(*app) } else { Err(self.words()) }
+    }
+
+    /// Settings of the server, or why not.
+    pub(super) fn server(self) -> Result<ServerSettings, String> {
+        if let Self::Server(server) = self { Ok(*server) } else { Err(self.words()) }
+    }
+
+    /// All settings, or why not.
+    pub(super) fn config(self) -> Result<Config, String> {
+        if let Self::Config(config) = self { Ok(*config) } else { Err(self.words()) }
+    }
+
+    /// A part of the log, or why not.
+    pub(super) fn log(self) -> Result<Option<(String, u64)>, String> {
+        if let Self::Log(part) = self { Ok(part) } else { Err(self.words()) }
+    }
+
+    /// Nothing, or why not.
+    pub(super) fn done(self) -> Result<(), String> {
+        if matches!(self, Self::Done) { Ok(()) } else { Err(self.words()) }
+    }
+}
+
 /// The answer to an errand.
 #[derive(Debug)]
 pub struct ErrandAnswer {

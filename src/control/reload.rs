@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::clerk::{Errand, ErrandResult};
+use super::clerk::Errand;
 use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
 use crate::mail::{Now, ToWorker, WebSettings};
@@ -11,16 +11,9 @@ use crate::mail::{Now, ToWorker, WebSettings};
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
     pub fn reload(&mut self) {
-        let sent = self.send_clerk(Errand::Reload, |control, now, result| match result {
-            ErrandResult::Config(config) => control.reloaded(now, &config),
-            ErrandResult::Failed(error) => {
-                tracing::error!(%error, "settings not loaded; those in use stay");
-            }
-            ErrandResult::App(_)
-            | ErrandResult::Server(_)
-            | ErrandResult::Storage(_)
-            | ErrandResult::Log(_)
-            | ErrandResult::Done => {}
+        let sent = self.send_clerk(Errand::Reload, |control, now, result| match result.config() {
+            Ok(config) => control.reloaded(now, &config),
+            Err(error) => tracing::error!(%error, "settings not loaded; those in use stay"),
         });
         if !sent {
             tracing::error!("settings not loaded: too many errands wait");

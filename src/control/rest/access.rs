@@ -10,8 +10,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::routes::{Base, Handler, Policy, Route};
-use super::{Found, Origin, Reply, RootCall, find, refuse_type};
+use super::routes::{Base, BodyKind, Handler, Policy, Route};
+use super::{Found, Origin, Reply, RootCall, find, has_type, refuse_type};
 use crate::auth::jwt;
 use crate::control::Control;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
@@ -78,7 +78,7 @@ impl Control {
                     let caller = Caller::Nobody;
                     self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
                 }
-                found => Reply::Now(found.refusal()),
+                found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
             };
         }
         let caller = match self.caller(now, request) {
@@ -89,11 +89,16 @@ impl Control {
         if !is_open && let Err(text) = self.check_caller(&caller, &found, request) {
             return refused(text);
         }
+        if let (Caller::User { .. }, Found::Route(route, _)) = (&caller, &found)
+            && !is_typed(route, request)
+        {
+            return Reply::Now(Response::error(415, "Unsupported Media Type"));
+        }
         match found {
             Found::Route(route, params) => {
                 self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
             }
-            found => Reply::Now(found.refusal()),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
         }
     }
 
@@ -113,7 +118,7 @@ impl Control {
             }
             let token = request.header("proxyauthorization").unwrap_or("");
             if !token.trim().is_empty() {
-                return match jwt::verify(token, secret.expose().as_bytes(), now.wall_ms) {
+                return match jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms) {
                     Ok(_) => Ok(Caller::Token),
                     Err(error) => {
                         tracing::debug!(%error, "management token refused");
@@ -199,6 +204,16 @@ impl Control {
             client.to_canonical().is_loopback()
         }
     }
+}
+
+/// A write that comes by cookie and has a body says that it is JSON, which no form of another site can say; files of a
+/// form pass where they belong, on the word of [`Control::is_own_page`].
+fn is_typed(route: &Route, request: &Request) -> bool {
+    let is_form = has_type(request, "multipart/form-data");
+    reads(request.method)
+        || request.method == Method::Delete
+        || has_type(request, "application/json")
+        || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
 /// What the cookies of our name hold.

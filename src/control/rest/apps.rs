@@ -24,10 +24,8 @@ fn failure(text: &str) -> Response {
 }
 
 /// What is wrong on the disk is the operator's to know; the answer says only that it went wrong.
-fn failed(result: &ErrandResult) -> Response {
-    if let ErrandResult::Failed(error) = result {
-        tracing::warn!(%error, "a change of the settings failed");
-    }
+fn failed(error: &str) -> Response {
+    tracing::warn!(error, "a change of the settings failed");
     failure("It could not be written")
 }
 
@@ -100,12 +98,12 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     let session = call.origin.session;
     let sent = control.send_clerk(errand, move |control, now, result| {
         control.changing_apps.remove(&name);
-        let response = match result {
-            ErrandResult::App(settings) => {
-                control.install_app(now, *settings);
+        let response = match result.app() {
+            Ok(settings) => {
+                control.install_app(now, settings);
                 Outcome::success().response(200)
             }
-            other => failed(&other),
+            Err(error) => failed(&error),
         };
         control.answer(session, response);
     });
@@ -142,9 +140,9 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     let own = name.clone();
     let sent = control.send_clerk(Errand::DeleteApp(name.clone()), move |control, _, result| {
         control.changing_apps.remove(&own);
-        let response = match result {
-            ErrandResult::Done => Outcome::success().response(200),
-            other => failed(&other),
+        let response = match result.done() {
+            Ok(()) => Outcome::success().response(200),
+            Err(error) => failed(&error),
         };
         control.answer(session, response);
     });
@@ -238,12 +236,12 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
     let errand = Errand::EditApp(app.name.clone(), edit);
-    control.ask_clerk(call.origin.session, errand, move |control, now, result| match result {
-        ErrandResult::App(settings) => {
-            control.install_app(now, *settings);
+    control.ask_clerk(call.origin.session, errand, move |control, now, result| match result.app() {
+        Ok(settings) => {
+            control.install_app(now, settings);
             Outcome::success().response(200)
         }
-        other => failed(&other),
+        Err(error) => failed(&error),
     });
     Reply::Later
 }

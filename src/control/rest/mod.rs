@@ -242,12 +242,12 @@ impl Control {
                         Reply::Now(response) if route.method != Method::Get => {
                             self.settled(now, session, &call.key(), response)
                         }
-                        reply => reply,
+                        reply @ (Reply::Now(_) | Reply::Later) => reply,
                     }
                 }
                 (None, Handler::Root(_)) => not_found(),
             },
-            found => Reply::Now(found.refusal()),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
         }
     }
 

@@ -105,13 +105,13 @@ fn request_body(route: &Route) -> Option<Value> {
 
 fn responses(route: &Route) -> Value {
     let content = match route.gives {
-        "" => Value::Null,
-        media if media.contains('/') => json!({ media: {} }),
-        schema => json!({ "application/json": { "schema": schemas::reference(schema) } }),
+        "" => None,
+        media if media.contains('/') => Some(json!({ media: {} })),
+        schema => Some(json!({ "application/json": { "schema": schemas::reference(schema) } })),
     };
     let good = match content {
-        Value::Null => ("204", json!({ "description": "Nothing to say" })),
-        content => ("200", json!({ "description": "The answer", "content": content })),
+        None => ("204", json!({ "description": "Nothing to say" })),
+        Some(content) => ("200", json!({ "description": "The answer", "content": content })),
     };
     json!({
         good.0: good.1,

@@ -11,7 +11,7 @@ use super::form::Form;
 use super::{Reply, RootCall, bad_request};
 use crate::config::Edit;
 use crate::control::broadcast::parse_json;
-use crate::control::clerk::{Errand, ErrandResult};
+use crate::control::clerk::Errand;
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -112,17 +112,14 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.ask_clerk(call.origin.session, Errand::EditServer(edit), |control, _, result| match result {
-        ErrandResult::Server(server) => {
-            control.install_server(Arc::new(*server));
-            Outcome::success().response(200)
+    control.ask_clerk(call.origin.session, Errand::EditServer(edit), |control, _, result| {
+        match result.server() {
+            Ok(server) => {
+                control.install_server(Arc::new(server));
+                Outcome::success().response(200)
+            }
+            Err(text) => Outcome::failure(&text).response(200),
         }
-        ErrandResult::Failed(text) => Outcome::failure(&text).response(200),
-        ErrandResult::App(_)
-        | ErrandResult::Config(_)
-        | ErrandResult::Storage(_)
-        | ErrandResult::Log(_)
-        | ErrandResult::Done => Outcome::failure("").response(200),
     });
     Reply::Later
 }
@@ -136,17 +133,12 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
     // Errors are in the one log that there is.
     let errand = Errand::ReadLog { offset, size };
-    control.ask_clerk(call.origin.session, errand, |_, _, result| match result {
-        ErrandResult::Log(Some((text, bytes))) => {
+    control.ask_clerk(call.origin.session, errand, |_, _, result| match result.log() {
+        Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
         }
-        ErrandResult::Log(None) => object(200, &json!({ "logContent": "There is no log yet" })),
-        ErrandResult::Failed(_)
-        | ErrandResult::App(_)
-        | ErrandResult::Server(_)
-        | ErrandResult::Config(_)
-        | ErrandResult::Storage(_)
-        | ErrandResult::Done => Response::error(500, "The log cannot be read"),
+        Ok(None) => object(200, &json!({ "logContent": "There is no log yet" })),
+        Err(_) => Response::error(500, "The log cannot be read"),
     });
     Reply::Later
 }
@@ -182,17 +174,12 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
         return done(Outcome::failure("Invalid domain name parameter"));
     }
     let errand = Errand::Certificate { full_chain, chain, key };
-    control.ask_clerk(call.origin.session, errand, |_, _, result| match result {
-        ErrandResult::Done => Outcome::success().response(200),
-        ErrandResult::Failed(reason) => {
+    control.ask_clerk(call.origin.session, errand, |_, _, result| match result.done() {
+        Ok(()) => Outcome::success().response(200),
+        Err(reason) => {
             let text = format!("Certificate file operation is not succesful due to {reason}");
             Outcome::failure(&text).response(200)
         }
-        ErrandResult::App(_)
-        | ErrandResult::Server(_)
-        | ErrandResult::Config(_)
-        | ErrandResult::Storage(_)
-        | ErrandResult::Log(_) => Outcome::failure("").response(200),
     });
     Reply::Later
 }

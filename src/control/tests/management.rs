@@ -129,6 +129,8 @@ fn the_first_user_is_made_once_and_only_from_this_machine() {
         let method = if path.ends_with("initial") { Method::Post } else { Method::Get };
         assert_eq!(rig.status_of(&Client::at("192.0.2.9:1"), method, path), 403, "{path}");
     }
+    let passed_on = here.with("X-Forwarded-For", "127.0.0.1");
+    assert_eq!(rig.status_of(&passed_on, Method::Post, "/rest/v2/users/initial"), 403, "an unknown proxy");
     assert_eq!(rig.initial("a b")["success"], false);
     let made = rig.initial("admin@a");
     assert_eq!(
@@ -405,13 +407,19 @@ fn r_34_writes_by_cookie_come_from_our_own_pages() {
         assert_eq!(rig.status_of(&own.with(name, value), Method::Get, "/rest/v2/user-list"), 200);
     }
     // A form cannot send JSON.
-    let mut form = request(Method::Post, "/rest/v2/users", r#"{"email":"x@a"}"#);
-    form.headers.push("Content-Type", "text/plain");
-    for (name, value) in &own.headers {
-        form.headers.push(name.as_str(), value.as_str());
+    for path in
+        ["/rest/v2/users", "/rest/v2/system/gc", "/rest/v2/request?_path=live/rest/v2/broadcasts/x/stop"]
+    {
+        for content_type in ["text/plain", "application/x-www-form-urlencoded"] {
+            let mut form = request(Method::Post, path, r#"{"email":"x@a"}"#);
+            form.headers.push("Content-Type", content_type);
+            for (name, value) in &own.headers {
+                form.headers.push(name.as_str(), value.as_str());
+            }
+            let session = rig.send_request("127.0.0.1:9", form);
+            assert_eq!(rig.response(session).unwrap().status, 415, "{path}");
+        }
     }
-    let session = rig.send_request("127.0.0.1:9", form);
-    assert_eq!(rig.response(session).unwrap().status, 415);
     // Other pages may when they are named.
     let mut rig = Rig::with(&[("server.cors_origins", "http://panel.example")], &[]);
     rig.initial("admin@a");
@@ -665,4 +673,64 @@ fn system_resources_have_every_member_in_order() {
     assert_eq!(answer["systemInfo"]["processorCount"], 2);
     let apps = rig.ask_as(&admin, Method::Get, "/rest/v2/applications", "");
     assert_eq!(text(&apps), r#"{"applications":["LiveApp","live"]}"#);
+}
+
+#[test]
+fn r_11_r_12_no_operation_fails_on_junk() {
+    let (mut rig, admin) = Rig::administered();
+    let deep = "[".repeat(10_000);
+    let bodies = [
+        "",
+        "null",
+        "[]",
+        "1e400",
+        "{",
+        "\u{feff}{}",
+        "{} {}",
+        "\u{0}",
+        deep.as_str(),
+        r#"{"email":null,"password":null}"#,
+        r#"{"email":1,"password":[]}"#,
+        r#"{"email":"a","email":"b"}"#,
+        r#"{"streamId":"\ud800","name":-1}"#,
+        r#"{"hlsTime":1e999,"gopCache":"maybe","encoderSettings":[1,null,{}]}"#,
+        r#"{"serverName":{},"logLevel":"LOUD"}"#,
+    ];
+    // The reference's own answers (rest.md §7.2).
+    let meant = ["/cluster/", "/shutdown-proper"];
+    let mut forbidden = 0;
+    for route in routes().filter(|route| !["/metrics", "/users/logout"].contains(&route.path)) {
+        let base = route.base.prefix().replace("{app}", "live");
+        for param in ["7", "-1", "live", "%00", "9223372036854775808", "\u{1f600}"] {
+            if param == "live" && route.method == Method::Delete && route.path == "/applications/{app}" {
+                continue;
+            }
+            let part = |part: &str| if part.starts_with('{') { param.to_owned() } else { part.to_owned() };
+            let path = route.path.split('/').map(part).collect::<Vec<_>>().join("/");
+            for body in bodies {
+                // A user of its own for each, so that a deleted one does not end the test.
+                let mut request = request(route.method, &format!("{base}{path}?size=-1&id=x"), body);
+                request.headers.push("Content-Type", "application/json");
+                for (name, value) in &admin.headers {
+                    request.headers.push(name.as_str(), value.as_str());
+                }
+                let session = rig.send_request("127.0.0.1:9", request);
+                // Errands and hashes are others' work; what is answered now must make sense.
+                rig.hashes.clear();
+                for errand in std::mem::take(&mut rig.errands) {
+                    let result = ErrandResult::Failed("nobody is there".into());
+                    rig.control.handle_errand(rig.now, ErrandAnswer { id: errand.id, result });
+                    rig.drain();
+                }
+                if let Some(response) = rig.response(session) {
+                    forbidden += usize::from(response.status == 403);
+                    let fine =
+                        response.status < 500 || meant.iter().any(|known| route.path.starts_with(known));
+                    let busy = response.status == 503 || route.path.starts_with("/log-file");
+                    assert!(fine || busy, "{} {path} {body:.40}: {response:?}", route.method);
+                }
+            }
+        }
+    }
+    assert_eq!(forbidden, 0, "the administrator may everything");
 }
