@@ -278,9 +278,8 @@ impl HookUrl {
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, _) = rest.split_at_checked(end).ok_or(UrlError::Host)?;
-        if authority.contains('@') {
-            return Err(UrlError::Credentials);
-        }
+        // User and password are sent as Basic authorisation (RFC 7617).
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
         let (host, port) = split_authority(authority)?;
         let port = match port {
             Some(text) => text.parse().ok().filter(|&p: &u16| p > 0).ok_or(UrlError::Port)?,
@@ -401,7 +400,7 @@ mod tests {
             "http:/h",
             "http://",
             "http:///a",
-            "http://u:p@h/a",
+            "http://u:p@/a",
             "http://h:0/a",
             "http://h:65536/",
             "http://h%2f/a",
@@ -416,6 +415,7 @@ mod tests {
         assert_eq!(parts("http://h/a?k=v"), ("h".into(), 80));
         assert_eq!(parts("https://h"), ("h".into(), 443));
         assert_eq!(parts("https://[::1]:8/x"), ("::1".into(), 8));
+        assert_eq!(parts("http://user:word@h/x@y"), ("h".into(), 80));
         assert_eq!(parts("http://0x7f000001?x"), ("0x7f000001".into(), 80));
         assert_eq!(
             format!("{:?}", HookUrl::parse("http://h:1/hook/secret?t=1").unwrap()),

@@ -174,14 +174,8 @@ mod tests {
                 ("jwtSecretKey", "0123456789abcdef0123456789abcdef"),
                 ("jwksURL", "x"),
             ],
-            &[
-                ("playTokenControlEnabled", "true"),
-                ("hashControlPlayEnabled", "true"),
-                ("tokenHashSecret", "s"),
-            ],
             &[("webhookPlayAuthUrl", "file:///etc/passwd")],
             &[("listenerHookURL", "hook.example")],
-            &[("webhookContentType", "text/xml")],
             &[("contentSecurityPolicyHeaderValue", "a\nb")],
         ] {
             assert!(AppSettings::with("a", settings).is_err(), "{settings:?}");

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use super::Error;
 use super::keys;
 use super::values::{Origin, Values};
-use crate::auth::CidrList;
 use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
+use crate::auth::{CidrList, HookUrl};
 
 /// `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct ServerSettings {
     pub log_level: &'static str,
     /// `logFormat` is `json`.
     pub log_json: bool,
+    /// `server.statusWebHookURL`; `None` when empty.
+    pub status_hook: Option<HookUrl>,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
     /// Every key as text, the ones above included.
@@ -128,6 +130,7 @@ impl ServerSettings {
             limits: limits(&values)?,
             log_level: log_level(&values)?,
             log_json: log_json(&values)?,
+            status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
         })
@@ -195,6 +198,14 @@ fn management_secret(values: &Values) -> Result<Option<Secret>, Error> {
         return Ok(None);
     }
     values.secret("server.jwtServerSecretKey", SECRET_BYTES_MIN).map(Some)
+}
+
+fn status_hook(values: &Values) -> Result<Option<HookUrl>, Error> {
+    let key = "server.statusWebHookURL";
+    match values.text(key).trim() {
+        "" => Ok(None),
+        text => HookUrl::parse(text).map(Some).map_err(|error| values.bad(key, error.to_string())),
+    }
 }
 
 fn log_level(values: &Values) -> Result<&'static str, Error> {

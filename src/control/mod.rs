@@ -46,7 +46,7 @@ use crate::mail::{
 use crate::stats::HostFigures;
 use crate::{http, store};
 
-use access::{Asks, Presences, Sweep};
+use access::{Asks, Guesses, Presences, Sweep};
 use broadcast::{Broadcast, status};
 use clerk::Errands;
 use endpoints::Pushes;
@@ -158,6 +158,7 @@ pub struct Control {
     scrape: Scrape,
     asks: Asks,
     presences: Presences,
+    guesses: Guesses,
     sweep: Sweep,
     hooks: Hooks,
     idles: Idles,
@@ -214,6 +215,7 @@ impl Control {
             scrape: Scrape::default(),
             asks: Asks::default(),
             presences: Presences::default(),
+            guesses: Guesses::default(),
             sweep: Sweep::default(),
             hooks: Hooks::default(),
             idles: Idles::default(),

@@ -117,7 +117,12 @@ impl Control {
             return self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
         }
         match self.admit(now, &request) {
-            Err(refusal) => self.refuse_publish(&request, refusal),
+            Err(refusal) => {
+                if refusal == Refusal::Denied(Denial::TimeCode) {
+                    self.guesses.note(now, &request.key, &request.params, request.peer.ip());
+                }
+                self.refuse_publish(&request, refusal);
+            }
             Ok((settings, _)) => match settings.security.publish.hook.clone() {
                 Some(url) => self.ask_about_publish(now, request, url),
                 None => self.grant_publish(now, request),
@@ -185,7 +190,8 @@ impl Control {
         if stream.is_none() {
             self.check_limits(now, app, record.is_none())?;
         }
-        self.check_credentials(now, Direction::Publish, app, &request.key, &request.params)
+        let (key, params) = (&request.key, &request.params);
+        self.check_credentials(now, Direction::Publish, app, key, params, request.peer.ip())
             .map_err(Refusal::Denied)?;
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if self.sources.is_running(&request.key) {

@@ -83,6 +83,7 @@ impl Control {
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
         self.load.note(now, worker, report.busy_permille);
+        self.watch_load(now);
         for figures in &report.sources {
             self.note_source(worker, figures);
         }

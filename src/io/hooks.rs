@@ -114,11 +114,14 @@ fn post(agent: &Agent, request: &HookRequest) -> Result<u16, String> {
 
 /// The words of an error without the URL, which holds keys.
 fn reason(error: &Error) -> String {
-    match error {
-        Error::BadUri(_) => "the URL cannot be used".to_owned(),
-        Error::HostNotFound => "the host has no address that may be connected to".to_owned(),
-        Error::Timeout(_) => "timed out".to_owned(),
-        other => other.to_string().chars().take(200).collect(),
+    if matches!(error, Error::BadUri(_)) {
+        "the URL cannot be used".to_owned()
+    } else if matches!(error, Error::HostNotFound) {
+        "the host has no address that may be connected to".to_owned()
+    } else if matches!(error, Error::Timeout(_)) {
+        "timed out".to_owned()
+    } else {
+        error.to_string().chars().take(200).collect()
     }
 }
 
@@ -171,7 +174,8 @@ impl Resolver for PolicyResolver {
     fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let host = uri.host().ok_or(Error::HostNotFound)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let port = uri.port_u16().unwrap_or(usual);
         let mut allowed = self.empty();
         let all = (self.lookup)(host, port)?;
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);

@@ -235,7 +235,7 @@ impl Shell {
         // A stale event names a generation that is gone.
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
-            self.connect_event(now, id);
+            self.connect_event(now, id, event.is_read_closed() || event.is_error());
             return;
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
@@ -258,8 +258,8 @@ impl Shell {
         }
     }
 
-    /// A connect is finished when the socket has a peer or an error.
-    fn connect_event(&mut self, now: Now, id: ConnId) {
+    /// A connect is finished when the socket has a peer or an error; `ending`: the peer has closed its side already.
+    fn connect_event(&mut self, now: Now, id: ConnId, ending: bool) {
         let client = Arc::clone(&self.parts.tls.client);
         let Some(socket) = self.socket(id) else { return };
         let result = match socket.transport.stream().take_error() {
@@ -272,8 +272,7 @@ impl Shell {
         };
         socket.connecting = false;
         socket.readable = true;
-        // What else this event reported was not looked at.
-        socket.ending = true;
+        socket.ending = ending;
         let result = result.and_then(|()| socket.begin_tls(&client).map_err(|error| error.to_string()));
         // With TLS the session hears of it when the peer is verified.
         if result.is_err() || !socket.transport.is_handshaking() {

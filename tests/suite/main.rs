@@ -17,11 +17,13 @@
 
 mod support;
 
+mod access;
 mod bench_tool;
 mod codecs;
 mod crash;
 mod differential;
 mod files;
+mod hooks;
 mod http_flv;
 mod http_rows;
 mod linear;

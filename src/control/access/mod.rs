@@ -6,15 +6,18 @@
 //! 3. The token is used up last and only once (`tokens`), the subscriber's connection counted (`presence`).
 
 mod asks;
+mod guesses;
 mod presence;
 mod subscribers;
 mod tokens;
 
 pub(super) use asks::Asks;
+pub(super) use guesses::Guesses;
 pub(super) use presence::Presences;
 pub(super) use subscribers::Subscriber;
 pub(super) use tokens::{Sweep, TOKENS_MAX, Token};
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Control;
@@ -32,6 +35,7 @@ impl Control {
         app: &AppSettings,
         key: &StreamKey,
         params: &Params,
+        peer: IpAddr,
     ) -> Result<(), Denial> {
         let shown = Credentials::of(params);
         let security = &app.security;
@@ -49,7 +53,10 @@ impl Control {
                 return Err(Denial::Connections);
             }
         }
-        if checks.time_code && !self.is_time_code(now, direction, app, key, shown) {
+        if checks.time_code
+            && (self.guesses.is_over(now, key, shown.subscriber, peer)
+                || !self.is_time_code(now, direction, app, key, shown))
+        {
             return Err(Denial::TimeCode);
         }
         if checks.token && self.valid_token(now, direction, key, shown.token).is_none() {
@@ -91,7 +98,12 @@ impl Control {
     pub(super) fn play(&mut self, now: Now, request: PlayRequest) {
         let app = match self.admit_play(now, &request) {
             Ok(app) => app,
-            Err(why) => return self.refuse_play(&request, why),
+            Err(why) => {
+                if why == NoSubscription::Denied(Denial::TimeCode) {
+                    self.guesses.note(now, &request.key, &request.params, request.peer.ip());
+                }
+                return self.refuse_play(&request, why);
+            }
         };
         match app.security.play.hook.clone() {
             Some(url) if self.is_watchable(&request.key) => self.ask_about_play(now, request, url),
@@ -104,7 +116,8 @@ impl Control {
             return Err(NoSubscription::Unavailable);
         }
         let app = self.apps.get(&request.key.app).ok_or(NoSubscription::NotFound)?;
-        self.check_credentials(now, Direction::Play, app, &request.key, &request.params)
+        let (key, params) = (&request.key, &request.params);
+        self.check_credentials(now, Direction::Play, app, key, params, request.peer.ip())
             .map_err(NoSubscription::Denied)?;
         Ok(app.clone())
     }

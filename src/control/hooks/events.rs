@@ -11,6 +11,7 @@ use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::registry::Live;
+use crate::control::rest::host;
 use crate::control::{Control, wall};
 use crate::mail::{Now, StreamEnd, StreamId, StreamKey};
 
@@ -94,9 +95,9 @@ impl Members {
         }
         let mut out = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.0 {
-            match value {
-                Value::String(text) => out.append_pair(name, text),
-                other => out.append_pair(name, &other.to_string()),
+            match value.as_str() {
+                Some(text) => out.append_pair(name, text),
+                None => out.append_pair(name, &value.to_string()),
             };
         }
         out.finish().into()
@@ -272,6 +273,22 @@ impl Control {
         members.params(params);
         let body = members.text(self.is_form(key));
         self.tell(key, url, action, body);
+    }
+
+    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first (rest.md §8.3).
+    pub(in crate::control) fn watch_load(&mut self, now: Now) {
+        let high = self.load.is_high(now, &self.config.server);
+        if std::mem::replace(&mut self.hooks.load_high, high) || !high {
+            return;
+        }
+        let Some(url) = self.config.server.status_hook.clone() else { return };
+        let body = serde_json::json!({
+            "action": "highResourceUsage",
+            "host": self.config.host_address,
+            "resourceInfo": host::everything(self, now).to_string(),
+        });
+        // Of no application: sent as JSON, and once.
+        self.tell(&StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
     /// An endpoint could not be reached so often that somebody should know.

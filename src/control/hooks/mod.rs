@@ -121,6 +121,8 @@ pub(super) struct Hooks {
     drain_until: Option<Instant>,
     /// The drain has waited long enough.
     overdue: bool,
+    /// The server is short of resources, and that was told.
+    load_high: bool,
 }
 
 /// Counted since the start.
@@ -227,16 +229,16 @@ impl Hooks {
 impl Control {
     /// Puts a hook into its stream's line.
     fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
-        let Some(app) = self.apps.get(&key.app) else { return };
+        let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
         self.hooks.hooks += 1;
         let hook = Hook {
             age: self.hooks.hooks,
             action,
             url: url.clone(),
             body,
-            form: app.hooks.form,
-            retries: app.hooks.retries,
-            retry_delay: app.hooks.retry_delay,
+            form: settings.form,
+            retries: settings.retries,
+            retry_delay: settings.retry_delay,
         };
         self.hooks.push(key.clone(), hook);
         self.send_hooks();

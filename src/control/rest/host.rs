@@ -80,7 +80,8 @@ fn timing(control: &Control, now: Now) -> Value {
     json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.began) })
 }
 
-fn everything(control: &Control, now: Now) -> Value {
+/// All figures, as `GET /system-resources` shows them.
+pub(in crate::control) fn everything(control: &Control, now: Now) -> Value {
     let live = control.registry.live.len();
     let mut all = json!({
         "instanceId": control.config.node,

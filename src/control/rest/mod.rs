@@ -11,7 +11,7 @@ mod broadcasts;
 mod endpoints;
 mod features;
 mod form;
-mod host;
+pub(super) mod host;
 mod lists;
 mod openapi;
 mod proxy;

@@ -257,6 +257,25 @@ fn time_codes_of_subscribers_stored_and_not() {
 }
 
 #[test]
+fn codes_are_not_guessed_for_long_and_nobody_is_kept_out_by_others() {
+    let settings = [("enableTimeTokenForPublish", "true"), ("timeTokenSecretForPublish", "pepper")];
+    let mut rig = Rig::with(&[], &settings);
+    let code = time_code::code(b"pepperalicespublishXXXXX", 60, START_MS);
+    let right = [("subscriberId", "alice"), ("subscriberCode", code.as_str())];
+    for _ in 0..10 {
+        let wrong = [("subscriberId", "alice"), ("subscriberCode", "no code")];
+        assert_eq!(rig.publish_with("s", &wrong).unwrap_err(), denied(Denial::TimeCode));
+    }
+    assert_eq!(rig.publish_with("s", &right).unwrap_err(), denied(Denial::TimeCode));
+    let elsewhere =
+        PublishRequest { peer: "203.0.113.5:1".parse().unwrap(), ..rig.request_with("s", &right) };
+    let stream = rig.ask(elsewhere).unwrap().stream;
+    rig.control.end_stream(rig.now, stream, StreamEnd::Stopped);
+    rig.set(rig.now.mono + secs(60));
+    assert!(rig.publish_with("s", &right).is_ok());
+}
+
+#[test]
 fn a_subscriber_is_there_as_often_as_its_limit_says() {
     let mut rig = Rig::new();
     rig.publish("s", 0);

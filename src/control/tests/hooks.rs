@@ -391,3 +391,26 @@ fn a_drain_tells_of_the_end_and_waits_a_little_for_the_receivers() {
     };
     assert!(drained(true) && drained(false));
 }
+
+#[test]
+fn a_server_that_is_short_of_resources_tells_once() {
+    let mut rig = Rig::with(&[("server.statusWebHookURL", "http://ops.example/status")], &[]);
+    let report = |rig: &mut Rig, memory: u8| {
+        rig.control.handle_host(HostFigures { memory_percent: memory, ..HostFigures::default() });
+        rig.mail(ToControl::Report(WorkerId(0), Report::default()));
+    };
+    for memory in [50, 90, 91] {
+        report(&mut rig, memory);
+    }
+    let told = rig.take_hooks();
+    assert_eq!(
+        (told.len(), &told[0]["action"], &told[0]["host"]),
+        (1, &"highResourceUsage".into(), &"192.0.2.1".into())
+    );
+    let resources: serde_json::Value =
+        serde_json::from_str(told[0]["resourceInfo"].as_str().unwrap()).unwrap();
+    assert!(resources["cpuUsage"].is_object());
+    report(&mut rig, 50);
+    report(&mut rig, 90);
+    assert_eq!(rig.take_hooks().len(), 1);
+}

@@ -1,0 +1,50 @@
+//! Wrong time codes: six digits are soon guessed by who may try as often as it likes. Counted by subscriber and address,
+//! so that nobody keeps somebody else out.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::auth::access::{Credentials, Params};
+use crate::mail::{Now, StreamKey};
+
+/// Wrong codes of one address for one subscriber within [`WINDOW`]; what it shows then is wrong, whatever it is.
+const GUESSES_MAX: u32 = 10;
+/// How long they count.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Pairs of subscriber and address that are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+
+type Guesser = (StreamKey, String, IpAddr);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Guesses {
+    wrong: BTreeMap<Guesser, u32>,
+    since: Option<Instant>,
+}
+
+impl Guesses {
+    /// Whether this address has guessed often enough.
+    pub(super) fn is_over(&self, now: Now, key: &StreamKey, subscriber: Option<&str>, peer: IpAddr) -> bool {
+        let Some(subscriber) = subscriber.filter(|_| self.is_fresh(now)) else { return false };
+        let guesser = (key.clone(), subscriber.to_owned(), peer.to_canonical());
+        self.wrong.get(&guesser).is_some_and(|wrong| *wrong >= GUESSES_MAX)
+    }
+
+    /// A wrong code.
+    pub(in crate::control) fn note(&mut self, now: Now, key: &StreamKey, params: &Params, peer: IpAddr) {
+        let Some(subscriber) = Credentials::of(params).subscriber else { return };
+        if !self.is_fresh(now) || self.wrong.len() >= REMEMBERED_MAX {
+            self.wrong.clear();
+            self.since = Some(now.mono);
+        }
+        let guesser = (key.clone(), subscriber.to_owned(), peer.to_canonical());
+        let wrong = self.wrong.entry(guesser).or_default();
+        *wrong = wrong.saturating_add(1);
+    }
+
+    fn is_fresh(&self, now: Now) -> bool {
+        self.since.is_some_and(|since| now.mono.saturating_duration_since(since) < WINDOW)
+    }
+}

@@ -1,0 +1,310 @@
+//! Who may publish, play and use the API: the checks of an application, over every protocol there is.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millstream::auth::access::{Direction, Secret, hash_token};
+
+use crate::publish_play::is_broadcasting;
+use crate::support::{
+    Manner, Program, Publisher, Receiver, RtmpPeer, Server, connect_from, media_file, raw_exchange, run,
+    secs, wait_for,
+};
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const NOT_PUBLISH: &str = "NetStream.Publish.BadName: You are not allowed to publish the stream.";
+const NOT_PLAY: &str = "NetStream.Publish.BadName: You are not allowed to play the stream due to security.";
+
+fn in_an_hour() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600
+}
+
+fn token(server: &Server, row: &str, id: &str, kind: &str) -> String {
+    let path = format!("/live/rest/v2/broadcasts/{id}/{row}?expireDate={}&type={kind}", in_an_hour());
+    let reply = server.api().get(&path);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()["tokenId"].as_str().unwrap().to_owned()
+}
+
+/// The status of a request for a live stream, without waiting for its end.
+fn flv_status(address: SocketAddr, path: &str) -> (u16, TcpStream) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(secs(20))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nOrigin: http://page.example\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    (std::str::from_utf8(&head[9..]).unwrap().parse().unwrap(), stream)
+}
+
+#[test]
+fn a_real_encoder_with_a_one_time_token_and_without() {
+    let server = Server::start(&["app.publishTokenControlEnabled=true"]);
+    let file = media_file(false, 2);
+    let publish = |url: &str| {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&file);
+        run(command.args(["-c", "copy", "-f", "flv", url]).stdin(Stdio::null()))
+    };
+    let (status, _, said) = publish(&server.rtmp_url("live/s"));
+    assert!(!status.success() && said.contains("You are not allowed to publish the stream."), "{said}");
+    let token = token(&server, "token", "s", "publish");
+    let encoder = Program::ffmpeg_publish(&file, &server.rtmp_url(&format!("live/s?token={token}")));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
+    // While it is live, and after it: used up.
+    let (status, _, _) = publish(&server.rtmp_url(&format!("live/s?token={token}")));
+    assert!(!status.success());
+    drop(encoder);
+    assert_eq!(
+        RtmpPeer::publish(server.rtmp, "live", &format!("s?token={token}")).err().unwrap(),
+        NOT_PUBLISH
+    );
+    // The path form, and R-42: neither token is in the log.
+    let second = self::token(&server, "token", "s", "publish");
+    server.api().post("/live/rest/v2/broadcasts/s/stop", "");
+    drop(RtmpPeer::publish(server.rtmp, "live", &format!("s/{second}")).unwrap());
+    let log = server.log();
+    assert!(!log.contains(&token) && !log.contains(&second) && log.contains("publisher refused"), "{log}");
+}
+
+#[test]
+fn a_play_token_is_good_once_whatever_the_protocol() {
+    let server = Server::start(&["app.playTokenControlEnabled=true", "server.workers=2"]);
+    let publisher = Publisher::start(server.rtmp, "live", "s");
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
+    assert_eq!(RtmpPeer::play(server.rtmp, "live", "s").err().unwrap(), NOT_PLAY);
+    let refused = server.api().get("/live/s.flv?token=wrong");
+    assert!(refused.status == 403 && refused.body.contains("Invalid Token for streamId:s"), "{refused:?}");
+    let upgrade = "GET /live/s.flv HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    let answer = String::from_utf8_lossy(&raw_exchange(server.http, upgrade.as_bytes())).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let first = token(&server, "token", "s", "play");
+    drop(RtmpPeer::play(server.rtmp, "live", &format!("s?token={first}")).unwrap());
+    assert_eq!(RtmpPeer::play(server.rtmp, "live", &format!("s?token={first}")).err().unwrap(), NOT_PLAY);
+    assert_eq!(flv_status(server.http, &format!("/live/s.flv?token={first}")).0, 403);
+    let second = token(&server, "token", "s", "play");
+    let statuses: Vec<_> = (0..8)
+        .map(|_| {
+            let (address, path) = (server.http, format!("/live/s.flv?token={second}"));
+            std::thread::spawn(move || flv_status(address, &path).0)
+        })
+        .collect();
+    let statuses: Vec<u16> = statuses.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    // Nothing is learnt about what is live without a token; with one, nothing is used up for what is not.
+    assert_eq!(flv_status(server.http, "/live/none.flv").0, 403);
+    let other = token(&server, "token", "none", "play");
+    assert_eq!(flv_status(server.http, &format!("/live/none.flv?token={other}")).0, 404);
+    publisher.stop();
+}
+
+#[test]
+fn signed_tokens_hashes_and_time_codes() {
+    let server = Server::start(&[
+        "app.publishJwtControlEnabled=true",
+        &format!("app.jwtStreamSecretKey={SECRET}"),
+        "app.hashControlPlayEnabled=true",
+        "app.tokenHashSecret=pepper",
+        "app.enableTimeTokenForPlay=true",
+        "app.timeTokenSecretForPlay=salt",
+    ]);
+    assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s").err().unwrap(), NOT_PUBLISH);
+    let for_play = token(&server, "jwt-token", "s", "play");
+    assert_eq!(
+        RtmpPeer::publish(server.rtmp, "live", &format!("s?token={for_play}")).err().unwrap(),
+        NOT_PUBLISH
+    );
+    let jwt = token(&server, "jwt-token", "s", "publish");
+    let publisher = Publisher::start(server.rtmp, "live", &format!("s?token={jwt}"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
+    let code = server.api().get("/live/rest/v2/broadcasts/s/subscribers/alice/totp?type=play").json();
+    let code = code["dataId"].as_str().unwrap();
+    let hash = hash_token("s", Direction::Play, &Secret::new("pepper"));
+    let page = |query: String| server.api().get(&format!("/live/s.flv?{query}"));
+    let who = format!("subscriberId=alice&subscriberCode={code}");
+    let refused = page(format!("token={hash}"));
+    assert!(refused.status == 403 && refused.body.contains("Time Based subscriber id or code is invalid"));
+    let refused = page(who.clone());
+    assert!(refused.status == 403 && refused.body.contains("Invalid Hash"), "{refused:?}");
+    assert_eq!(flv_status(server.http, &format!("/live/s.flv?{who}&token={hash}")).0, 200);
+    drop(RtmpPeer::play(server.rtmp, "live", &format!("s/{hash}/alice/{code}")).unwrap());
+    publisher.stop();
+}
+
+#[test]
+fn blocked_subscribers_go_and_stay_out() {
+    let server = Server::start(&[]);
+    let mut encoder = RtmpPeer::publish(server.rtmp, "live", "s?subscriberId=camera").unwrap();
+    encoder.send_configs().unwrap();
+    let mut viewer = RtmpPeer::play(server.rtmp, "live", "s?subscriberId=alice").unwrap();
+    let (status, mut flv) = flv_status(server.http, "/live/s.flv?subscriberId=alice");
+    assert_eq!(status, 200);
+    let (_, mut other) = flv_status(server.http, "/live/s.flv?subscriberId=bobby");
+    let block = |id: &str, kind: &str| {
+        let path = format!("/live/rest/v2/broadcasts/s/subscribers/{id}/block/3600/{kind}");
+        assert_eq!(server.api().call("PUT", &path, None).json()["success"], true);
+    };
+    block("alice", "play");
+    wait_for("the viewer to be closed", secs(10), || viewer.next_event().is_err());
+    let mut rest = Vec::new();
+    flv.read_to_end(&mut rest).unwrap();
+    assert_eq!(
+        RtmpPeer::play(server.rtmp, "live", "s?subscriberId=alice").err().unwrap(),
+        "NetStream.Failed: Subscriber alice is blocked to play stream."
+    );
+    let refused = server.api().get("/live/s.flv?subscriberId=alice");
+    assert!(refused.status == 403 && refused.body.contains("Subscriber alice is blocked"), "{refused:?}");
+    block("camera", "publish_play");
+    wait_for("the publisher to be closed", secs(10), || encoder.next_event().is_err());
+    other.read_to_end(&mut rest).unwrap();
+    assert_eq!(
+        RtmpPeer::publish(server.rtmp, "live", "s?subscriberId=camera").err().unwrap(),
+        "NetStream.Failed: Subscriber camera is blocked to publish stream."
+    );
+}
+
+#[test]
+fn receivers_decide_about_publishers_and_viewers() {
+    let receiver = Receiver::start(Manner::Status(403));
+    let server = Server::start(&[
+        &format!("app.webhookAuthenticateURL={}", receiver.url("publish")),
+        &format!("app.webhookPlayAuthUrl={}", receiver.url("play")),
+        "app.publishTokenControlEnabled=true",
+    ]);
+    let token = token(&server, "token", "s", "publish");
+    let name = format!("s?token={token}");
+    // A refusal of the receiver burns no token; a bad token asks nobody.
+    assert_eq!(RtmpPeer::publish(server.rtmp, "live", &name).err().unwrap(), NOT_PUBLISH);
+    assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s?token=x").err().unwrap(), NOT_PUBLISH);
+    assert_eq!(receiver.told("publish").len(), 1);
+    receiver.behave(Manner::Redirect);
+    assert_eq!(RtmpPeer::publish(server.rtmp, "live", &name).err().unwrap(), NOT_PUBLISH);
+    assert!(receiver.told("elsewhere").is_empty(), "U-33");
+    receiver.behave(Manner::Status(200));
+    let publisher = Publisher::start(server.rtmp, "live", &name);
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "s"));
+    let told = receiver.told("publish").pop().unwrap();
+    assert_eq!(
+        (told["appName"].as_str(), told["streamId"].as_str(), told["token"].as_str(), told["mode"].as_str()),
+        (Some("live"), Some("s"), Some(token.as_str()), Some("live"))
+    );
+    assert_eq!(flv_status(server.http, "/live/s.flv?x=1").0, 200);
+    let told = receiver.told("play").pop().unwrap();
+    assert_eq!(
+        (told["origin"].as_str(), told["ipAddress"].as_str(), told["mode"].as_str()),
+        (Some("http://page.example"), Some("127.0.0.1"), Some("play"))
+    );
+    receiver.behave(Manner::Status(500));
+    assert_eq!(flv_status(server.http, "/live/s.flv").0, 403);
+    assert_eq!(RtmpPeer::play(server.rtmp, "live", "s").err().unwrap(), NOT_PLAY);
+    publisher.stop();
+}
+
+#[test]
+fn a_receiver_that_is_silent_or_gone_admits_nobody_and_stalls_nobody() {
+    let receiver = Receiver::start(Manner::Silent);
+    let server = Server::start(&[&format!("app.webhookAuthenticateURL={}", receiver.url("publish"))]);
+    let address = server.rtmp;
+    let waiting = std::thread::spawn(move || RtmpPeer::publish(address, "live", "s").err().unwrap());
+    wait_for("the receiver to be asked", secs(10), || receiver.connections() > 0);
+    // The API answers meanwhile, and who leaves meanwhile is forgotten.
+    let leaver = std::thread::spawn(move || {
+        let file = media_file(false, 2);
+        let encoder = Program::ffmpeg_publish(&file, &format!("rtmp://{address}/live/left"));
+        std::thread::sleep(secs(1));
+        drop(encoder);
+    });
+    assert_eq!(server.api().get("/live/rest/v2/version").status, 200);
+    leaver.join().unwrap();
+    assert_eq!(waiting.join().unwrap(), NOT_PUBLISH);
+    assert!(server.api().broadcast("live", "left").is_none());
+    // Nobody listens there.
+    let server = Server::start(&["app.webhookAuthenticateURL=http://127.0.0.1:1/"]);
+    assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s").err().unwrap(), NOT_PUBLISH);
+}
+
+#[test]
+fn r_06_settings_that_could_not_protect_are_refused() {
+    for (settings, key) in [
+        (&["app.jwtControlEnabled=true"][..], "jwtSecretKey"),
+        (&["app.jwtControlEnabled=true", "app.jwtSecretKey=0123456789abcdef0123456789abcde"], "jwtSecretKey"),
+        (&["app.playJwtControlEnabled=true", "app.jwtStreamSecretKey=canary"], "jwtStreamSecretKey"),
+        (&["app.hashControlPublishEnabled=true"], "tokenHashSecret"),
+        (&["app.webhookPlayAuthUrl=file:///etc/passwd"], "webhookPlayAuthUrl"),
+    ] {
+        let home = crate::support::Home::new();
+        let (status, out, said) = run(&mut Server::command(&home.path().join("home"), settings));
+        assert!(status.code() == Some(2) && out.is_empty(), "{settings:?} {status:?}");
+        assert!(said.contains(key) && !said.contains("canary") && !said.contains("0123456789"), "{said}");
+    }
+}
+
+/// The status and body of a request from an address of 127.0.0.0/8.
+fn from_outside(server: &Server, path: &str, fields: &str) -> String {
+    let mut stream = connect_from("127.0.0.2", server.http);
+    stream.set_read_timeout(Some(secs(10))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn r_20_no_header_of_a_stranger_makes_it_a_neighbour() {
+    let server = Server::start(&[]);
+    let path = "/live/rest/v2/broadcasts/count";
+    for name in ["X-Forwarded-For", "X-Real-IP", "True-Client-IP", "X-Client-IP", "CF-Connecting-IP"] {
+        let answer = from_outside(&server, path, &format!("{name}: 127.0.0.1\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("Not allowed IP"), "{name} {answer}");
+    }
+    assert!(from_outside(&server, path, "Forwarded: for=127.0.0.1\r\n").starts_with("HTTP/1.1 403 "));
+    let server = Server::start(&["server.trusted_proxies=127.0.0.2"]);
+    assert!(from_outside(&server, path, "X-Forwarded-For: 127.0.0.1\r\n").starts_with("HTTP/1.1 200 "));
+    let chain = "X-Forwarded-For: 127.0.0.1, 198.51.100.1\r\n";
+    assert!(from_outside(&server, path, chain).starts_with("HTTP/1.1 403 "), "the right-most counts");
+}
+
+#[test]
+fn r_22_no_spelling_of_a_path_passes_the_filters() {
+    let server = Server::start(&["app.jwtControlEnabled=true", &format!("app.jwtSecretKey={SECRET}")]);
+    for path in [
+        "/live/rest/v2/broadcasts/count",
+        "/live/rest/v2/broadcasts/x;rest/v2/acm",
+        "/live/rest/v2/broadcasts/count?a=rest/v2/acm",
+        "/live//rest/v2/broadcasts/count",
+        "/live/rest//v2/broadcasts/count",
+        "/live/%72est/v2/broadcasts/count",
+        "/live/rest/v2/acm/../broadcasts/count",
+        "/live/rest",
+        "/live/rest/v1/x",
+    ] {
+        let answer = from_outside(&server, path, "");
+        let status = &answer[..12];
+        assert!(!status.ends_with("200") && !answer.contains("number"), "{path} {answer}");
+    }
+    for path in [
+        "/LIVE/rest/v2/broadcasts/count",
+        "/live/REST/v2/broadcasts/count",
+        "/live/rest%2fv2/broadcasts/count",
+    ] {
+        assert!(!from_outside(&server, path, "").contains("number"), "{path}");
+    }
+}
+
+#[test]
+fn the_policy_of_pages_is_that_of_the_application() {
+    let policy = "default-src 'none'; frame-ancestors https://partner.example";
+    let server = Server::start(&[&format!("app.contentSecurityPolicyHeaderValue={policy}")]);
+    let api = server.api();
+    for path in ["/live/play.html", "/live/rest/v2/version", "/live/none.flv", "/live/none.html"] {
+        let head = api.get(path).head;
+        let given: Vec<_> =
+            head.lines().filter_map(|line| line.strip_prefix("Content-Security-Policy: ")).collect();
+        assert_eq!(given, [policy], "{path} {head}");
+    }
+    assert!(!api.get("/").head.contains(policy), "the server's own pages keep theirs");
+}
