@@ -48,7 +48,7 @@ impl Server {
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
                 let ports =
-                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"];
+                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0", "server.srt_port=0"];
                 let fixed = ports.into_iter().chain([workers.as_str()]);
                 for setting in fixed.chain(options.settings.iter().map(String::as_str)) {
                     command.args(["--set", setting]);

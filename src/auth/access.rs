@@ -146,6 +146,15 @@ impl Denial {
         }
     }
 
+    /// Whether better credentials would help.
+    #[must_use]
+    pub const fn is_of_credentials(&self) -> bool {
+        match self {
+            Self::Token | Self::Jwt | Self::Hash | Self::TimeCode => true,
+            Self::Blocked(_) | Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => false,
+        }
+    }
+
     /// For the log.
     #[must_use]
     pub const fn reason(&self) -> &'static str {

@@ -130,7 +130,7 @@ fn a_push_starts_with_the_stream_on_the_worker_of_its_source() {
         (worker, order.attempt, order.address),
         (WorkerId(1), 1, "198.51.100.1:1935".parse().unwrap())
     );
-    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target;
+    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target else { panic!("no RTMP") };
     assert_eq!((app.as_str(), tc_url.as_str(), name.as_str()), ("app", "rtmp://198.51.100.1/app", "key?t=1"));
     assert_eq!(via, ["far/live/s", "node1/live/s"]);
     rig.news(order.push, 1, PushState::Preparing);

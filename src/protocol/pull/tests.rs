@@ -8,7 +8,7 @@ use flv::file::{Header, TagHead};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{PullId, StreamId, WebSettings};
+use crate::mail::{PullId, StreamId, SessionSettings};
 use crate::protocol::Apps;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
@@ -21,7 +21,7 @@ struct Rig {
     now: Now,
     began: Instant,
     apps: Apps,
-    web: WebSettings,
+    server: SessionSettings,
 }
 
 impl Rig {
@@ -37,7 +37,7 @@ impl Rig {
             source,
         };
         let session = PullSession::new(now, &order, Seed::from_number(1));
-        Self { session, now, began, apps: Apps::new(), web: WebSettings::default() }
+        Self { session, now, began, apps: Apps::new(), server: SessionSettings::default() }
     }
 
     fn flv() -> Self {
@@ -46,7 +46,7 @@ impl Rig {
     }
 
     fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: false };
+        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
         verb(&mut self.session, &ctx)
     }
 
