@@ -36,7 +36,7 @@ pub use options::{Options, Role};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};
-pub use srt::{SrtPlayer, SrtPublisher};
+pub use srt::{SrtPlayer, SrtPublisher, TsMux};
 pub use stamp::{AMF_NAME, Stamp, UUID};
 pub use tally::{Score, Sequence, Tally};
 pub use target::{Protocol, Target, TargetError};

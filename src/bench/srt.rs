@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 use media::TrackId;
@@ -18,7 +19,7 @@ use super::publisher::Pacer;
 use super::viewing::Viewing;
 use super::{Now, Peer, PeerEvent, PlayerOptions, PublisherOptions, Role, Score, Stamp, Tally, Target, Unit};
 use crate::config::{AppSettings, SrtSettings};
-use crate::hub::{Entry, Package};
+use crate::hub::{Entry, Package, Parts};
 use crate::mail::{Grant, StreamId};
 use crate::protocol::bench::{Line, LineEvent, Outcome, Packer, TagIngest, TsIngest, TsPackage};
 
@@ -35,6 +36,42 @@ fn line(now: Now, target: &Target, seed: Seed) -> Line {
     let settings =
         SrtSettings { key_bytes: 16, latency, latency_max: Duration::from_secs(8), ..SrtSettings::default() };
     Line::new(now.mono, &settings, &address, seed)
+}
+
+/// Units of a clip as packets of MPEG-TS.
+#[derive(Debug)]
+pub struct TsMux {
+    ingest: TagIngest,
+    package: TsPackage,
+}
+
+impl Default for TsMux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TsMux {
+    /// Without parameter sets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new() }
+    }
+
+    /// The packets of a picture or sound; `None` for parameter sets, which go with the pictures, and for data.
+    pub fn packets(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
+        Some(self.parts(now, kind, timestamp, body)?.slices().concat().into())
+    }
+
+    fn parts(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Parts> {
+        let outcome = match kind {
+            TagKind::Video => self.ingest.video(timestamp, body),
+            TagKind::Audio => self.ingest.audio(timestamp, body),
+            TagKind::Data | TagKind::Other(_) => return None,
+        };
+        let Outcome::Unit(unit) = outcome else { return None };
+        Some(self.package.unit(&Entry::new(now, unit, Arc::clone(self.ingest.tracks()))))
+    }
 }
 
 /// One playing connection.
@@ -156,8 +193,7 @@ impl Peer for SrtPlayer {
 pub struct SrtPublisher {
     line: Line,
     pacer: Pacer,
-    ingest: TagIngest,
-    package: TsPackage,
+    mux: TsMux,
     packer: Option<Packer>,
     deadline: Option<Instant>,
     events: VecDeque<PeerEvent>,
@@ -170,8 +206,7 @@ impl SrtPublisher {
         Self {
             line: line(now, &options.target, seed),
             pacer: Pacer::new(options),
-            ingest: TagIngest::new(&grant()),
-            package: TsPackage::new(),
+            mux: TsMux::new(),
             packer: None,
             deadline: Some(now.mono + options.timeout),
             events: VecDeque::new(),
@@ -209,14 +244,9 @@ impl SrtPublisher {
         self.send(now, unit.kind, timestamp, &unit.body);
     }
 
-    fn send(&mut self, now: Now, kind: TagKind, timestamp: u32, body: &bytes::Bytes) {
-        let outcome = match kind {
-            TagKind::Video => self.ingest.video(timestamp, body),
-            TagKind::Audio => self.ingest.audio(timestamp, body),
-            TagKind::Data | TagKind::Other(_) => return,
-        };
-        let (Outcome::Unit(unit), Some(packer)) = (outcome, &mut self.packer) else { return };
-        let parts = self.package.unit(&Entry::new(now.mono, unit, Arc::clone(self.ingest.tracks())));
+    fn send(&mut self, now: Now, kind: TagKind, timestamp: u32, body: &Bytes) {
+        let Some(parts) = self.mux.parts(now.mono, kind, timestamp, body) else { return };
+        let Some(packer) = &mut self.packer else { return };
         let line = &mut self.line;
         packer.push(&parts, |payload| line.send(now.mono, payload));
         if let Some(payload) = packer.finish() {

@@ -55,9 +55,11 @@ impl Destination {
         let host = target.host.as_str();
         let mut addresses = (host, target.port).to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-        let config = target.tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
-        let tls = config.map(|config| (host.to_owned(), config));
-        Ok(Self { address, tls, datagrams: target.protocol == Protocol::Srt })
+        let mut to = Self::to(address, target.tls, target.protocol == Protocol::Srt, insecure)?;
+        if let Some((name, _)) = &mut to.tls {
+            host.clone_into(name);
+        }
+        Ok(to)
     }
 }
 
@@ -72,6 +74,17 @@ pub struct Outcome<'a> {
     pub gone: Option<&'a str>,
     /// What it made or missed.
     pub score: Score,
+}
+
+impl Destination {
+    /// An address, whose name is not looked up.
+    ///
+    /// # Errors
+    /// No TLS.
+    pub fn to(address: SocketAddr, tls: bool, datagrams: bool, insecure: bool) -> io::Result<Self> {
+        let config = tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
+        Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), datagrams })
+    }
 }
 
 #[derive(Debug)]
