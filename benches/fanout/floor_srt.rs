@@ -91,8 +91,7 @@ impl Floor {
                     let mut out = Datagrams::new();
                     connection.poll_transmit(now, &mut out);
                     (0..out.len()).try_for_each(|n| self.socket.send_to(out.get(n), from).map(drop))?;
-                    let mut viewer =
-                        Viewer { address: from, socket: peer, sequence, message: 1, began: now };
+                    let mut viewer = Viewer { address: from, socket: peer, sequence, message: 1, began: now };
                     send(&self.socket, &self.state, &mut self.run, &mut viewer, &self.gop);
                     self.viewers.push(viewer);
                 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score,
-    SrtPlayer, Tally, Target,
+    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer,
+    Tally, Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -189,13 +189,7 @@ impl Load {
         Seed::from_number(u64::try_from(self.opened).unwrap_or(0))
     }
 
-    fn open(
-        &mut self,
-        address: SocketAddr,
-        way: Way,
-        peer: Box<dyn Peer>,
-        tag: usize,
-    ) -> Result<(), String> {
+    fn open(&mut self, address: SocketAddr, way: Way, peer: Box<dyn Peer>, tag: usize) -> Result<(), String> {
         let limit = Instant::now() + CONNECT_MAX;
         while self.inner.unsettled() >= CONNECTING_MAX && Instant::now() < limit {
             self.inner.turn(limit).map_err(|error| error.to_string())?;

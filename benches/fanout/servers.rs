@@ -47,8 +47,14 @@ impl Server {
             Kind::Millstream(workers) => {
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
-                let ports =
-                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0", "server.srt_port=0"];
+                let ports = [
+                    "server.host=127.0.0.1",
+                    "http.port=0",
+                    "https.port=0",
+                    "rtmp.port=0",
+                    "rtmps.port=0",
+                    "server.srt_port=0",
+                ];
                 let passphrase = format!("srt.passphrase={}", super::options::PASSPHRASE);
                 let of_class = (options.class == Class::SrtAes).then_some(passphrase.as_str());
                 let fixed = ports.into_iter().chain([workers.as_str()]).chain(of_class);

@@ -219,7 +219,9 @@ mod tests {
 
     #[test]
     fn s_05_what_is_no_stream_id_is_refused() {
-        for text in ["", "s1", "/s1", "live/", "live/a/b", "#!::m=publish", "#!::r=live/s1,r=live/s2", "#!::r"] {
+        for text in
+            ["", "s1", "/s1", "live/", "live/a/b", "#!::m=publish", "#!::r=live/s1,r=live/s2", "#!::r"]
+        {
             assert_eq!(parse(text), Err(BadStreamId::Malformed), "{text}");
         }
         for text in ["#!::r=a/b,m=bidirectional", "#!::r=a/b,m=", "#!::r=a/b,t=file"] {

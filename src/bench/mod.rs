@@ -21,9 +21,9 @@ mod srt;
 mod stamp;
 mod tally;
 mod target;
-mod viewing;
 #[cfg(test)]
 mod tests;
+mod viewing;
 
 use std::net::SocketAddr;
 use std::time::Instant;

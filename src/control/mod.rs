@@ -42,7 +42,7 @@ use crypto::{Random, Seed};
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
 use crate::mail::{
-    Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, SessionSettings, WorkerId,
+    Now, SessionRef, SessionSettings, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
 };
 use crate::stats::HostFigures;
 use crate::{http, store};
@@ -58,8 +58,8 @@ use records::Records;
 use registry::Registry;
 use rest::scan::Scans;
 use sides::{Side, Sides};
-use srt::SrtQuestions;
 use sources::Sources;
+use srt::SrtQuestions;
 use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;

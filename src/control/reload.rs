@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::clerk::Errand;
 use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
-use crate::mail::{Now, ToWorker, SessionSettings};
+use crate::mail::{Now, SessionSettings, ToWorker};
 
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.

@@ -26,8 +26,8 @@ use super::doorbell::{Handover, Inbox, Mail, Postbox};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
 use super::sys;
-use super::udp::{Batch, Peer, UdpSocket};
 use super::tls::{Configs, Received, Transport};
+use super::udp::{Batch, Peer, UdpSocket};
 use crate::mail::{ConnId, Now, WorkerId};
 use crate::protocol::{Listener, Port, Security};
 use crate::worker::{Output, Worker};
@@ -210,7 +210,8 @@ impl Shell {
     /// How long to wait: not at all while there is work, else until the next deadline.
     fn sleep(&mut self) -> Option<Duration> {
         let ports_ready = self.parts.ports.iter().any(|(_, port)| port.readable);
-        if ports_ready || !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep() {
+        if ports_ready || !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep()
+        {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.period();
@@ -557,8 +558,11 @@ impl Shell {
         loop {
             while written < WRITE_TURN_BYTES {
                 let Some(id) = self.worker.next_write() else { break };
-                let bytes =
-                    if self.worker.is_datagram(id) { self.write_datagrams(now, id) } else { self.write(now, id) };
+                let bytes = if self.worker.is_datagram(id) {
+                    self.write_datagrams(now, id)
+                } else {
+                    self.write(now, id)
+                };
                 written = written.saturating_add(bytes);
             }
             self.worker.finish_turn();

@@ -144,8 +144,9 @@ mod tests {
         let mut all = Vec::new();
         while all.len() < count {
             match socket.receive(batch) {
-                Ok(messages) => all
-                    .extend(batch.datagrams(messages).map(|(from, bytes)| (from.peer, bytes.to_vec()))),
+                Ok(messages) => {
+                    all.extend(batch.datagrams(messages).map(|(from, bytes)| (from.peer, bytes.to_vec())))
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }

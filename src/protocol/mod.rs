@@ -26,8 +26,8 @@ use crate::auth::access::Params;
 use crate::config::AppSettings;
 use crate::hub::{FormatKey, Package, Parts};
 use crate::mail::{
-    ConnId, Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState, PushOrder,
-    PushState, PushTarget, Refusal, StreamEnd, StreamKey, SessionSettings, WorkerId,
+    ConnId, Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState,
+    PushOrder, PushState, PushTarget, Refusal, SessionSettings, StreamEnd, StreamKey, WorkerId,
 };
 
 /// An outgoing connection that is not there by then is given up.

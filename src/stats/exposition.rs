@@ -152,11 +152,14 @@ impl Page {
         )?;
         let datagrams = self.workers.iter().enumerate().flat_map(|(index, figures)| {
             let counters = &figures.counters;
-            [("nobody", counters.datagrams_dropped), ("unsent", counters.datagrams_unsent)].map(
-                |(reason, count)| (vec![worker(index), ("reason", reason.to_owned())], number(count)),
-            )
+            [("nobody", counters.datagrams_dropped), ("unsent", counters.datagrams_unsent)]
+                .map(|(reason, count)| (vec![worker(index), ("reason", reason.to_owned())], number(count)))
         });
-        out.counters("dropped_datagrams", "Datagrams without a session, and those that the kernel did not take", datagrams)?;
+        out.counters(
+            "dropped_datagrams",
+            "Datagrams without a session, and those that the kernel did not take",
+            datagrams,
+        )?;
         out.counters(
             "worker_panics",
             "Sessions closed because they panicked",
@@ -242,7 +245,8 @@ impl Page {
             "What the path could carry in a second, as the receiver estimates it",
             rows().map(|(labels, stats)| (labels, whole(stats.mbps_bandwidth * 1_000_000.0))),
         )?;
-        let latency = |stats: &srt::Stats| u64::from(stats.ms_rcv_tsb_pd_delay.max(stats.ms_snd_tsb_pd_delay));
+        let latency =
+            |stats: &srt::Stats| u64::from(stats.ms_rcv_tsb_pd_delay.max(stats.ms_snd_tsb_pd_delay));
         out.gauges(
             "srt_latency_milliseconds",
             "How long the receiver holds",
@@ -421,7 +425,12 @@ mod tests {
         });
         let peer = "192.0.2.1:9000".parse().unwrap();
         let (role, stats) = (crate::stats::SrtRole::Viewer, srt::Stats::default());
-        figures.srt_connections.push(crate::stats::SrtFigures { key: StreamKey::new("live", "s"), role, peer, stats });
+        figures.srt_connections.push(crate::stats::SrtFigures {
+            key: StreamKey::new("live", "s"),
+            role,
+            peer,
+            stats,
+        });
         let page = Page { control: ControlFigures::default(), workers: vec![figures.clone(), figures] };
         let text = render(page);
         assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");

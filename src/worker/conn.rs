@@ -159,7 +159,9 @@ impl Conn {
 
     /// Bytes of its own that wait: not those behind its cursor.
     pub(super) fn has_own_bytes(&self) -> bool {
-        self.unsent || !self.queue.is_empty() || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
+        self.unsent
+            || !self.queue.is_empty()
+            || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
     }
 
     /// When its socket has refused long enough.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::deadlines::Timer;
 use super::conn::{Conn, Publishing};
+use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
 use crate::mail::{ConnId, Report, SourceFigures, StreamId, ToControl};

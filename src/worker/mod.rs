@@ -30,13 +30,13 @@ use crypto::Seed;
 
 use crate::hub::{Forwarded, Stream};
 use crate::mail::{
-    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, PushTarget, StreamId, StreamKey, ToControl, ToWorker,
-    SessionSettings, WorkerId,
+    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, PushTarget, SessionSettings, StreamId,
+    StreamKey, ToControl, ToWorker, WorkerId,
 };
 use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
 pub use conn::CLOSE_STALL;
-use conn::{Conn, Link, Publishing, PushRole};
+use conn::{Conn, Publishing, PushRole};
 pub use datagrams::{Destination, Routed};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;

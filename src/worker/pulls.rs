@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::conn::{Conn, PullRole};
 use super::Worker;
-use crate::mail::{ConnId, Departure, NoSubscription, PullId, PullOrder, PullSource, PullState, StreamKey, ToControl};
+use super::conn::{Conn, PullRole};
+use crate::mail::{
+    ConnId, Departure, NoSubscription, PullId, PullOrder, PullSource, PullState, StreamKey, ToControl,
+};
 use crate::protocol::{self, PlayAsk};
 
 /// How long a viewer waits for the stream that it has started (design.md §6).

@@ -14,8 +14,8 @@ use crypto::Seed;
 
 use super::{Destination, Load, process};
 use crate::bench::{
-    Clip, Connections, Options, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Report, Role,
-    SAMPLE, Score, ServerFigures, SrtPlayer, SrtPublisher, Tally, Target,
+    Clip, Connections, Options, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Report,
+    Role, SAMPLE, Score, ServerFigures, SrtPlayer, SrtPublisher, Tally, Target,
 };
 
 /// How long a thread sleeps without looking at the phase.

@@ -143,10 +143,12 @@ impl Shell {
                 let socket = self.parts.ports.iter().find(|(of, _)| *of == port);
                 socket.map_or((0, self.datagrams.len()), |(_, socket)| socket.send(remote, &self.datagrams))
             }
-            Destination::Own(to) => match self.own(id).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
-                Some((own, peer)) => own.send(Remote { peer, local: None }, &self.datagrams),
-                None => (0, self.datagrams.len()),
-            },
+            Destination::Own(to) => {
+                match self.own(id).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
+                    Some((own, peer)) => own.send(Remote { peer, local: None }, &self.datagrams),
+                    None => (0, self.datagrams.len()),
+                }
+            }
         };
         self.worker.datagrams_sent(Instant::now(), id, taken, lost);
         self.datagrams.bytes()

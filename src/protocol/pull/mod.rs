@@ -27,7 +27,7 @@ use crate::mail::{
     self, Departure, Grant, Now, PullOrder, PullSource, PullState, Refusal, StreamEnd, StreamKey,
 };
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
-use feed::{Feed, Fed};
+use feed::{Fed, Feed};
 use http_flv::HttpFlv;
 use rtmp::Rtmp;
 use srt::Srt;
@@ -76,7 +76,8 @@ impl Media {
     fn is_kept(&self) -> bool {
         match self {
             Self::Tag(tag) => {
-                !matches!(tag.kind, TagKind::Other(_)) && (self.is_media() || tag.body.len() <= HELD_BYTES_MAX)
+                !matches!(tag.kind, TagKind::Other(_))
+                    && (self.is_media() || tag.body.len() <= HELD_BYTES_MAX)
             }
             Self::Payload(_) => true,
             Self::Lost => false,

@@ -56,16 +56,12 @@ pub(crate) struct Line {
 
 impl Line {
     /// Calls at once, or waits, as the address says.
-    pub(crate) fn new(
-        now: Instant,
-        server: &SrtSettings,
-        address: &SrtAddress,
-        seed: Seed,
-    ) -> Self {
+    pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
         let passphrase = address.passphrase.as_ref();
         let config = super::config(server, address.latency, passphrase, address.key_bytes);
         // On a socket of its own any id but zero is unique.
-        let id = SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap_or(0));
+        let id =
+            SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap_or(0));
         let stage = if address.listens {
             let endpoint = Box::new(Endpoint::new(now, &seed.derive("cookies", 0)));
             Stage::Waiting { endpoint, reply: Vec::new(), reply_to: None }
@@ -85,7 +81,7 @@ impl Line {
                     Route::Reply => *reply_to = Some(from),
                     Route::New(incoming) => {
                         let mut connection = Connection::incoming(now, *incoming, self.id, &self.seed);
-                        match connection.unlock(now, &self.config) {
+                        match connection.unlock(&self.config) {
                             Ok(()) => connection.accept(now, Arc::clone(&self.config)),
                             Err(reason) => connection.reject(now, reason),
                         }
@@ -122,11 +118,7 @@ impl Line {
         }
     }
 
-    pub(crate) fn poll_datagrams(
-        &mut self,
-        now: Instant,
-        out: &mut Datagrams,
-    ) -> Option<SocketAddr> {
+    pub(crate) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
         match &mut self.stage {
             Stage::Waiting { reply, reply_to, .. } => {
                 let to = reply_to.take()?;
@@ -176,4 +168,3 @@ impl Line {
         }
     }
 }
-

@@ -80,7 +80,7 @@ impl SrtSession {
     ) -> Result<(), RejectReason> {
         let app = ctx.apps.get(asked.app.as_str()).ok_or(RejectReason::NOTFOUND)?;
         let config = super::config_of_app(&ctx.server.srt, app);
-        self.connection.unlock(ctx.now.mono, &config)?;
+        self.connection.unlock(&config)?;
         self.config = Some(config);
         let key = StreamKey::new(&asked.app, &asked.id);
         let (params, via) = (asked.params, asked.via);
@@ -257,7 +257,9 @@ impl Session for SrtSession {
                 self.role = Role::None;
                 self.connection.reject(ctx.now.mono, RejectReason::DOWN);
             }
-            Role::None | Role::Publisher(_) | Role::Viewer(_) => self.connection.close(ctx.now.mono, CloseReason::Local),
+            Role::None | Role::Publisher(_) | Role::Viewer(_) => {
+                self.connection.close(ctx.now.mono, CloseReason::Local)
+            }
         }
     }
 

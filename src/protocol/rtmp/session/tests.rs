@@ -3,7 +3,7 @@ use rtmp::{Client, ClientConfig, ClientEvent};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{StreamId, SessionSettings};
+use crate::mail::{SessionSettings, StreamId};
 use crate::protocol::Apps;
 
 /// A session and the machine of an encoder, wired together.
