@@ -75,6 +75,10 @@ impl StreamRequest {
     /// # Errors
     /// Why not.
     pub fn parse(text: &str) -> Result<Self, BadStreamId> {
+        // Some programs send what stands in their URL as it is.
+        let decoded =
+            text.starts_with("%23").then(|| percent_encoding::percent_decode_str(text).decode_utf8());
+        let text = &*decoded.unwrap_or(Ok(text.into())).map_err(|_| BadStreamId::Malformed)?;
         let graphic = text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte >= 0x80);
         if text.len() > STREAM_ID_BYTES_MAX || !graphic {
             return Err(BadStreamId::Malformed);
@@ -212,6 +216,7 @@ mod tests {
         assert_eq!(parse("/live/s1,token=a.b,subscriberId=u"), own(Mode::Publish, 2));
         assert_eq!(parse("live/s1?token=T&subscriberId=u"), own(Mode::Publish, 2));
         assert_eq!(parse("#!::r=live/s1"), own(Mode::Request, 0));
+        assert_eq!(parse("%23!::r=live%2Fs1,m=request"), own(Mode::Request, 0));
         assert_eq!(parse("#!::h=example.com,r=/live/s1,m=publish,u=me,t=stream"), own(Mode::Publish, 1));
         let via = StreamRequest::parse("#!::r=a/b,via=n/x/y|m/x/y").unwrap().via;
         assert_eq!(via, ["n/x/y", "m/x/y"]);

@@ -112,7 +112,7 @@ impl SrtPlayer {
                 LineEvent::Payload(payload) => {
                     self.deadline = now.mono + STALL;
                     self.ingest.handle(&payload);
-                    while let Some(unit) = self.ingest.poll_unit() {
+                    while let Some((unit, _)) = self.ingest.poll_unit() {
                         let is_video = unit.track == TrackId::VIDEO;
                         let stamp = if is_video {
                             Stamp::in_nals(&unit.payload)

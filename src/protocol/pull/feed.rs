@@ -71,8 +71,8 @@ impl Feed {
             }
             (Self::Ts(ingest), Media::Payload(payload)) => {
                 ingest.handle(payload);
-                while let Some(unit) = ingest.poll_unit() {
-                    out.push(fed(unit, ingest.tracks()));
+                while let Some((unit, tracks)) = ingest.poll_unit() {
+                    out.push(fed(unit, &tracks));
                 }
                 let dropped = ingest.take_dropped();
                 if dropped > 0 {

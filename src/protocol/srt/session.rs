@@ -14,7 +14,7 @@ use super::packer::Packer;
 use crate::auth::srt::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
 use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd, StreamKey};
-use crate::protocol::ts::Ingest;
+use crate::protocol::ts::{self, Ingest};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
 
 /// Room for events that an idle session keeps.
@@ -124,8 +124,12 @@ impl SrtSession {
         // What a viewer sends is of no use to anybody.
         let Role::Publisher(ingest) = &mut self.role else { return };
         ingest.handle(payload);
-        while let Some(unit) = ingest.poll_unit() {
-            let tracks = Arc::clone(ingest.tracks());
+        self.take_units();
+    }
+
+    fn take_units(&mut self) {
+        let Role::Publisher(ingest) = &mut self.role else { return };
+        while let Some((unit, tracks)) = ingest.poll_unit() {
             self.events.push_back(Event::Unit { unit, tracks });
         }
         let dropped = ingest.take_dropped();
@@ -138,6 +142,11 @@ impl SrtSession {
     fn over(&mut self, reason: CloseReason) {
         if std::mem::replace(&mut self.closed, true) {
             return;
+        }
+        if let Role::Publisher(ingest) = &mut self.role {
+            ingest.finish();
+            log_others(&ingest.stats());
+            self.take_units();
         }
         match std::mem::replace(&mut self.role, Role::None) {
             Role::AskedPublish | Role::Publisher(_) => {
@@ -273,6 +282,14 @@ impl Session for SrtSession {
 
     fn protocol(&self) -> &'static str {
         "srt"
+    }
+}
+
+/// One line for a publisher whose further tracks nobody saw.
+fn log_others(stats: &ts::Stats) {
+    if !stats.demux.others.is_empty() || stats.bad > 0 {
+        let (others, gaps) = (&stats.demux.others, stats.demux.gaps);
+        tracing::info!(?others, stats.bad, gaps, "what was not carried of the transport stream");
     }
 }
 
