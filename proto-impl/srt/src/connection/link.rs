@@ -43,7 +43,7 @@ const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Without an acknowledgement for this long the last packet is sent again.
 const PROBE_MIN_US: i64 = 250_000;
 /// The check is not armed earlier than this.
-const CHECK_MIN_US: i64 = 1_000;
+pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Key messages are not repeated faster.
 const TELL_MIN: Duration = Duration::from_millis(50);
 /// Payload of the largest packet there is.
@@ -354,7 +354,7 @@ impl Link {
     }
 
     /// The answer to a conclusion that is repeated. It changes nothing else.
-    pub(super) fn response(&mut self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
+    pub(super) fn response(&self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
         let Packet::Control { control: Control::Handshake(body), .. } = packet else { return None };
         let handshake = Handshake::read(&mut wire::Reader::new(body)).ok()?;
         let repeated = handshake.request == request::CONCLUSION && handshake.socket == self.peer;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use wire::Datagrams;
 
 use crate::config::HEAD_BYTES;
-use crate::connection::link::{Link, stamp};
+use crate::connection::link::{CHECK_MIN_US, Link, stamp};
 use crate::event::SendError;
 use crate::handshake::extension;
 use crate::packet::{Control, ControlWriter, DataHead, KeyFlag, POSITION_SOLO, losses};
@@ -87,8 +87,8 @@ impl Link {
             self.spoken_us = now_us;
             self.keep_alive = false;
         }
-        if self.keys.as_ref().is_some_and(|keys| keys.tell_at(now, std::time::Duration::ZERO).is_some()) {
-            self.check_by(now_us.saturating_add(1_000));
+        if self.keys.as_ref().is_some_and(|keys| keys.is_untold()) {
+            self.check_by(now_us.saturating_add(CHECK_MIN_US));
         }
     }
 
