@@ -10,7 +10,7 @@ use srt::streamid::{self, StreamIdError, StreamIdKeys};
 use srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, STREAM_ID_BYTES_MAX};
 
 use super::UrlError;
-use super::access::{Params, Secret};
+use super::access::{Params, Secret, is_stream_id};
 
 /// Parameters of a stream id.
 const PARAMS_MAX: usize = 16;
@@ -136,13 +136,11 @@ fn add(params: &mut Params, key: &str, value: &str) -> Result<(), BadStreamId> {
     Ok(())
 }
 
-/// Application and id; whether the id is one is for whoever knows ids.
+/// Application and id.
 fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
     let path = path.strip_prefix('/').unwrap_or(path);
     match path.split_once('/') {
-        Some((app, id)) if !app.is_empty() && !id.is_empty() && !id.contains('/') => {
-            Ok((app.to_owned(), id.to_owned()))
-        }
+        Some((app, id)) if !app.is_empty() && is_stream_id(id) => Ok((app.to_owned(), id.to_owned())),
         Some(_) | None => Err(BadStreamId::Malformed),
     }
 }
@@ -234,7 +232,10 @@ mod tests {
         }
         assert_eq!(parse("live/s\0"), Err(BadStreamId::Malformed));
         assert_eq!(parse(&format!("live/{}", "s".repeat(508))), Err(BadStreamId::Malformed));
-        assert!(parse(&format!("live/{}", "s".repeat(507))).is_ok());
+        assert!(parse(&format!("live/s,p={}", "v".repeat(503))).is_ok());
+        for text in ["live/a b", "live/.", "live/..", "../../x", "live/%2e"] {
+            assert_eq!(parse(text), Err(BadStreamId::Malformed), "{text}");
+        }
         let many = (0..20).map(|n| format!(",k{n}=v")).collect::<String>();
         assert_eq!(parse(&format!("live/s{many}")), Err(BadStreamId::Malformed));
         assert_eq!(parse("live/s,a=1,a=2"), Err(BadStreamId::Malformed));

@@ -351,14 +351,6 @@ impl Broadcast {
     }
 }
 
-/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (robustness.md R-10).
-#[must_use]
-pub fn is_stream_id(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && !id.starts_with('.')
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@
     reason = "a test that meets the unexpected stops"
 )]
 
+mod srt_relay;
 mod support;
 
 mod access;
