@@ -1,6 +1,7 @@
 //! The broadcast record: members in the reference's order (rest.md §1.1), as the API shows it, as the store keeps
 //! it, and as bodies of requests may set it.
 
+pub use crate::auth::access::is_stream_id;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -38,5 +38,6 @@ mod rtmp_rows;
 mod schema;
 mod simulation;
 mod sources;
+mod srt_relay;
 mod tls;
 mod web_socket;
