@@ -5,6 +5,7 @@ mod bystander;
 mod media;
 mod programs;
 mod receiver;
+mod relay;
 mod rtmp_peer;
 mod server;
 mod world;
