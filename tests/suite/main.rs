@@ -37,5 +37,6 @@ mod rtmp_rows;
 mod schema;
 mod simulation;
 mod sources;
+mod srt_interop;
 mod tls;
 mod web_socket;
