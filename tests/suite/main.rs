@@ -37,6 +37,7 @@ mod rtmp_rows;
 mod schema;
 mod simulation;
 mod sources;
+mod srt;
 mod srt_interop;
 mod tls;
 mod web_socket;
