@@ -81,6 +81,82 @@ pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Er
     }
 }
 
+/// A start code as it stands before every NAL unit here; as long as a length.
+pub const START_CODE: [u8; 4] = [0, 0, 0, 1];
+
+/// Iterates over the NAL units behind start codes of three or four bytes (H.264 §B.1.1). What stands before the first
+/// start code is no NAL unit; zeros at the end of one are none of its bytes (trailing_zero_8bits, §7.4.1).
+#[derive(Debug, Clone)]
+pub struct AnnexB<'a> {
+    /// Behind a start code.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> AnnexB<'a> {
+    /// Over `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: split_at_start_code(bytes).1 }
+    }
+}
+
+impl<'a> Iterator for AnnexB<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let (nal, rest) = split_at_start_code(self.rest?);
+            self.rest = rest;
+            let end = nal.iter().rposition(|&byte| byte != 0);
+            if let Some(nal) = end.and_then(|end| nal.get(..=end)) {
+                return Some(nal);
+            }
+        }
+    }
+}
+
+/// What is before the first start code (three bytes of it), and what is behind.
+fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    // Looks at every third byte unless a start code may be near: a byte above 1 is in none.
+    let mut at = 2usize;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            0 => at += 1,
+            1 if bytes.get(at - 2..at) == Some(&[0, 0]) => {
+                let (before, code) = bytes.split_at(at - 2);
+                return (before, code.get(3..));
+            }
+            _ => at += 3,
+        }
+    }
+    (bytes, None)
+}
+
+/// Appends a NAL unit behind its 4-byte length.
+pub fn put_with_length(nal: &[u8], out: &mut BytesMut) {
+    out.put_u32(u32::try_from(nal.len()).unwrap_or(u32::MAX));
+    out.put_slice(nal);
+}
+
+/// Start codes to 4-byte lengths, in one pass and one copy.
+#[must_use]
+pub fn to_lengths(annex_b: &[u8]) -> Bytes {
+    // A start code of three bytes grows by one; most payloads have few NAL units.
+    let mut out = BytesMut::with_capacity(annex_b.len().saturating_add(64));
+    AnnexB::new(annex_b).for_each(|nal| put_with_length(nal, &mut out));
+    out.freeze()
+}
+
+/// 4-byte lengths to start codes of four bytes: a copy of the same size.
+pub fn to_annex_b(payload: &[u8]) -> Result<Bytes, Error> {
+    let mut out = BytesMut::with_capacity(payload.len());
+    for nal in Nals::new(payload, 4) {
+        out.put_slice(&START_CODE);
+        out.put_slice(nal?);
+    }
+    Ok(out.freeze())
+}
+
 /// The bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1): only parameter
 /// sets are read so deep, so the copy is small.
 #[must_use]
@@ -128,5 +204,49 @@ mod tests {
         let wide = to_four_byte_lengths(Bytes::from_static(&[0, 1, 0x65, 0, 1, 0x06]), 2).unwrap();
         assert_eq!(&wide[..], [0, 0, 0, 1, 0x65, 0, 0, 0, 1, 0x06]);
         assert_eq!(to_four_byte_lengths(wide.clone(), 4).unwrap().as_ptr(), wide.as_ptr());
+    }
+
+    #[test]
+    fn start_codes_of_both_lengths_and_zeros_around_them() {
+        let nals = |bytes: &'static [u8]| AnnexB::new(bytes).collect::<Vec<_>>();
+        assert_eq!(nals(&[0, 0, 0, 1, 0x67, 1, 0, 0, 1, 0x68, 2]), [&[0x67, 1][..], &[0x68, 2]]);
+        // Noise before, zeros behind, emulation prevention inside, an empty one.
+        assert_eq!(
+            nals(&[9, 9, 0, 0, 1, 0x65, 0, 0, 3, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0x41, 0, 0]),
+            [&[0x65, 0, 0, 3, 1][..], &[0x41]]
+        );
+        for none in [&[][..], &[0, 0], &[0, 0, 1], &[0, 0, 0, 1], &[1, 2, 3], &[0, 0, 2, 0, 1]] {
+            assert_eq!(AnnexB::new(none).count(), 0, "{none:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn lengths_and_start_codes_lead_to_each_other(
+            nals in proptest::collection::vec(proptest::collection::vec(1u8.., 1..40), 1..6),
+        ) {
+            let mut lengths = BytesMut::new();
+            nals.iter().for_each(|nal| put_with_length(nal, &mut lengths));
+            let annex_b = to_annex_b(&lengths).unwrap();
+            proptest::prop_assert_eq!(annex_b.len(), lengths.len());
+            proptest::prop_assert_eq!(to_lengths(&annex_b), lengths);
+        }
+
+        #[test]
+        fn any_bytes_are_cut_at_their_start_codes(bytes in proptest::collection::vec(0u8..3, 0..60)) {
+            // The plain way: at every 00 00 01.
+            let mut nals = Vec::new();
+            let mut rest = &bytes[..];
+            let find = |bytes: &[u8]| bytes.windows(3).position(|window| window == [0, 0, 1]);
+            while let Some(at) = find(rest) {
+                rest = &rest[at + 3..];
+                let mut nal = &rest[..find(rest).unwrap_or(rest.len())];
+                while let [head @ .., 0] = nal {
+                    nal = head;
+                }
+                nals.extend((!nal.is_empty()).then_some(nal));
+            }
+            proptest::prop_assert_eq!(AnnexB::new(&bytes).collect::<Vec<_>>(), nals);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! them. Within a track DTS never falls. A jump of the publisher's clock is repaired: the stream continues where it
 //! was, and the jump is counted. A returning publisher continues behind its predecessor.
 
-use crate::Unwrap;
+use crate::{Timescale, Unwrap};
 
 /// A step forward beyond this is a jump of the clock, not a pause of the encoder.
 const JUMP_FORWARD_MS: i64 = 10_000;
@@ -27,27 +27,32 @@ pub struct Position {
     pub started: bool,
 }
 
-/// Maps a publisher's millisecond clock to the stream's.
+/// Maps a publisher's clock to the stream's, both in ticks of the publisher's timescale.
 #[derive(Debug, Clone)]
 pub struct Timeline {
     unwrap: Unwrap,
+    timescale: Timescale,
     offset: Option<i64>,
     last_raw: i64,
     last_by_track: [Option<i64>; TRACKS],
-    head: Position,
+    /// The highest DTS given out.
+    head: i64,
+    started: bool,
     jumps: u64,
 }
 
 impl Timeline {
-    /// For a publisher clock of `bits` bits that continues at `position`.
+    /// For a publisher clock of `bits` bits that counts `timescale` and continues at `position`.
     #[must_use]
-    pub fn new(bits: u32, position: Position) -> Self {
+    pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
         Self {
             unwrap: Unwrap::new(bits),
+            timescale,
             offset: None,
             last_raw: 0,
             last_by_track: [None; TRACKS],
-            head: position,
+            head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
+            started: position.started,
             jumps: 0,
         }
     }
@@ -59,7 +64,7 @@ impl Timeline {
             None => self.first_offset(raw),
             Some(offset) => {
                 let step = raw.saturating_sub(self.last_raw);
-                if !(-JUMP_BACK_MS..=JUMP_FORWARD_MS).contains(&step) {
+                if !(self.ticks(-JUMP_BACK_MS)..=self.ticks(JUMP_FORWARD_MS)).contains(&step) {
                     self.jumps += 1;
                     self.resume_offset(raw)
                 } else {
@@ -78,15 +83,17 @@ impl Timeline {
         let near = self.offset.and_then(|offset| {
             let raw = self.unwrap.clone().unwrap(raw);
             let step = raw.saturating_sub(self.last_raw);
-            (-JUMP_BACK_MS..=JUMP_BACK_MS).contains(&step).then(|| raw.saturating_add(offset).max(0))
+            (self.ticks(-JUMP_BACK_MS)..=self.ticks(JUMP_BACK_MS))
+                .contains(&step)
+                .then(|| raw.saturating_add(offset).max(0))
         });
-        self.place(track, near.unwrap_or(self.head.dts_ms))
+        self.place(track, near.unwrap_or(self.head))
     }
 
     /// Where the stream stands.
     #[must_use]
-    pub const fn position(&self) -> Position {
-        self.head
+    pub fn position(&self) -> Position {
+        Position { dts_ms: self.timescale.to_ms(self.head), started: self.started }
     }
 
     /// Jumps of the publisher's clock that were repaired.
@@ -96,9 +103,9 @@ impl Timeline {
     }
 
     fn first_offset(&self, raw: i64) -> i64 {
-        if self.head.started {
+        if self.started {
             self.resume_offset(raw)
-        } else if raw <= START_KEPT_MS {
+        } else if raw <= self.ticks(START_KEPT_MS) {
             0
         } else {
             raw.saturating_neg()
@@ -106,7 +113,11 @@ impl Timeline {
     }
 
     fn resume_offset(&self, raw: i64) -> i64 {
-        self.head.dts_ms.saturating_add(RESUME_GAP_MS).saturating_sub(raw)
+        self.head.saturating_add(self.ticks(RESUME_GAP_MS)).saturating_sub(raw)
+    }
+
+    fn ticks(&self, ms: i64) -> i64 {
+        Timescale::MILLISECONDS.convert(ms, self.timescale)
     }
 
     fn place(&mut self, track: crate::TrackId, dts: i64) -> i64 {
@@ -118,7 +129,8 @@ impl Timeline {
             }
             None => dts,
         };
-        self.head = Position { dts_ms: self.head.dts_ms.max(dts), started: true };
+        self.head = self.head.max(dts);
+        self.started = true;
         dts
     }
 }
@@ -134,19 +146,19 @@ mod tests {
 
     #[test]
     fn a_clock_that_starts_near_zero_is_unchanged() {
-        let mut t = Timeline::new(32, Position::default());
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         assert_eq!(map_all(&mut t, &[23, 56, 90]), [23, 56, 90]);
     }
 
     #[test]
     fn a_clock_that_starts_high_begins_at_zero() {
-        let mut t = Timeline::new(32, Position::default());
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         assert_eq!(map_all(&mut t, &[900_000, 900_033]), [0, 33]);
     }
 
     #[test]
     fn m_07_jumps_are_repaired_and_counted_and_the_wrap_is_no_jump() {
-        let mut t = Timeline::new(32, Position::default());
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         let raws = [0, 33, 3_000_000, 3_000_033, 100, 133, 0xffff_fff0, 0x10];
         let out = map_all(&mut t, &raws);
         assert!(out.windows(2).all(|w| matches!(w, [a, b] if b >= a && b - a <= 73)), "{out:?}");
@@ -155,7 +167,7 @@ mod tests {
 
     #[test]
     fn tracks_share_the_offset_and_each_never_falls() {
-        let mut t = Timeline::new(32, Position::default());
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         assert_eq!(t.map(TrackId::VIDEO, 100), 100);
         assert_eq!(t.map(TrackId::AUDIO, 90), 90);
         assert_eq!(t.map(TrackId::AUDIO, 80), 90);
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn metadata_stamped_zero_moves_nothing() {
-        let mut t = Timeline::new(32, Position::default());
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         map_all(&mut t, &[5000, 5033]);
         assert_eq!(t.map_beside(TrackId::DATA, 0), 5033);
         assert_eq!(t.map_beside(TrackId::DATA, 5040), 5040);
@@ -173,7 +185,27 @@ mod tests {
 
     #[test]
     fn a_returning_publisher_continues_behind_the_first() {
-        let mut t = Timeline::new(32, Position { dts_ms: 5000, started: true });
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, Position { dts_ms: 5000, started: true });
         assert_eq!(map_all(&mut t, &[0, 33]), [5040, 5073]);
+    }
+
+    #[test]
+    fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap_and_over_jumps() {
+        let ticks = Timescale::new(90_000);
+        let mut t = Timeline::new(33, ticks, Position::default());
+        assert_eq!(map_all(&mut t, &[1, 3004, 6007]), [1, 3004, 6007]);
+        // The end of 33 bits, 26.5 hours on: the clock starts high, and the wrap is no jump.
+        let mut t = Timeline::new(33, ticks, Position::default());
+        let end = 1u64 << 33;
+        assert_eq!(map_all(&mut t, &[end - 3003, 0, 3003, 6006]), [0, 3003, 6006, 9009]);
+        // Ten seconds are a pause, more is a jump; three back are uneven, more is a jump.
+        assert_eq!(map_all(&mut t, &[906_006]), [909_009]);
+        assert_eq!((map_all(&mut t, &[1_806_007]), t.jumps()), (vec![912_609], 1));
+        assert_eq!((map_all(&mut t, &[1_536_007]), t.jumps()), (vec![912_609], 1));
+        assert_eq!((map_all(&mut t, &[1_266_006]), t.jumps()), (vec![916_209], 2));
+        assert_eq!(t.position(), Position { dts_ms: 10_180, started: true });
+        // The next publisher counts something else.
+        let mut t = Timeline::new(32, Timescale::MILLISECONDS, t.position());
+        assert_eq!(map_all(&mut t, &[0]), [10_220]);
     }
 }

@@ -73,7 +73,7 @@ impl Ingest {
     /// Continues the stream where the grant says it stands.
     pub(in crate::protocol) fn new(grant: &Grant) -> Self {
         Self {
-            timeline: Timeline::new(CLOCK_BITS, grant.position),
+            timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
             tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
             key_seen: false,
             others: OtherTracks::default(),

@@ -1,7 +1,7 @@
-//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1).
+//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), where every frame says it again.
 
 use bytes::Bytes;
-use wire::BitReader;
+use wire::{BitReader, Reader};
 
 use super::{CONFIG_BYTES_MAX, Error};
 
@@ -55,9 +55,159 @@ impl Config {
     }
 }
 
+/// The syncword of ADTS and the bits around it: twelve ones, ID, layer 0.
+const ADTS_SYNC: u16 = 0xfff0;
+/// Bytes of an ADTS header without its CRC.
+pub const ADTS_BYTES: usize = 7;
+/// Bytes of the CRC, when there is one.
+const ADTS_CRC_BYTES: usize = 2;
+/// adts_buffer_fullness of a variable bit rate.
+const ADTS_FULLNESS: u32 = 0x7ff;
+/// Samples of a frame, before SBR.
+pub const FRAME_SAMPLES: u32 = 1024;
+/// AAC LC; of the kinds that ADTS knows (1 to 4), the one of all encoders.
+const OBJECT_TYPE_LC: u32 = 2;
+/// The object types of HE-AAC, SBR and PS: their core is AAC LC.
+const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
+
+/// The header of an ADTS frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adts {
+    /// audioObjectType, 1 to 4.
+    pub object_type: u8,
+    /// samplingFrequencyIndex.
+    pub rate_index: u8,
+    /// Hz.
+    pub sample_rate: u32,
+    /// channel_configuration; 0 means that the frame tells.
+    pub channel_configuration: u8,
+    /// Bytes of the header, with its CRC.
+    pub header_bytes: usize,
+    /// Bytes of the whole frame.
+    pub frame_bytes: usize,
+    /// number_of_raw_data_blocks_in_frame, counted from 1.
+    pub blocks: u8,
+}
+
+impl Adts {
+    /// Reads the header that `frame` begins with.
+    pub fn read(frame: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(frame);
+        let sync = reader.u16()?;
+        // ID may be 0 (MPEG-4) or 1 (MPEG-2).
+        if sync & 0xfff6 != ADTS_SYNC {
+            return Err(Error::Invalid("ADTS syncword"));
+        }
+        let header_bytes = if sync & 1 == 0 { ADTS_BYTES + ADTS_CRC_BYTES } else { ADTS_BYTES };
+        let mut bits = BitReader::new(reader.take(ADTS_BYTES - 2)?);
+        let object_type = super::small(bits.bits(2)? + 1, 4, "profile")?;
+        let rate_index = super::small(bits.bits(4)?, 12, "sampling_frequency_index")?;
+        let sample_rate = *SAMPLE_RATES.get(usize::from(rate_index)).ok_or(Error::Invalid("rate"))?;
+        bits.skip(1)?;
+        let channel_configuration = super::small(bits.bits(3)?, 7, "channel_configuration")?;
+        bits.skip(4)?;
+        let frame_bytes = usize::try_from(bits.bits(13)?).unwrap_or(0);
+        bits.skip(11)?;
+        let blocks = super::small(bits.bits(2)? + 1, 4, "blocks")?;
+        if frame_bytes <= header_bytes {
+            return Err(Error::Invalid("aac_frame_length"));
+        }
+        Ok(Self {
+            object_type,
+            rate_index,
+            sample_rate,
+            channel_configuration,
+            header_bytes,
+            frame_bytes,
+            blocks,
+        })
+    }
+}
+
+impl Config {
+    /// What an ADTS header says, as a record. Of channel configuration 0 the frames tell, which a record would have to
+    /// repeat: that is refused.
+    pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
+        if adts.channel_configuration == 0 {
+            return Err(Error::Invalid("channel_configuration"));
+        }
+        let bits = u16::from(adts.object_type) << 11
+            | u16::from(adts.rate_index) << 7
+            | u16::from(adts.channel_configuration) << 3;
+        Self::read(Bytes::copy_from_slice(&bits.to_be_bytes()))
+    }
+
+    /// The ADTS header of a raw frame. `None` for what ADTS cannot say: other kinds of AAC, other rates, channels that
+    /// only the record tells, a frame that is too long.
+    #[must_use]
+    pub fn adts(&self, payload_bytes: usize) -> Option<[u8; ADTS_BYTES]> {
+        let he = OBJECT_TYPES_HE.contains(&self.object_type);
+        let object_type = if he { OBJECT_TYPE_LC } else { self.object_type };
+        let profile = object_type.checked_sub(1).filter(|profile| *profile < 4)?;
+        let rate = SAMPLE_RATES.iter().position(|rate| *rate == self.sample_rate)?;
+        let channels = u32::from(self.channel_configuration);
+        if !(1..=7).contains(&channels) {
+            return None;
+        }
+        let length =
+            u32::try_from(payload_bytes.checked_add(ADTS_BYTES)?).ok().filter(|length| *length < 1 << 13)?;
+        // MPEG-4, no CRC; behind the length only constants.
+        let head = u32::from(ADTS_SYNC | 1) << 16
+            | profile << 14
+            | u32::try_from(rate).ok()? << 10
+            | channels << 6
+            | length >> 11;
+        let tail = (length & 0x7ff) << 13 | ADTS_FULLNESS << 2;
+        let [a, b, c, d] = head.to_be_bytes();
+        let [_, e, f, g] = tail.to_be_bytes();
+        Some([a, b, c, d, e, f, g])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn adts_headers_are_read_and_written() {
+        // ffmpeg, 48 kHz stereo.
+        let header = [0xff, 0xf1, 0x4c, 0x80, 0x2b, 0xbf, 0xfc];
+        let adts = Adts::read(&header).unwrap();
+        assert_eq!((adts.object_type, adts.sample_rate, adts.channel_configuration), (2, 48_000, 2));
+        assert_eq!((adts.frame_bytes, adts.header_bytes, adts.blocks), (349, 7, 1));
+        let config = Config::of_adts(&adts).unwrap();
+        assert_eq!(config.record, [0x11, 0x90][..]);
+        assert_eq!(config.adts(349 - 7), Some(header));
+        // With a CRC it is longer.
+        assert_eq!(Adts::read(&[0xff, 0xf0, 0x4c, 0x80, 0x2b, 0xbf, 0xfc]).unwrap().header_bytes, 9);
+        for size in [1, 2040, 2041, 8184] {
+            assert_eq!(Adts::read(&config.adts(size).unwrap()).unwrap().frame_bytes, size + 7);
+        }
+        assert_eq!(config.adts(8185), None);
+        // HE-AAC is written as its core, other kinds not at all.
+        let he = Config::read(Bytes::from_static(&[0x2b, 0x11, 0x88])).unwrap();
+        assert_eq!(Adts::read(&he.adts(10).unwrap()).unwrap().sample_rate, 24_000);
+        let eld = Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();
+        assert_eq!(eld.adts(10), None);
+    }
+
+    #[test]
+    fn m_20_adts_headers_that_lie() {
+        let header = [0xff, 0xf1, 0x4c, 0x80, 0x2b, 0xbf, 0xfc];
+        for end in 0..7 {
+            assert!(Adts::read(&header[..end]).is_err());
+        }
+        let with = |at: usize, byte: u8| {
+            let mut header = header;
+            header[at] = byte;
+            Adts::read(&header)
+        };
+        assert!(with(1, 0xe1).is_err() && with(1, 0xf3).is_err());
+        assert!(with(2, 0x7c).is_err(), "samplingFrequencyIndex 15");
+        assert!(with(4, 0).is_err(), "shorter than its header");
+        let none = with(3, 0).unwrap();
+        assert!(Config::of_adts(&Adts { channel_configuration: 0, ..none }).is_err());
+    }
 
     #[test]
     fn the_common_record() {

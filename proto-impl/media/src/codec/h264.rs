@@ -1,18 +1,38 @@
 //! H.264: the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1) and the head of the sequence parameter set
 //! (ITU-T H.264 §7.3.2.1.1), as far as the picture size needs it.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
 
 use super::{CONFIG_BYTES_MAX, Error, real_size};
 use crate::nal::unescape;
 
 /// nal_unit_type of a coded slice of an IDR picture (H.264 table 7-1).
-const NAL_IDR: u8 = 5;
+pub const NAL_IDR: u8 = 5;
 /// nal_unit_type of the first non-IDR slice kind; 1 to 5 carry pictures.
 const NAL_SLICE_FIRST: u8 = 1;
+/// nal_unit_type of supplemental enhancement information.
+pub const NAL_SEI: u8 = 6;
 /// nal_unit_type of a sequence parameter set.
-const NAL_SPS: u8 = 7;
+pub const NAL_SPS: u8 = 7;
+/// nal_unit_type of a picture parameter set.
+pub const NAL_PPS: u8 = 8;
+/// nal_unit_type of an access unit delimiter.
+pub const NAL_AUD: u8 = 9;
+/// nal_unit_type of filler data.
+pub const NAL_FILLER: u8 = 12;
+/// An access unit delimiter that allows every kind of slice (primary_pic_type 7, table 7-5).
+pub const AUD: [u8; 2] = [NAL_AUD, 0xf0];
+/// payloadType of a recovery point (H.264 §D.1.8).
+const SEI_RECOVERY_POINT: usize = 6;
+/// Bytes of one SEI that are looked at.
+const SEI_BYTES_MAX: usize = 1024;
+/// Messages of one SEI that are looked at.
+const SEI_MESSAGES_MAX: usize = 16;
+/// Most sequence parameter sets of a record: five bits.
+const SPS_MAX: usize = 31;
+/// Most picture parameter sets of a record: eight bits.
+const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
@@ -60,53 +80,174 @@ impl Config {
         let (width, height) = size.unwrap_or((0, 0));
         Ok(Self { length_size, width, height, record })
     }
+
+    /// Makes the record of parameter sets that came in band, with 4-byte lengths.
+    pub fn of_sets(sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
+        let first = sps.first().ok_or(Error::Invalid("no SPS"))?;
+        let [_, profile, compatibility, level] =
+            *first.first_chunk::<4>().ok_or(Truncated { at: 0, need: 4 })?;
+        if sps.len() > SPS_MAX || pps.len() > PPS_MAX {
+            return Err(Error::Invalid("number of parameter sets"));
+        }
+        let bytes = sps.iter().chain(pps).map(|set| set.len().saturating_add(2)).sum::<usize>();
+        if bytes > CONFIG_BYTES_MAX {
+            return Err(Error::TooLarge(bytes));
+        }
+        let count = |sets: &[&[u8]]| u8::try_from(sets.len()).unwrap_or(0);
+        let mut out = BytesMut::with_capacity(bytes.saturating_add(16));
+        out.put_slice(&[1, profile, compatibility, level, 0xff, 0xe0 | count(sps)]);
+        sps.iter().for_each(|set| super::put_set(set, &mut out));
+        out.put_u8(count(pps));
+        pps.iter().for_each(|set| super::put_set(set, &mut out));
+        if PROFILES_WITH_CHROMA.contains(&profile)
+            && let Ok(sps) = Sps::read(first)
+        {
+            out.put_slice(&[0xfc | sps.chroma_format, 0xf8 | sps.luma_bits_above_8]);
+            out.put_slice(&[0xf8 | sps.chroma_bits_above_8, 0]);
+        }
+        Self::read(out.freeze())
+    }
+
+    /// The parameter sets of the record, sequence parameter sets first.
+    pub fn parameter_sets(&self) -> impl Iterator<Item = &[u8]> {
+        let mut reader = Reader::new(&self.record);
+        let sps = reader.take(5).and_then(|_| reader.u8()).map_or(0, |count| count & 0x1f);
+        let (mut left, mut pps_to_come) = (sps, true);
+        std::iter::from_fn(move || {
+            if left == 0 && std::mem::take(&mut pps_to_come) {
+                left = reader.u8().ok()?;
+            }
+            left = left.checked_sub(1)?;
+            let length = reader.u16().ok()?;
+            reader.take(usize::from(length)).ok()
+        })
+    }
+}
+
+/// nal_unit_type; 0 of nothing.
+#[must_use]
+pub fn nal_type(nal: &[u8]) -> u8 {
+    nal.first().map_or(0, |head| head & 0x1f)
 }
 
 /// Whether a NAL unit carries (a slice of) a picture.
 #[must_use]
 pub fn is_picture(nal: &[u8]) -> bool {
-    nal.first().is_some_and(|head| (NAL_SLICE_FIRST..=NAL_IDR).contains(&(head & 0x1f)))
+    (NAL_SLICE_FIRST..=NAL_IDR).contains(&nal_type(nal))
+}
+
+/// Whether a NAL unit is the first slice of a picture: first_mb_in_slice is 0, a single bit (§7.3.3).
+#[must_use]
+pub fn begins_picture(nal: &[u8]) -> bool {
+    is_picture(nal) && nal.get(1).is_some_and(|byte| byte & 0x80 != 0)
+}
+
+/// Whether a SEI NAL unit announces that decoding can start here (§D.2.8), at once or a little later.
+#[must_use]
+pub fn is_recovery_point(sei: &[u8]) -> bool {
+    let body = sei.get(1..).unwrap_or_default();
+    let rbsp = unescape(body.get(..SEI_BYTES_MAX).unwrap_or(body));
+    let mut reader = Reader::new(&rbsp);
+    for _ in 0..SEI_MESSAGES_MAX {
+        let (Ok(kind), Ok(size)) = (sei_value(&mut reader), sei_value(&mut reader)) else { return false };
+        if kind == SEI_RECOVERY_POINT && size > 0 {
+            return nal_type(sei) == NAL_SEI;
+        }
+        if reader.take(size).is_err() {
+            return false;
+        }
+    }
+    false
+}
+
+/// payloadType and payloadSize: every 0xff before the last byte is 255 more (§7.3.2.3.1).
+fn sei_value(reader: &mut Reader<'_>) -> Result<usize, Truncated> {
+    let mut sum = 0usize;
+    loop {
+        let byte = reader.u8()?;
+        sum = sum.saturating_add(usize::from(byte));
+        if byte != 0xff {
+            return Ok(sum);
+        }
+    }
+}
+
+/// seq_parameter_set_id or pic_parameter_set_id, by which a later set replaces an earlier one.
+pub fn set_id(set: &[u8]) -> Result<u32, Error> {
+    let skipped = match nal_type(set) {
+        NAL_SPS => 24,
+        NAL_PPS => 0,
+        _ => return Err(Error::Invalid("parameter set nal_unit_type")),
+    };
+    // Emulation prevention cannot stand before the id of a PPS, nor in what is skipped of an SPS and matters.
+    let head = unescape(set.get(1..set.len().min(12)).unwrap_or_default());
+    let mut bits = BitReader::new(&head);
+    bits.skip(skipped)?;
+    Ok(bits.ue()?)
+}
+
+/// What is read of a sequence parameter set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sps {
+    /// chroma_format_idc.
+    pub chroma_format: u8,
+    /// bit_depth_luma_minus8.
+    pub luma_bits_above_8: u8,
+    /// bit_depth_chroma_minus8.
+    pub chroma_bits_above_8: u8,
+    /// frame_mbs_only_flag: no picture is a field.
+    pub frames_only: bool,
+    /// Luma width after cropping.
+    pub width: u32,
+    /// Luma height after cropping.
+    pub height: u32,
+}
+
+impl Sps {
+    /// Reads the NAL unit of a sequence parameter set.
+    pub fn read(sps: &[u8]) -> Result<Self, Error> {
+        let (head, body) = sps.split_first().ok_or(Truncated { at: 0, need: 1 })?;
+        if head & 0x1f != NAL_SPS {
+            return Err(Error::Invalid("SPS nal_unit_type"));
+        }
+        let rbsp = unescape(body);
+        let mut bits = BitReader::new(&rbsp);
+        let profile = u8::try_from(bits.bits(8)?).unwrap_or(0);
+        bits.skip(16)?;
+        bits.ue()?;
+        let [chroma_format, luma_bits_above_8, chroma_bits_above_8] =
+            if PROFILES_WITH_CHROMA.contains(&profile) { read_chroma(&mut bits)? } else { [1, 0, 0] };
+        bits.ue()?;
+        skip_picture_order(&mut bits)?;
+        bits.ue()?;
+        bits.skip(1)?;
+        let width_mbs = bits.ue()?;
+        let height_map_units = bits.ue()?;
+        let frames_only = bits.bit()?;
+        if !frames_only {
+            bits.skip(1)?;
+        }
+        bits.skip(1)?;
+        let crop = if bits.bit()? { [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?] } else { [0; 4] };
+        let size = cropped_size(width_mbs, height_map_units, frames_only, u32::from(chroma_format), crop);
+        let (width, height) = size.ok_or(Error::Invalid("picture size"))?;
+        Ok(Self { chroma_format, luma_bits_above_8, chroma_bits_above_8, frames_only, width, height })
+    }
 }
 
 /// Width and height after cropping, out of an SPS NAL unit.
 pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
-    let (head, body) = sps.split_first().ok_or(Truncated { at: 0, need: 1 })?;
-    if head & 0x1f != NAL_SPS {
-        return Err(Error::Invalid("SPS nal_unit_type"));
-    }
-    let rbsp = unescape(body);
-    let mut bits = BitReader::new(&rbsp);
-    let profile = u8::try_from(bits.bits(8)?).unwrap_or(0);
-    bits.skip(16)?;
-    bits.ue()?;
-    let chroma_format = if PROFILES_WITH_CHROMA.contains(&profile) { read_chroma(&mut bits)? } else { 1 };
-    bits.ue()?;
-    skip_picture_order(&mut bits)?;
-    bits.ue()?;
-    bits.skip(1)?;
-    let width_mbs = bits.ue()?;
-    let height_map_units = bits.ue()?;
-    let frame_mbs_only = bits.bit()?;
-    if !frame_mbs_only {
-        bits.skip(1)?;
-    }
-    bits.skip(1)?;
-    let crop = if bits.bit()? { [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?] } else { [0; 4] };
-    cropped_size(width_mbs, height_map_units, frame_mbs_only, chroma_format, crop)
-        .ok_or(Error::Invalid("picture size"))
+    Sps::read(sps).map(|sps| (sps.width, sps.height))
 }
 
-/// chroma_format_idc up to the scaling matrix (H.264 §7.3.2.1.1).
-fn read_chroma(bits: &mut BitReader<'_>) -> Result<u32, Error> {
-    let format = bits.ue()?;
-    if format > 3 {
-        return Err(Error::Invalid("chroma_format_idc"));
-    }
+/// chroma_format_idc and the bit depths up to the scaling matrix (H.264 §7.3.2.1.1).
+fn read_chroma(bits: &mut BitReader<'_>) -> Result<[u8; 3], Error> {
+    let format = super::small(bits.ue()?, 3, "chroma_format_idc")?;
     if format == 3 {
         bits.skip(1)?;
     }
-    bits.ue()?;
-    bits.ue()?;
+    let luma = super::small(bits.ue()?, 6, "bit_depth_luma_minus8")?;
+    let chroma = super::small(bits.ue()?, 6, "bit_depth_chroma_minus8")?;
     bits.skip(1)?;
     if bits.bit()? {
         let lists = if format == 3 { 12 } else { 8 };
@@ -116,7 +257,7 @@ fn read_chroma(bits: &mut BitReader<'_>) -> Result<u32, Error> {
             }
         }
     }
-    Ok(format)
+    Ok([format, luma, chroma])
 }
 
 /// H.264 §7.3.2.1.1.1.
@@ -234,5 +375,43 @@ mod tests {
     fn pictures_are_told_from_the_rest() {
         assert!(is_picture(&[0x65]) && is_picture(&[0x41]));
         assert!(!is_picture(&[0x67]) && !is_picture(&[0x06]) && !is_picture(&[]));
+    }
+
+    #[test]
+    fn a_record_is_made_of_sets_and_gives_them_back() {
+        const PPS: &[u8] = &[0x68, 0xcb, 0x83, 0xcb, 0x20];
+        let config = Config::of_sets(&[SPS], &[PPS]).unwrap();
+        assert_eq!(config.record, record(&[SPS], &[PPS], 4));
+        assert_eq!((config.width, config.height, config.length_size), (640, 360, 4));
+        assert_eq!(config.parameter_sets().collect::<Vec<_>>(), [SPS, PPS]);
+        assert_eq!((set_id(SPS), set_id(PPS)), (Ok(0), Ok(0)));
+        // A profile with chroma: the record tells it behind the sets.
+        let high = [
+            0x67, 0x64, 0x00, 0x1e, 0xac, 0xd9, 0x40, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00,
+            0x01, 0x00, 0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2d, 0x96,
+        ];
+        let config = Config::of_sets(&[&high], &[PPS]).unwrap();
+        assert_eq!((config.width, config.height), (640, 360));
+        assert!(Sps::read(&high).unwrap().frames_only);
+        assert_eq!(config.record[config.record.len() - 4..], [0xfd, 0xf8, 0xf8, 0]);
+        assert_eq!(config.parameter_sets().count(), 2);
+        assert!(Config::of_sets(&[], &[PPS]).is_err());
+        assert!(Config::of_sets(&[&[0x67]], &[]).is_err());
+        assert!(Config::of_sets(&[SPS; 32], &[]).is_err());
+        let huge = vec![0x67; 66_000];
+        assert!(Config::of_sets(&[&huge], &[]).is_err());
+    }
+
+    #[test]
+    fn slices_and_recovery_points() {
+        assert!(
+            begins_picture(&[0x65, 0x88]) && !begins_picture(&[0x41, 0x40]) && !begins_picture(&[0x67, 0xff])
+        );
+        assert!(is_recovery_point(&[6, 6, 1, 0xc4, 0x80]));
+        // Behind another message, and none at all.
+        assert!(is_recovery_point(&[6, 1, 2, 7, 0xff, 6, 1, 0xc4, 0x80]));
+        for none in [&[6, 5, 1, 0, 0x80][..], &[6, 6], &[6], &[], &[6, 0xff, 0xff], &[6, 1, 200, 6, 1, 0]] {
+            assert!(!is_recovery_point(none), "{none:?}");
+        }
     }
 }

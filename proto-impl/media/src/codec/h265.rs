@@ -1,7 +1,7 @@
 //! H.265: the HEVCDecoderConfigurationRecord (ISO/IEC 14496-15 §8.3.3.1) and the head of the sequence parameter set
 //! (ITU-T H.265 §7.3.2.2.1), as far as the picture size needs it.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
 
 use super::{CONFIG_BYTES_MAX, Error, real_size};
@@ -9,10 +9,26 @@ use crate::nal::unescape;
 
 /// Bytes of the record before lengthSizeMinusOne: profile, tier, level and formats, which decoders read themselves.
 const GENERAL_BYTES: usize = 20;
-/// nal_unit_type of a sequence parameter set (H.265 table 7-1).
-const NAL_SPS: u8 = 33;
-/// First nal_unit_type that carries no slice.
-const NAL_VPS: u8 = 32;
+/// nal_unit_type of a video parameter set (H.265 table 7-1), and the first that carries no slice.
+pub const NAL_VPS: u8 = 32;
+/// nal_unit_type of a sequence parameter set.
+pub const NAL_SPS: u8 = 33;
+/// nal_unit_type of a picture parameter set.
+pub const NAL_PPS: u8 = 34;
+/// nal_unit_type of an access unit delimiter.
+pub const NAL_AUD: u8 = 35;
+/// nal_unit_type of filler data.
+pub const NAL_FILLER: u8 = 38;
+/// nal_unit_type of supplemental enhancement information before a picture.
+pub const NAL_SEI: u8 = 39;
+/// An access unit delimiter that allows every kind of slice (pic_type 2, table 7-2).
+pub const AUD: [u8; 3] = [NAL_AUD << 1, 1, 0x50];
+/// The nal_unit_types of pictures that decoding can start with (IRAP, §7.4.2.2).
+const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
+/// Bytes of profile, tier and level, as they stand in an SPS and in the record.
+const PROFILE_BYTES: usize = 12;
+/// NAL units of one array of a record.
+const SETS_MAX: usize = 64;
 /// Bits of a profile, without its level (§7.3.3).
 const PROFILE_BITS: usize = 88;
 /// Bits of a level.
@@ -60,10 +76,60 @@ impl Config {
         }
         Ok(Self { length_size, size, record })
     }
+
+    /// Makes the record of parameter sets that came in band, with 4-byte lengths.
+    pub fn of_sets(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
+        let first = Sps::read(sps.first().ok_or(Error::Invalid("no SPS"))?)?;
+        let arrays = [(NAL_VPS, vps), (NAL_SPS, sps), (NAL_PPS, pps)];
+        if arrays.iter().any(|(_, sets)| sets.len() > SETS_MAX) {
+            return Err(Error::Invalid("number of parameter sets"));
+        }
+        let bytes = arrays.iter().flat_map(|(_, sets)| *sets).map(|set| set.len().saturating_add(2)).sum();
+        if bytes > CONFIG_BYTES_MAX {
+            return Err(Error::TooLarge(bytes));
+        }
+        let mut out = BytesMut::with_capacity(bytes.saturating_add(48));
+        out.put_u8(1);
+        out.put_slice(&first.profile);
+        // min_spatial_segmentation_idc and parallelismType: not known.
+        out.put_slice(&[0xf0, 0, 0xfc]);
+        out.put_slice(&[0xfc | first.chroma_format, 0xf8 | first.luma_bits_above_8]);
+        out.put_slice(&[0xf8 | first.chroma_bits_above_8, 0, 0]);
+        // constantFrameRate not known, numTemporalLayers, temporalIdNested, lengthSizeMinusOne.
+        let layers = first.sub_layers_minus1.saturating_add(1);
+        out.put_u8(layers << 3 | u8::from(first.temporal_id_nesting) << 2 | 3);
+        let present = arrays.iter().filter(|(_, sets)| !sets.is_empty());
+        out.put_u8(u8::try_from(present.clone().count()).unwrap_or(0));
+        for (kind, sets) in present {
+            // array_completeness: none come in band behind this.
+            out.put_u8(0x80 | kind);
+            out.put_u16(u16::try_from(sets.len()).unwrap_or(0));
+            sets.iter().for_each(|set| super::put_set(set, &mut out));
+        }
+        Self::read(out.freeze())
+    }
+
+    /// The NAL units of the record in its order: VPS, SPS, PPS, perhaps SEI.
+    pub fn parameter_sets(&self) -> impl Iterator<Item = &[u8]> {
+        let mut reader = Reader::new(&self.record);
+        let mut arrays = reader.take(GENERAL_BYTES + 2).and_then(|_| reader.u8()).unwrap_or(0);
+        let mut left = 0;
+        std::iter::from_fn(move || {
+            while left == 0 {
+                arrays = arrays.checked_sub(1)?;
+                reader.u8().ok()?;
+                left = reader.u16().ok()?;
+            }
+            left -= 1;
+            let length = reader.u16().ok()?;
+            reader.take(usize::from(length)).ok()
+        })
+    }
 }
 
 /// nal_unit_type (§7.3.1.2).
-fn nal_type(nal: &[u8]) -> Option<u8> {
+#[must_use]
+pub fn nal_type(nal: &[u8]) -> Option<u8> {
     nal.first().map(|head| (head >> 1) & 0x3f)
 }
 
@@ -73,32 +139,94 @@ pub fn is_picture(nal: &[u8]) -> bool {
     nal_type(nal).is_some_and(|kind| kind < NAL_VPS)
 }
 
+/// Whether decoding can start with the picture that a NAL unit is of: IDR, BLA or CRA.
+#[must_use]
+pub fn is_key(nal: &[u8]) -> bool {
+    nal_type(nal).is_some_and(|kind| NAL_IRAP.contains(&kind))
+}
+
+/// Whether a NAL unit is the first slice segment of a picture (first_slice_segment_in_pic_flag, §7.3.6.1).
+#[must_use]
+pub fn begins_picture(nal: &[u8]) -> bool {
+    is_picture(nal) && nal.get(2).is_some_and(|byte| byte & 0x80 != 0)
+}
+
+/// The id of a VPS, SPS or PPS, by which a later set replaces an earlier one.
+pub fn set_id(set: &[u8]) -> Result<u32, Error> {
+    match nal_type(set) {
+        Some(NAL_VPS) => set.get(2).map(|byte| u32::from(byte >> 4)).ok_or_else(short),
+        Some(NAL_SPS) => Sps::read(set).map(|sps| sps.id),
+        Some(NAL_PPS) => Ok(BitReader::new(set.get(2..).ok_or_else(short)?).ue()?),
+        _ => Err(Error::Invalid("parameter set nal_unit_type")),
+    }
+}
+
+const fn short() -> Error {
+    Error::Truncated(Truncated { at: 2, need: 1 })
+}
+
+/// What is read of a sequence parameter set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sps {
+    /// sps_seq_parameter_set_id.
+    pub id: u32,
+    /// general_profile_space up to general_level_idc.
+    pub profile: [u8; PROFILE_BYTES],
+    /// sps_max_sub_layers_minus1.
+    pub sub_layers_minus1: u8,
+    /// sps_temporal_id_nesting_flag.
+    pub temporal_id_nesting: bool,
+    /// chroma_format_idc.
+    pub chroma_format: u8,
+    /// bit_depth_luma_minus8.
+    pub luma_bits_above_8: u8,
+    /// bit_depth_chroma_minus8.
+    pub chroma_bits_above_8: u8,
+    /// Luma size inside of the conformance window.
+    pub size: (u32, u32),
+}
+
+impl Sps {
+    /// Reads the NAL unit of a sequence parameter set.
+    pub fn read(sps: &[u8]) -> Result<Self, Error> {
+        let (head, body) = sps.split_at_checked(2).ok_or(Truncated { at: 0, need: 2 })?;
+        if nal_type(head) != Some(NAL_SPS) {
+            return Err(Error::Invalid("SPS nal_unit_type"));
+        }
+        let rbsp = unescape(body);
+        let profile = *rbsp.get(1..).unwrap_or_default().first_chunk().ok_or_else(short)?;
+        let mut bits = BitReader::new(&rbsp);
+        bits.skip(4)?;
+        let sub_layers_minus1 = bits.bits(3)?;
+        if sub_layers_minus1 > SUB_LAYERS_MINUS1_MAX {
+            return Err(Error::Invalid("sps_max_sub_layers_minus1"));
+        }
+        let temporal_id_nesting = bits.bit()?;
+        skip_profile_tier_level(&mut bits, sub_layers_minus1)?;
+        let id = bits.ue()?;
+        let chroma_format = super::small(bits.ue()?, 3, "chroma_format_idc")?;
+        if chroma_format == 3 {
+            bits.skip(1)?;
+        }
+        let (width, height) = (bits.ue()?, bits.ue()?);
+        let window = if bits.bit()? { [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?] } else { [0; 4] };
+        let size = windowed_size(width, height, u32::from(chroma_format), window);
+        Ok(Self {
+            id,
+            profile,
+            sub_layers_minus1: super::small(sub_layers_minus1, SUB_LAYERS_MINUS1_MAX, "sub-layers")?,
+            temporal_id_nesting,
+            chroma_format,
+            luma_bits_above_8: super::small(bits.ue()?, 8, "bit_depth_luma_minus8")?,
+            chroma_bits_above_8: super::small(bits.ue()?, 8, "bit_depth_chroma_minus8")?,
+            size: size.ok_or(Error::Invalid("picture size"))?,
+        })
+    }
+}
+
 /// Width and height inside of the conformance window, out of an SPS NAL unit.
 pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
-    let (head, body) = sps.split_at_checked(2).ok_or(Truncated { at: 0, need: 2 })?;
-    if nal_type(head) != Some(NAL_SPS) {
-        return Err(Error::Invalid("SPS nal_unit_type"));
-    }
-    let rbsp = unescape(body);
-    let mut bits = BitReader::new(&rbsp);
-    bits.skip(4)?;
-    let sub_layers_minus1 = bits.bits(3)?;
-    if sub_layers_minus1 > SUB_LAYERS_MINUS1_MAX {
-        return Err(Error::Invalid("sps_max_sub_layers_minus1"));
-    }
-    bits.skip(1)?;
-    skip_profile_tier_level(&mut bits, sub_layers_minus1)?;
-    bits.ue()?;
-    let chroma = bits.ue()?;
-    if chroma > 3 {
-        return Err(Error::Invalid("chroma_format_idc"));
-    }
-    if chroma == 3 {
-        bits.skip(1)?;
-    }
-    let (width, height) = (bits.ue()?, bits.ue()?);
-    let window = if bits.bit()? { [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?] } else { [0; 4] };
-    windowed_size(width, height, chroma, window).ok_or(Error::Invalid("picture size"))
+    Sps::read(sps).map(|sps| sps.size)
 }
 
 /// profile_tier_level( 1, sub_layers_minus1 ) of §7.3.3.
@@ -196,5 +324,20 @@ mod tests {
         let of = |kind: u8| [kind << 1, 1];
         assert!(is_picture(&of(1)) && is_picture(&of(19)) && is_picture(&of(21)));
         assert!(!is_picture(&of(33)) && !is_picture(&of(39)) && !is_picture(&[]));
+    }
+
+    #[test]
+    fn a_record_is_made_of_sets_and_gives_them_back() {
+        const VPS: &[u8] = &[0x40, 0x01, 0x0c, 0x01, 0xff];
+        let config = Config::of_sets(&[VPS], &[SPS], &[PPS]).unwrap();
+        assert_eq!((config.length_size, config.size), (4, Some((320, 180))));
+        assert_eq!(config.parameter_sets().collect::<Vec<_>>(), [VPS, SPS, PPS]);
+        assert_eq!(config.record[1..13], [1, 0x60, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 0x3c]);
+        assert_eq!(config.record[16..22], [0xfd, 0xf8, 0xf8, 0, 0, 0x0f]);
+        assert_eq!((set_id(VPS), set_id(SPS), set_id(PPS)), (Ok(0), Ok(0), Ok(0)));
+        assert!(Config::of_sets(&[VPS], &[], &[PPS]).is_err());
+        assert!(Config::of_sets(&[VPS; 65], &[SPS], &[PPS]).is_err());
+        assert!(is_key(&[21 << 1, 1]) && !is_key(&[1 << 1, 1]));
+        assert!(begins_picture(&[38, 1, 0xaf]) && !begins_picture(&[38, 1, 0x2f]));
     }
 }

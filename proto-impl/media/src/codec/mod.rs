@@ -8,12 +8,13 @@ pub mod flac;
 pub mod g711;
 pub mod h264;
 pub mod h265;
+pub mod latm;
 pub mod mp3;
 pub mod opus;
 pub mod vp8;
 pub mod vp9;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::TrackKind;
 
@@ -258,6 +259,17 @@ pub enum Error {
     /// The record is larger than [`CONFIG_BYTES_MAX`].
     #[error("parameter sets of {0} bytes")]
     TooLarge(usize),
+}
+
+/// Appends a parameter set behind its 16-bit length. Callers have checked that the record stays below 64 KiB.
+fn put_set(set: &[u8], out: &mut BytesMut) {
+    out.put_u16(u16::try_from(set.len()).unwrap_or(u16::MAX));
+    out.put_slice(set);
+}
+
+/// A field of at most `max`, which is small.
+fn small(value: u32, max: u32, name: &'static str) -> Result<u8, Error> {
+    u8::try_from(value).ok().filter(|_| value <= max).ok_or(Error::Invalid(name))
 }
 
 /// A size that an encoder may mean.

@@ -26,7 +26,30 @@ pub struct Config {
 impl Config {
     /// Reads the header of the first frame in `frames`.
     pub fn of_frame(frames: &[u8]) -> Result<Self, Error> {
-        let header = Reader::new(frames).u32()?;
+        Header::read(frames).map(|header| header.config)
+    }
+}
+
+/// kbit/s by bitrate_index, for MPEG-1.
+const BITRATES_1: [u32; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+/// The same for MPEG-2 and MPEG-2.5.
+const BITRATES_2: [u32; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame says of the track.
+    pub config: Config,
+    /// Bytes of the frame, with its header; `None` in free format, where only the next header tells.
+    pub frame_bytes: Option<usize>,
+    /// Samples of each channel.
+    pub samples: u32,
+}
+
+impl Header {
+    /// Reads the header that `frame` begins with.
+    pub fn read(frame: &[u8]) -> Result<Self, Error> {
+        let header = Reader::new(frame).u32()?;
         if header & SYNC != SYNC {
             return Err(Error::Invalid("syncword"));
         }
@@ -39,10 +62,16 @@ impl Config {
             0 => 2,
             _ => return Err(Error::Invalid("version")),
         };
-        let index = usize::try_from((header >> 10) & 3).unwrap_or(usize::MAX);
-        let rate = SAMPLE_RATES.get(index).ok_or(Error::Invalid("sampling_frequency"))?;
+        let index = |shift: u32, mask: u32| usize::try_from((header >> shift) & mask).unwrap_or(usize::MAX);
+        let rate = SAMPLE_RATES.get(index(10, 3)).ok_or(Error::Invalid("sampling_frequency"))?;
+        let sample_rate = rate >> halvings;
         let channels = if (header >> 6) & 3 == MODE_MONO { 1 } else { 2 };
-        Ok(Self { sample_rate: rate >> halvings, channels })
+        let (bitrates, samples) = if halvings == 0 { (BITRATES_1, 1152) } else { (BITRATES_2, 576) };
+        let bitrate = bitrates.get(index(12, 0xf)).ok_or(Error::Invalid("bitrate_index"))?;
+        // ISO/IEC 11172-3 §2.4.3.1: eight bits a byte, and a slot of padding.
+        let slots = samples / 8 * bitrate * 1000 / sample_rate + ((header >> 9) & 1);
+        let frame_bytes = usize::try_from(slots).ok().filter(|_| *bitrate > 0);
+        Ok(Self { config: Config { sample_rate, channels }, frame_bytes, samples })
     }
 }
 
@@ -69,5 +98,16 @@ mod tests {
         assert_eq!(Config::of_frame(&[0xff, 0xfd, 0x94, 0x64]), Err(Error::Invalid("layer")));
         assert_eq!(Config::of_frame(&[0xff, 0xeb, 0x94, 0x64]), Err(Error::Invalid("version")));
         assert_eq!(Config::of_frame(&[0xff, 0xfb, 0x9c, 0x64]), Err(Error::Invalid("sampling_frequency")));
+    }
+
+    #[test]
+    fn the_length_of_a_frame_is_in_its_header() {
+        let of = |bytes: [u8; 4]| Header::read(&bytes).map(|header| (header.frame_bytes, header.samples));
+        assert_eq!(of([0xff, 0xfb, 0x94, 0x64]), Ok((Some(384), 1152)));
+        assert_eq!(of([0xff, 0xfb, 0x90, 0x64]), Ok((Some(417), 1152)));
+        assert_eq!(of([0xff, 0xfb, 0x92, 0x64]), Ok((Some(418), 1152)));
+        assert_eq!(of([0xff, 0xf3, 0x84, 0xc4]), Ok((Some(192), 576)));
+        assert_eq!(of([0xff, 0xfb, 0x04, 0x64]), Ok((None, 1152)));
+        assert_eq!(of([0xff, 0xfb, 0xf4, 0x64]), Err(Error::Invalid("bitrate_index")));
     }
 }

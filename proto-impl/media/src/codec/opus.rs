@@ -1,6 +1,7 @@
-//! Opus: the identification header (RFC 7845 §5.1), which may be left out: every packet tells how to decode it.
+//! Opus: the identification header (RFC 7845 §5.1), which may be left out: every packet tells how to decode it. And the
+//! control header that stands before a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::Reader;
 
 use super::{CONFIG_BYTES_MAX, Error};
@@ -57,6 +58,126 @@ impl Config {
     }
 }
 
+/// Streams and coupled streams by channels, 1 to 8, in the order of Vorbis (RFC 7845 §5.1.1.2).
+const VORBIS_STREAMS: [[u8; 2]; 8] = [[1, 0], [1, 1], [2, 1], [2, 2], [3, 2], [4, 2], [4, 3], [5, 3]];
+/// The mapping of those channels.
+const VORBIS_MAPPINGS: [&[u8]; 8] = [
+    &[0],
+    &[0, 1],
+    &[0, 2, 1],
+    &[0, 1, 2, 3],
+    &[0, 4, 1, 2, 3],
+    &[0, 4, 1, 2, 3, 5],
+    &[0, 4, 1, 2, 3, 5, 6],
+    &[0, 6, 1, 2, 3, 4, 5, 7],
+];
+/// Hz of every Opus clock.
+pub const SAMPLE_RATE: u32 = 48_000;
+
+impl Config {
+    /// A header for so many channels: mapping family 0 of one and two, the order of Vorbis of up to eight.
+    pub fn of_channels(channels: u8) -> Result<Self, Error> {
+        let index = usize::from(channels).checked_sub(1).ok_or(Error::Invalid("channel count"))?;
+        let tables = VORBIS_STREAMS.get(index).zip(VORBIS_MAPPINGS.get(index));
+        let (streams, mapping) = tables.ok_or(Error::Invalid("channel count"))?;
+        let mut out = BytesMut::with_capacity(32);
+        out.put_slice(MAGIC);
+        out.put_slice(&[1, channels, 0, 0]);
+        out.put_u32_le(SAMPLE_RATE);
+        out.put_u16(0);
+        if channels <= 2 {
+            out.put_u8(0);
+        } else {
+            out.put_u8(1);
+            out.put_slice(streams);
+            out.put_slice(mapping);
+        }
+        Self::read(out.freeze())
+    }
+}
+
+/// Samples at 48 kHz of a packet (RFC 6716 §3.1 and §3.2); `None` of what is no packet.
+#[must_use]
+pub fn packet_samples(packet: &[u8]) -> Option<u32> {
+    let (toc, rest) = packet.split_first()?;
+    let config = toc >> 3;
+    let frame = match config {
+        0..=11 => [480, 960, 1920, 2880].get(usize::from(config & 3)),
+        12..=15 => [480, 960].get(usize::from(config & 1)),
+        _ => [120, 240, 480, 960].get(usize::from(config & 3)),
+    }?;
+    let frames = match toc & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => u32::from(rest.first()? & 0x3f),
+    };
+    // At most 120 ms.
+    frames.checked_mul(*frame).filter(|samples| (1..=5760).contains(samples))
+}
+
+/// The control header before a packet in a transport stream.
+///
+/// ```text
+/// 0x3ff(11) | start_trim(1) | end_trim(1) | extension(1) | 0(2) | au_size(8 each, 255 goes on) | trims(16 each) | ...
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Control {
+    /// Bytes of the header.
+    pub header_bytes: usize,
+    /// Bytes of the packet behind it.
+    pub packet_bytes: usize,
+}
+
+impl Control {
+    /// Reads a header.
+    pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let head = reader.u16()?;
+        if head >> 5 != CONTROL_PREFIX {
+            return Err(Error::Invalid("control_header_prefix"));
+        }
+        let mut packet_bytes = 0usize;
+        loop {
+            let byte = reader.u8()?;
+            packet_bytes = packet_bytes.saturating_add(usize::from(byte));
+            if byte != 0xff {
+                break;
+            }
+            if packet_bytes > PACKET_BYTES_MAX {
+                return Err(Error::Invalid("au_size"));
+            }
+        }
+        for flag in [0x10, 0x08] {
+            if head & flag != 0 {
+                reader.take(2)?;
+            }
+        }
+        if head & 0x04 != 0 {
+            let length = reader.u8()?;
+            reader.take(usize::from(length))?;
+        }
+        if packet_bytes == 0 {
+            return Err(Error::Invalid("au_size"));
+        }
+        Ok(Self { header_bytes: reader.position(), packet_bytes })
+    }
+
+    /// Writes the header of a packet of `packet_bytes` bytes, without trims.
+    #[must_use]
+    pub fn write(packet_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(packet_bytes / 255 + 3);
+        out.extend_from_slice(&(CONTROL_PREFIX << 5).to_be_bytes());
+        out.resize(packet_bytes / 255 + 2, 0xff);
+        out.push(u8::try_from(packet_bytes % 255).unwrap_or(0));
+        out
+    }
+}
+
+/// control_header_prefix.
+const CONTROL_PREFIX: u16 = 0x3ff;
+/// A packet is not larger: 120 ms of 255 channels at their highest rate are smaller.
+const PACKET_BYTES_MAX: usize = 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +210,46 @@ mod tests {
         assert_eq!(with(9, 3), Err(Error::Invalid("channel count")));
         assert!(with(18, 1).is_err());
         assert_eq!(Config::read(vec![b'O'; 65_537].into()), Err(Error::TooLarge(65_537)));
+    }
+
+    #[test]
+    fn control_headers_are_read_and_written() {
+        for size in [1, 254, 255, 256, 510, 1275, 7000] {
+            let header = Control::write(size);
+            assert_eq!(
+                Control::read(&header),
+                Ok(Control { header_bytes: header.len(), packet_bytes: size }),
+                "{size}"
+            );
+        }
+        // libopus through ffmpeg begins with a start trim; an end trim and an extension may follow.
+        let trimmed = [0x7f, 0xf0, 3, 1, 0x38];
+        assert_eq!(Control::read(&trimmed), Ok(Control { header_bytes: 5, packet_bytes: 3 }));
+        let all = [0x7f, 0xfc, 3, 0, 0, 0, 0, 1, 9];
+        assert_eq!(Control::read(&all).unwrap().header_bytes, 9);
+        for lie in
+            [&[0x7f][..], &[0x7f, 0xe0], &[0x7f, 0xe0, 255], &[0x7f, 0xe0, 0], &[0xff, 0xe0, 1], &all[..8]]
+        {
+            assert!(Control::read(lie).is_err(), "{lie:?}");
+        }
+    }
+
+    #[test]
+    fn packets_say_how_long_they_last() {
+        assert_eq!(packet_samples(&[0xfc, 0]), Some(960));
+        assert_eq!(packet_samples(&[0x08]), Some(960));
+        assert_eq!(packet_samples(&[0x19]), Some(5760));
+        assert_eq!(packet_samples(&[0xe3, 3]), Some(360));
+        for none in [&[][..], &[0xe3], &[0xe3, 0], &[0x1b, 3]] {
+            assert_eq!(packet_samples(none), None);
+        }
+    }
+
+    #[test]
+    fn headers_of_channels_are_those_of_the_standard() {
+        for channels in 1..=8 {
+            assert_eq!(Config::of_channels(channels).unwrap().channels, channels);
+        }
+        assert!(Config::of_channels(0).is_err() && Config::of_channels(9).is_err());
     }
 }

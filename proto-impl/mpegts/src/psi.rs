@@ -1,0 +1,339 @@
+//! Program association and program map tables (§2.4.4.3, §2.4.4.8), and what a program's streams are.
+
+use bytes::{BufMut, BytesMut};
+use wire::Reader;
+
+use crate::section::Section;
+use crate::{Error, Pid};
+
+/// table_id of the program association section.
+pub(crate) const TABLE_PAT: u8 = 0;
+/// table_id of the program map section.
+pub(crate) const TABLE_PMT: u8 = 2;
+
+/// registration_descriptor (§2.6.8).
+const TAG_REGISTRATION: u8 = 0x05;
+/// AC-3_descriptor (ETSI EN 300 468 annex D.3).
+const TAG_AC3: u8 = 0x6a;
+/// enhanced_ac-3_descriptor (ETSI EN 300 468 annex D.5).
+const TAG_EAC3: u8 = 0x7a;
+/// extension_descriptor (ETSI EN 300 468 §6.2.16).
+const TAG_EXTENSION: u8 = 0x7f;
+/// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
+const TAG_EXTENSION_OPUS: u8 = 0x80;
+
+/// What an elementary stream carries, by its stream_type (table 2-34) and descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    /// H.264 behind start codes.
+    H264,
+    /// H.265 behind start codes.
+    H265,
+    /// AAC in ADTS.
+    AacAdts,
+    /// AAC in LATM with its own synchronisation (LOAS).
+    AacLatm,
+    /// MPEG audio of any layer: 0x03, or 0x04 for the low sample rates of MPEG-2.
+    MpegAudio {
+        /// It is announced as MPEG-2.
+        mpeg2: bool,
+    },
+    /// AC-3.
+    Ac3,
+    /// Enhanced AC-3.
+    Eac3,
+    /// Opus behind control headers.
+    Opus {
+        /// channel_config_code: 1 to 8 are so many channels in the order of Vorbis.
+        channels: u8,
+    },
+    /// Anything else.
+    Other(u8),
+}
+
+impl StreamKind {
+    /// By type and descriptors. Private data (6) is what its descriptors say.
+    fn read(stream_type: u8, descriptors: &[u8]) -> Result<Self, Error> {
+        let (mut private, mut opus_channels) = (None, 2);
+        let mut reader = Reader::new(descriptors);
+        while !reader.is_empty() {
+            let tag = reader.u8()?;
+            let length = reader.u8()?;
+            let mut body = reader.sub(usize::from(length))?;
+            let kind = match tag {
+                TAG_REGISTRATION => match body.rest().first_chunk::<4>() {
+                    Some(b"Opus") => Some(Self::Opus { channels: 2 }),
+                    Some(b"AC-3") => Some(Self::Ac3),
+                    Some(b"EAC3") => Some(Self::Eac3),
+                    Some(b"HEVC") => Some(Self::H265),
+                    _ => None,
+                },
+                TAG_AC3 => Some(Self::Ac3),
+                TAG_EAC3 => Some(Self::Eac3),
+                TAG_EXTENSION if body.u8() == Ok(TAG_EXTENSION_OPUS) => {
+                    opus_channels = body.u8().unwrap_or(opus_channels);
+                    None
+                }
+                _ => None,
+            };
+            private = private.or(kind);
+        }
+        Ok(match stream_type {
+            0x03 => Self::MpegAudio { mpeg2: false },
+            0x04 => Self::MpegAudio { mpeg2: true },
+            0x06 => match private {
+                Some(Self::Opus { .. }) => Self::Opus { channels: opus_channels },
+                Some(kind) => kind,
+                None => Self::Other(stream_type),
+            },
+            0x0f => Self::AacAdts,
+            0x11 => Self::AacLatm,
+            0x1b => Self::H264,
+            0x24 => Self::H265,
+            // ATSC A/53 part 3 and A/52 annex G.
+            0x81 => Self::Ac3,
+            0x87 => Self::Eac3,
+            other => Self::Other(other),
+        })
+    }
+
+    /// The stream_type it is announced with.
+    #[must_use]
+    pub const fn stream_type(self) -> u8 {
+        match self {
+            Self::H264 => 0x1b,
+            Self::H265 => 0x24,
+            Self::AacAdts => 0x0f,
+            Self::AacLatm => 0x11,
+            Self::MpegAudio { mpeg2: false } => 0x03,
+            Self::MpegAudio { mpeg2: true } => 0x04,
+            Self::Ac3 => 0x81,
+            Self::Eac3 => 0x87,
+            Self::Opus { .. } => 0x06,
+            Self::Other(stream_type) => stream_type,
+        }
+    }
+
+    /// Whether it is a picture that this server carries.
+    #[must_use]
+    pub const fn is_video(self) -> bool {
+        matches!(self, Self::H264 | Self::H265)
+    }
+
+    /// Whether it is sound that this server carries.
+    #[must_use]
+    pub const fn is_audio(self) -> bool {
+        !self.is_video() && !matches!(self, Self::Other(_))
+    }
+
+    /// The stream_id of its PES packets (table 2-22): private_stream_1 for what MPEG does not know.
+    #[must_use]
+    pub const fn stream_id(self) -> u8 {
+        match self {
+            Self::H264 | Self::H265 => 0xe0,
+            Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } => 0xc0,
+            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Other(_) => 0xbd,
+        }
+    }
+
+    fn write_descriptors(self, out: &mut BytesMut) {
+        let registration = match self {
+            Self::H265 => b"HEVC",
+            Self::Ac3 => b"AC-3",
+            Self::Eac3 => b"EAC3",
+            Self::Opus { .. } => b"Opus",
+            Self::H264 | Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } | Self::Other(_) => return,
+        };
+        out.put_slice(&[TAG_REGISTRATION, 4]);
+        out.put_slice(registration);
+        if let Self::Opus { channels } = self {
+            out.put_slice(&[TAG_EXTENSION, 2, TAG_EXTENSION_OPUS, channels]);
+        }
+    }
+}
+
+/// An elementary stream of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// Where its packets are.
+    pub pid: Pid,
+    /// What it carries.
+    pub kind: StreamKind,
+}
+
+/// A program association section: the first program of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pat {
+    /// transport_stream_id.
+    pub transport_stream: u16,
+    /// program_number, not zero.
+    pub program: u16,
+    /// Where its PMT is.
+    pub pmt_pid: Pid,
+}
+
+impl Pat {
+    /// The first program of a section; `None` when it has none.
+    pub(crate) fn read(section: &Section<'_>) -> Result<Option<Self>, Error> {
+        let mut reader = Reader::new(section.body);
+        while !reader.is_empty() {
+            let (program, pid) = (reader.u16()?, Pid::new(reader.u16()?));
+            // Program 0 is the network's.
+            if program != 0 && pid.is_assignable() {
+                return Ok(Some(Self { transport_stream: section.id, program, pmt_pid: pid }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the section.
+    pub(crate) fn write(&self, version: u8, out: &mut BytesMut) {
+        let mut body = BytesMut::with_capacity(4);
+        body.put_u16(self.program);
+        body.put_u16(0xe000 | self.pmt_pid.get());
+        let id = self.transport_stream;
+        Section { table_id: TABLE_PAT, id, version, current: true, number: 0, body: &body }.write(out);
+    }
+}
+
+/// A program map section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pmt {
+    /// program_number.
+    pub program: u16,
+    /// version_number.
+    pub version: u8,
+    /// Where the program's clock is.
+    pub pcr_pid: Pid,
+    /// Its streams, each PID once.
+    pub streams: Vec<Stream>,
+    /// Streams beyond those: too many, or of a PID that is taken.
+    pub streams_left_out: usize,
+}
+
+impl Pmt {
+    /// Reads a section and keeps at most `streams_max` of its streams.
+    pub(crate) fn read(section: &Section<'_>, streams_max: usize) -> Result<Self, Error> {
+        let mut reader = Reader::new(section.body);
+        let pcr_pid = Pid::new(reader.u16()?);
+        let info = reader.u16()? & 0x0fff;
+        reader.take(usize::from(info))?;
+        let (mut streams, mut streams_left_out) = (Vec::<Stream>::new(), 0);
+        while !reader.is_empty() {
+            let stream_type = reader.u8()?;
+            let pid = Pid::new(reader.u16()?);
+            let info = reader.u16()? & 0x0fff;
+            let kind = StreamKind::read(stream_type, reader.take(usize::from(info))?)?;
+            let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
+            if taken || streams.len() >= streams_max {
+                streams_left_out += 1;
+            } else {
+                streams.push(Stream { pid, kind });
+            }
+        }
+        Ok(Self { program: section.id, version: section.version, pcr_pid, streams, streams_left_out })
+    }
+
+    /// Writes the section.
+    pub(crate) fn write(&self, out: &mut BytesMut) {
+        let (mut body, mut descriptors) = (BytesMut::new(), BytesMut::new());
+        body.put_u16(0xe000 | self.pcr_pid.get());
+        body.put_u16(0xf000);
+        for stream in &self.streams {
+            stream.kind.write_descriptors(&mut descriptors);
+            body.put_u8(stream.kind.stream_type());
+            body.put_u16(0xe000 | stream.pid.get());
+            body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
+            body.put_slice(&descriptors.split());
+        }
+        let (id, version) = (self.program, self.version);
+        Section { table_id: TABLE_PMT, id, version, current: true, number: 0, body: &body }.write(out);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn section(table_id: u8, body: &[u8]) -> Section<'_> {
+        Section { table_id, id: 1, version: 0, current: true, number: 0, body }
+    }
+
+    #[test]
+    fn t_04_lengths_over_the_map_are_refused() {
+        let read = |body: &[u8]| Pmt::read(&section(TABLE_PMT, body), 16);
+        let good = [0xe1, 0, 0xf0, 2, 9, 0, 0x1b, 0xe1, 0, 0xf0, 3, 0x0a, 1, 0];
+        assert_eq!(read(&good).unwrap().streams, [Stream { pid: Pid::new(0x100), kind: StreamKind::H264 }]);
+        for (at, length) in [(3, 200), (3, 11), (10, 4), (10, 255), (12, 2), (12, 255)] {
+            let mut lies = good;
+            lies[at] = length;
+            assert!(read(&lies).is_err(), "{at}: {length}");
+        }
+        let ends: Vec<usize> = (0..good.len()).filter(|&end| read(&good[..end]).is_ok()).collect();
+        assert_eq!(ends, [6], "it may end between streams only");
+    }
+
+    #[test]
+    fn t_05_of_a_thousand_streams_sixteen_are_kept_and_a_pid_is_taken_once() {
+        let mut body = vec![0xe1, 0, 0xf0, 0];
+        for n in 0..200u16 {
+            let [high, low] = (0x100 + n % 40).to_be_bytes();
+            body.extend([0x0f, 0xe0 | high, low, 0xf0, 0]);
+        }
+        // Of tables and of stuffing.
+        body.extend([0x1b, 0xe0, 0, 0xf0, 0, 0x1b, 0xff, 0xff, 0xf0, 0]);
+        let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
+        assert_eq!((pmt.streams.len(), pmt.streams_left_out), (16, 186));
+        let mut pids: Vec<Pid> = pmt.streams.iter().map(|stream| stream.pid).collect();
+        pids.dedup();
+        assert_eq!(pids.len(), 16);
+
+        let programs: Vec<u8> = (0..250u16).flat_map(|n| [0, u8::try_from(n).unwrap(), 0xe1, 0]).collect();
+        let pat = Pat::read(&section(TABLE_PAT, &programs)).unwrap().unwrap();
+        assert_eq!((pat.program, pat.pmt_pid), (1, Pid::new(0x100)));
+        assert!(Pat::read(&section(TABLE_PAT, &programs[..7])).is_err());
+        assert_eq!(Pat::read(&section(TABLE_PAT, &programs[..4])), Ok(None));
+    }
+
+    #[test]
+    fn every_kind_is_announced_so_that_it_is_known_again() {
+        let kinds = [
+            StreamKind::H264,
+            StreamKind::H265,
+            StreamKind::AacAdts,
+            StreamKind::AacLatm,
+            StreamKind::MpegAudio { mpeg2: false },
+            StreamKind::MpegAudio { mpeg2: true },
+            StreamKind::Ac3,
+            StreamKind::Eac3,
+            StreamKind::Opus { channels: 6 },
+            StreamKind::Other(0x15),
+        ];
+        let streams = kinds.iter().zip(0x100..).map(|(&kind, pid)| Stream { pid: Pid::new(pid), kind });
+        let pmt = Pmt {
+            program: 1,
+            version: 5,
+            pcr_pid: Pid::new(0x100),
+            streams: streams.collect(),
+            streams_left_out: 0,
+        };
+        let mut out = BytesMut::new();
+        pmt.write(&mut out);
+        let mut assembler = crate::section::Assembler::default();
+        let mut read = None;
+        let payload = [&[0], &out[..]].concat();
+        assembler.push(0, true, &payload, |result| read = Some(Pmt::read(&result.unwrap(), 16)));
+        assert_eq!(read, Some(Ok(pmt)));
+    }
+
+    #[test]
+    fn private_data_is_what_its_descriptors_say() {
+        let kind = |descriptors: &[u8]| StreamKind::read(6, descriptors).unwrap();
+        assert_eq!(kind(&[0x6a, 1, 0]), StreamKind::Ac3);
+        assert_eq!(kind(&[0x0a, 4, b'e', b'n', b'g', 0, 0x7a, 1, 0]), StreamKind::Eac3);
+        assert_eq!(kind(b"\x05\x04Opus\x7f\x02\x80\x01"), StreamKind::Opus { channels: 1 });
+        assert_eq!(kind(b"\x7f\x02\x80\x06\x05\x04Opus"), StreamKind::Opus { channels: 6 });
+        assert_eq!(kind(b"\x05\x04KLVA"), StreamKind::Other(6));
+        assert_eq!(kind(b"\x56\x05eng\x10\x00"), StreamKind::Other(6));
+    }
+}
