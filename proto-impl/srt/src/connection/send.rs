@@ -19,6 +19,23 @@ use crate::stats::count;
 /// Room of the largest control packet.
 const CONTROL_BYTES_MAX: usize = 1456;
 
+/// Where control packets are written.
+struct Controls<'a> {
+    writer: ControlWriter,
+    out: &'a mut Datagrams,
+}
+
+impl Controls<'_> {
+    const fn has_room(&self) -> bool {
+        self.out.has_room(CONTROL_BYTES_MAX)
+    }
+
+    fn write(&mut self, control: &Control<'_>) {
+        let writer = self.writer;
+        self.out.push_made(|bytes| writer.write(control, bytes));
+    }
+}
+
 impl Link {
     pub(super) fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
         let (length, most) = (payload.len(), self.payload_max);
@@ -75,50 +92,46 @@ impl Link {
         }
     }
 
-    /// False when there is no room left.
+    /// False when there is no room left; what did not fit stays for the next time.
     fn write_controls(&mut self, now_us: i64, out: &mut Datagrams) -> bool {
-        let writer = ControlWriter { timestamp: stamp(now_us), to: self.peer };
-        let has_room = |out: &Datagrams| out.has_room(CONTROL_BYTES_MAX);
-        let mut write = |out: &mut Datagrams, control: Control<'_>| {
-            out.push_made(|bytes| writer.write(&control, bytes));
-            out.has_room(CONTROL_BYTES_MAX)
-        };
-        if !has_room(out) {
-            return false;
+        let mut controls =
+            Controls { writer: ControlWriter { timestamp: stamp(now_us), to: self.peer }, out };
+        if let Some(number) = self.ackack.filter(|_| controls.has_room()) {
+            self.ackack = None;
+            controls.write(&Control::AckAck(number));
         }
-        if let Some(number) = self.ackack.take()
-            && !write(out, Control::AckAck(number))
+        if controls.has_room()
+            && let Some((number, ack)) = self.take_ack(now_us)
         {
-            return false;
-        }
-        if let Some((number, ack)) = self.take_ack(now_us) {
             count(&mut self.stats.pkt_sent_ack, 1);
-            if !write(out, Control::Ack(number, ack)) {
-                return false;
-            }
+            controls.write(&Control::Ack(number, ack));
         }
         for (kind, message) in
-            [(extension::KM_RESPONSE, self.reply.take()), (extension::KM_REQUEST, self.tell.take())]
+            [(extension::KM_RESPONSE, &mut self.reply), (extension::KM_REQUEST, &mut self.tell)]
         {
-            if let Some(message) = message {
-                write(out, Control::User(kind, &message));
+            if controls.has_room()
+                && let Some(message) = message.take()
+            {
+                controls.write(&Control::User(kind, &message));
             }
         }
-        for (first, last) in self.drops.drain(..) {
-            write(out, Control::DropRequest(0, first, last));
+        while controls.has_room()
+            && let Some((first, last)) = self.drops.pop()
+        {
+            controls.write(&Control::DropRequest(0, first, last));
         }
-        if self.losses.next_at().is_some_and(|at| at <= now_us) {
+        if controls.has_room() && self.losses.next_at().is_some_and(|at| at <= now_us) {
             let mut body = Vec::new();
             self.losses.report(now_us, self.rtt, &mut body);
             if !body.is_empty() {
                 count(&mut self.stats.pkt_sent_nak, 1);
-                write(out, Control::Nak(losses(&body)));
+                controls.write(&Control::Nak(losses(&body)));
             }
         }
-        if self.keep_alive && out.is_empty() {
-            write(out, Control::KeepAlive);
+        if self.keep_alive && controls.out.is_empty() && controls.has_room() {
+            controls.write(&Control::KeepAlive);
         }
-        has_room(out)
+        controls.has_room()
     }
 
     fn write_data(&mut self, now: Instant, now_us: i64, out: &mut Datagrams) {
