@@ -212,7 +212,7 @@ impl Link {
         count(&mut self.stats.byte_sent, HEAD_BYTES.saturating_add(payload.len()));
         let seq: Seq = head.seq;
         match &mut self.keys {
-            None => out.push_shared(&head.write(), payload),
+            None => out.push(&head.write(), &payload),
             Some(keys) => out.push_made(|bytes| {
                 bytes.extend_from_slice(&head.write());
                 keys.seal(head.key, seq, &payload, bytes);
