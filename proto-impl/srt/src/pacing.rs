@@ -46,6 +46,11 @@ impl Overhead {
         u64::try_from(bytes).is_ok_and(|bytes| bytes <= self.tokens)
     }
 
+    /// Whether most of the share is left.
+    pub(crate) fn is_ample(&self) -> bool {
+        self.tokens >= self.share(self.recent).max(OVERHEAD_BYTES_MIN) / 2
+    }
+
     /// They were.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.tokens = self.tokens.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));

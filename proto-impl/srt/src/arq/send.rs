@@ -10,6 +10,9 @@ use crate::seq::Seq;
 /// Numbers that wait to be sent again, at most, per packet in the buffer: those that were acknowledged meanwhile are in
 /// it too.
 const LOST_PER_ENTRY: usize = 2;
+/// From this time on a packet that is sent again goes out twice, the second time behind the next new packet: what was
+/// lost this often has little time left, and at ten percent loss it is one packet of a hundred.
+const TWICE_FROM: u8 = 2;
 /// A buffer that has become empty gives larger room back.
 const KEPT_ENTRIES: usize = 64;
 
@@ -23,6 +26,10 @@ pub(crate) struct Entry {
     pub(crate) key: KeyFlag,
     /// When it was sent again.
     again_at: Option<u32>,
+    /// How often, without its second copies.
+    times: u8,
+    /// Its second copy is to follow.
+    twin: bool,
     lost: bool,
 }
 
@@ -47,6 +54,8 @@ pub(crate) struct SendBuffer {
     bytes: usize,
     message: u32,
     lost: VecDeque<Seq>,
+    /// To be sent once more.
+    twins: Vec<Seq>,
 }
 
 impl SendBuffer {
@@ -59,6 +68,7 @@ impl SendBuffer {
             bytes: 0,
             message: 0,
             lost: VecDeque::new(),
+            twins: Vec::new(),
         }
     }
 
@@ -74,6 +84,8 @@ impl SendBuffer {
             message,
             key: KeyFlag::Clear,
             again_at: None,
+            times: 0,
+            twin: false,
             lost: false,
         });
     }
@@ -117,6 +129,7 @@ impl SendBuffer {
         }
         if self.entries.is_empty() {
             self.lost.clear();
+            self.twins.clear();
             if self.entries.capacity() > KEPT_ENTRIES {
                 self.entries = VecDeque::new();
                 self.lost = VecDeque::new();
@@ -217,12 +230,20 @@ impl SendBuffer {
         }
     }
 
-    /// It was sent again.
-    pub(crate) fn lost_sent(&mut self, now: u32) {
+    /// It was sent again. With `twice` it may be worth a second copy.
+    pub(crate) fn lost_sent(&mut self, now: u32, twice: bool) {
         let Some(seq) = self.lost.pop_front() else { return };
         let Some(index) = self.index_of(seq) else { return };
-        if let Some(entry) = self.entries.get_mut(index) {
-            (entry.lost, entry.again_at) = (false, Some(now));
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        let is_twin = entry.twin;
+        (entry.lost, entry.again_at, entry.twin) = (false, Some(now), false);
+        if is_twin {
+            return;
+        }
+        entry.times = entry.times.saturating_add(1);
+        if twice && entry.times >= TWICE_FROM {
+            entry.twin = true;
+            self.twins.push(seq);
         }
     }
 
@@ -240,6 +261,13 @@ impl SendBuffer {
     /// It was sent.
     pub(crate) fn new_sent(&mut self) {
         self.sent = self.sent.saturating_add(1).min(self.entries.len());
+        while let Some(seq) = self.twins.pop() {
+            let Some(index) = self.index_of(seq) else { continue };
+            if let Some(entry) = self.entries.get_mut(index).filter(|entry| entry.twin && !entry.lost) {
+                entry.lost = true;
+                self.lost.push_back(seq);
+            }
+        }
     }
 
     /// Age of the oldest packet, microseconds.
@@ -284,7 +312,7 @@ mod tests {
         let mut out = Vec::new();
         while let Some((seq, _)) = buffer.next_lost() {
             out.push(seq.ahead_of(FIRST).unwrap());
-            buffer.lost_sent(now);
+            buffer.lost_sent(now, true);
         }
         out
     }
@@ -301,6 +329,21 @@ mod tests {
         assert_eq!(report(&mut buffer, &[(9, 9)], 1_050_000).named, 1);
         assert_eq!(send_lost(&mut buffer, 1_050_000), [9]);
         assert_eq!((buffer.in_flight(), buffer.bytes()), (11, 77));
+    }
+
+    #[test]
+    fn what_is_lost_again_goes_out_twice() {
+        let mut buffer = sent(20);
+        for (at, wanted) in [(0, &[][..]), (100_000, &[7]), (200_000, &[7])] {
+            report(&mut buffer, &[(7, 7)], at);
+            assert_eq!(send_lost(&mut buffer, at), [7]);
+            buffer.push(Bytes::from_static(b"payload"), at);
+            buffer.new_sent();
+            assert_eq!(send_lost(&mut buffer, at + 1), wanted);
+            buffer.push(Bytes::from_static(b"payload"), at);
+            buffer.new_sent();
+            assert!(!buffer.has_lost());
+        }
     }
 
     #[test]

@@ -182,10 +182,9 @@ impl Link {
     }
 
     fn ack_soon(&mut self, now_us: i64) {
-        if self.acks.due_us.is_none() {
-            self.acks.due_us = Some(now_us.saturating_add(ACK_US));
-            self.acks.repeats = 0;
-        }
+        let soon = now_us.saturating_add(ACK_US);
+        self.acks.due_us = Some(self.acks.due_us.map_or(soon, |due| due.min(soon)));
+        self.acks.repeats = 0;
     }
 
     /// The next packet that is due. At the end of the connection everything is.

@@ -166,7 +166,7 @@ impl Link {
         };
         let payload = entry.payload.clone();
         self.write_packet(head, payload, out);
-        self.sender.lost_sent(stamp(now_us));
+        self.sender.lost_sent(stamp(now_us), self.overhead.is_ample());
         self.overhead.spend(bytes);
         self.pacer.sent(now, bytes);
         count(&mut self.stats.pkt_retrans, 1);

@@ -38,7 +38,7 @@ fn payload_comes_at_its_time() {
 }
 
 #[test]
-fn latency_is_the_larger_wish_of_both_and_at_most_eight_seconds() {
+fn s_07_latency_is_the_larger_wish_of_both_and_at_most_eight_seconds() {
     let latencies = |caller: (u64, u64), port: (u64, u64)| {
         let config = |(latency, peer): (u64, u64)| Config {
             latency: ms(latency),
@@ -51,7 +51,7 @@ fn latency_is_the_larger_wish_of_both_and_at_most_eight_seconds() {
     };
     assert_eq!(latencies((120, 0), (150, 0)), ((120, 150), (150, 120)));
     assert_eq!(latencies((120, 300), (150, 500)), ((500, 300), (300, 500)));
-    // s_07: 65 535 ms are not granted, by neither side.
+    // 65 535 ms are not granted, by neither side.
     assert_eq!(latencies((65_535, 65_535), (120, 0)), ((8000, 8000), (8000, 8000)));
 }
 
@@ -136,4 +136,52 @@ fn silence_is_kept_alive_and_its_end_is_noticed() {
     sim.run_for(secs(6)).unwrap();
     assert_eq!(sim.b.closed, Some(CloseReason::Idle));
     assert!(sim.a.closed.is_none());
+}
+
+#[test]
+fn a_connection_that_only_sends_moves_its_deadline_a_few_times_a_second() {
+    let mut sim = connected(1, Config::default(), Config::default(), |l| l.latency(ms(20)));
+    sim.run_for(secs(1)).unwrap();
+    let (timeouts, moved) = (sim.a.timeouts, sim.a.moved);
+    crate::harness::start(&mut sim, 475 * 10, 475);
+    sim.run_for(secs(10)).unwrap();
+    assert!(sim.a.timeouts - timeouts <= 60, "{}", sim.a.timeouts - timeouts);
+    assert!(sim.a.moved - moved <= 60, "{}", sim.a.moved - moved);
+    let stats = sim.a.stats();
+    // A hundred acknowledgements a second come, about twenty of them are confirmed.
+    assert!(stats.pkt_recv_ack > 900, "{}", stats.pkt_recv_ack);
+    assert!((19.0..23.0).contains(&stats.ms_rtt) || (39.0..42.0).contains(&stats.ms_rtt), "{}", stats.ms_rtt);
+    let confirmed = sim.a_to_b.stats().sent - stats.pkt_sent;
+    assert!(confirmed < 300, "{confirmed}");
+}
+
+#[test]
+fn s_08_timestamps_wrap_after_71_minutes_and_nobody_sees_it() {
+    let mut sim = connected(1, Config::default(), Config::default(), |l| l.latency(ms(20)).loss(0.02));
+    sim.run_for(secs(71 * 60)).unwrap();
+    let start = sim.clock.now();
+    send_all(&mut sim, 6000, 50);
+    assert_eq!((sim.b.received.len(), sim.b.skipped), (6000, 0));
+    for (n, at) in sim.b.received_at.iter().enumerate() {
+        let due = start + ms(140) + ms(20) * u32::try_from(n).unwrap();
+        let off = at.max(&due).duration_since(*at.min(&due));
+        assert!(off < ms(60), "{n}: {off:?}");
+    }
+}
+
+#[test]
+fn a_bandwidth_limit_spreads_the_packets() {
+    let config =
+        Config { max_bandwidth: Some(250_000), latency: secs(1), peer_latency: secs(1), ..Config::default() };
+    let mut sim = connected(1, config, Config::default(), |l| l.latency(ms(20)));
+    let now = sim.clock.now();
+    for n in 0..100 {
+        sim.a.connection().send(now, message(n)).unwrap();
+    }
+    // 133 200 bytes.
+    sim.run_for(ms(400)).unwrap();
+    let sent = sim.a.stats().pkt_sent;
+    assert!((73..80).contains(&sent), "{sent}");
+    sim.run_for(secs(3)).unwrap();
+    assert_eq!(sim.b.received.len(), 100);
 }

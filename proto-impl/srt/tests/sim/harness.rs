@@ -80,7 +80,12 @@ pub(crate) struct End {
     /// Everything that was sent, when someone wants to look.
     pub(crate) sent: Option<Vec<Bytes>>,
     pub(crate) timeouts: u64,
+    /// How often the deadline was another one after an input.
+    pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
+    /// What does not come in, by its place among the datagrams.
+    pub(crate) swallow: Option<fn(u64, &[u8]) -> bool>,
+    arrived: u64,
 }
 
 impl End {
@@ -102,7 +107,10 @@ impl End {
             stream_id: None,
             sent: None,
             timeouts: 0,
+            moved: 0,
             received_at: Vec::new(),
+            swallow: None,
+            arrived: 0,
         }
     }
 
@@ -133,6 +141,10 @@ impl End {
     }
 
     fn datagram(&mut self, now: Instant, datagram: &[u8]) {
+        self.arrived += 1;
+        if self.swallow.is_some_and(|swallow| swallow(self.arrived, datagram)) {
+            return;
+        }
         let Some(endpoint) = &mut self.endpoint else {
             return self.connection().handle_datagram(now, datagram);
         };
@@ -209,6 +221,7 @@ impl End {
 
 impl Peer for End {
     fn handle(&mut self, now: Instant, input: Input) {
+        let before = self.connection.as_ref().and_then(Connection::poll_timeout);
         match input {
             Input::Datagram(datagram) => self.datagram(now, &datagram),
             Input::Timeout => {
@@ -227,6 +240,8 @@ impl Peer for End {
         }
         self.run_source(now);
         self.drain(now);
+        let after = self.connection.as_ref().and_then(Connection::poll_timeout);
+        self.moved += u64::from(before != after);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {

@@ -24,7 +24,9 @@ fn run(name: &str, count: u64, latency_ms: u64, links: impl Fn(Link) -> Link) ->
         let mut sim = lossy(seed, latency_ms, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
-        assert_eq!(u64::from(MINUTE - delivered), sim.b.skipped, "seed {seed}: lost and not counted");
+        // The very last may be lost without anything behind them that shows it.
+        let uncounted = u64::from(MINUTE - delivered).checked_sub(sim.b.skipped);
+        assert!(uncounted.is_some_and(|n| n <= 1), "seed {seed}: {uncounted:?} lost and not counted");
         missing.push(MINUTE - delivered);
         let stats = sim.a.stats();
         worst = worst.max(stats.pkt_retrans as f64 / stats.pkt_sent_unique as f64);

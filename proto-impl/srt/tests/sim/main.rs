@@ -2,4 +2,7 @@
 
 mod basic;
 mod harness;
+mod hostile;
+mod keys;
 mod loss;
+mod port;
