@@ -8,6 +8,7 @@ mod http_live;
 mod pull;
 mod rtmp;
 mod tags;
+mod ts;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -127,14 +127,18 @@ impl Adts {
 impl Config {
     /// What an ADTS header says, as a record. Of channel configuration 0 the frames tell, which a record would have to
     /// repeat: that is refused.
-    pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
-        if adts.channel_configuration == 0 {
+    pub fn of_parts(object_type: u8, rate_index: u8, channel_configuration: u8) -> Result<Self, Error> {
+        if channel_configuration == 0 {
             return Err(Error::Invalid("channel_configuration"));
         }
-        let bits = u16::from(adts.object_type) << 11
-            | u16::from(adts.rate_index) << 7
-            | u16::from(adts.channel_configuration) << 3;
+        let bits =
+            u16::from(object_type) << 11 | u16::from(rate_index) << 7 | u16::from(channel_configuration) << 3;
         Self::read(Bytes::copy_from_slice(&bits.to_be_bytes()))
+    }
+
+    /// The same of a whole header.
+    pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
+        Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
 
     /// The ADTS header of a raw frame. `None` for what ADTS cannot say: other kinds of AAC, other rates, channels that

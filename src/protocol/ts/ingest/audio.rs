@@ -1,0 +1,284 @@
+//! PES packets of sound to frames.
+//!
+//! A PES packet has one frame, several, or pieces: its PTS is that of the first frame that begins in it (ISO/IEC
+//! 13818-1 §2.4.3.7), and the frames behind are counted on from there by their samples, so nothing adds up.
+
+use bytes::{Bytes, BytesMut};
+use media::CodecConfig;
+use media::codec::{Error, aac, ac3, latm, mp3, opus};
+use mpegts::{CLOCK_MASK, Pes, Stream, StreamKind, TICKS_PER_SECOND};
+
+use super::{Frame, Made};
+
+/// Frames of one PES packet: seconds of sound.
+const FRAMES_MAX: usize = 256;
+/// No frame is larger.
+const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// What a frame's head needs at most, but for one that says how much more.
+const HEAD_BYTES: usize = 16;
+
+/// A frame's place and time.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    /// Bytes before the payload.
+    skip: usize,
+    /// Bytes of all of it.
+    bytes: usize,
+    samples: u32,
+    rate: u32,
+    config: Hint,
+}
+
+/// What a frame says of its track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    Adts { object_type: u8, rate_index: u8, channels: u8 },
+    Latm,
+    Mp3(mp3::Config),
+    Ac3 { enhanced: bool },
+    Opus { channels: u8 },
+}
+
+impl Hint {
+    fn of(adts: &aac::Adts) -> Self {
+        Self::Adts {
+            object_type: adts.object_type,
+            rate_index: adts.rate_index,
+            channels: adts.channel_configuration,
+        }
+    }
+}
+
+/// One audio stream.
+#[derive(Debug)]
+pub(super) struct Audio {
+    stream: Stream,
+    latm: latm::Reader,
+    /// The beginning of a frame that ends in the next packet.
+    begun: Bytes,
+    /// The time of a frame, and the samples since.
+    anchor: Option<u64>,
+    samples: u64,
+    rate: u32,
+    hint: Option<Hint>,
+    /// A syncword was not where it should be: the next one counts only with another behind its frame.
+    lost: bool,
+}
+
+impl Audio {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            latm: latm::Reader::new(),
+            begun: Bytes::new(),
+            anchor: None,
+            samples: 0,
+            rate: TICKS_PER_SECOND,
+            hint: None,
+            lost: false,
+        }
+    }
+
+    pub(super) const fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// A PES packet.
+    pub(super) fn push(&mut self, pes: Pes, made: &mut Vec<Made>) {
+        let mut begun = std::mem::take(&mut self.begun);
+        if pes.discontinuity && !begun.is_empty() {
+            begun.clear();
+            made.push(Made::Bad);
+        }
+        let carried = begun.len();
+        let data = if carried == 0 { pes.payload } else { join(&begun, &pes.payload) };
+        let mut pts = pes.pts;
+        let mut at = 0;
+        for _ in 0..FRAMES_MAX {
+            if at >= carried
+                && let Some(pts) = pts.take()
+            {
+                (self.anchor, self.samples) = (Some(pts), 0);
+            }
+            let rest = data.slice(at.min(data.len())..);
+            match self.head(&rest) {
+                Ok(head) if head.bytes <= rest.len() => {
+                    let bytes = self.with_dependents(&head, &rest);
+                    self.frame(&head, rest.slice(..bytes), made);
+                    at += bytes;
+                }
+                Err(Error::Invalid(_) | Error::TooLarge(_)) => {
+                    if !std::mem::replace(&mut self.lost, true) {
+                        made.push(Made::Bad);
+                    }
+                    at += self.next_head(&rest);
+                }
+                // Not all of it is there.
+                Ok(_) | Err(_) => {
+                    self.begun = rest;
+                    return;
+                }
+            }
+        }
+        // So many frames are noise.
+        made.push(Made::Bad);
+    }
+
+    /// Reads the head of the frame that `rest` begins with. Truncated: there is not enough of it.
+    fn head(&self, rest: &[u8]) -> Result<Head, Error> {
+        let head = rest.get(..HEAD_BYTES).unwrap_or(rest);
+        let found = match self.stream.kind {
+            StreamKind::AacAdts => aac::Adts::read(head).and_then(|adts| {
+                let known = adts.blocks == 1 && adts.channel_configuration != 0;
+                let head = Head {
+                    skip: adts.header_bytes,
+                    bytes: adts.frame_bytes,
+                    samples: aac::FRAME_SAMPLES,
+                    rate: adts.sample_rate,
+                    config: Hint::of(&adts),
+                };
+                known.then_some(head).ok_or(Error::Invalid("kind of ADTS"))
+            }),
+            StreamKind::AacLatm => {
+                // Rate and samples are known when the element was read.
+                let bytes = latm::element_bytes(head)?;
+                Ok(Head { skip: 0, bytes, samples: 0, rate: self.rate, config: Hint::Latm })
+            }
+            StreamKind::MpegAudio { .. } => mp3::Header::read(head).and_then(|header| {
+                Ok(Head {
+                    skip: 0,
+                    bytes: header.frame_bytes.ok_or(Error::Invalid("free format"))?,
+                    samples: header.samples,
+                    rate: header.config.sample_rate,
+                    config: Hint::Mp3(header.config),
+                })
+            }),
+            StreamKind::Ac3 | StreamKind::Eac3 => ac3::Syncframe::read(head).map(|frame| Head {
+                skip: 0,
+                bytes: frame.bytes,
+                samples: if frame.dependent { 0 } else { frame.samples },
+                rate: frame.sample_rate,
+                config: Hint::Ac3 { enhanced: frame.enhanced },
+            }),
+            StreamKind::Opus { channels } => opus_head(rest, channels),
+            StreamKind::H264 | StreamKind::H265 | StreamKind::Other(_) => Err(Error::Invalid("kind")),
+        }?;
+        if found.bytes > FRAME_BYTES_MAX || found.bytes <= found.skip {
+            return Err(Error::Invalid("frame size"));
+        }
+        let confirmed = match rest.get(found.bytes..) {
+            Some(next) if self.lost && !next.is_empty() => self.is_head(next),
+            _ => true,
+        };
+        confirmed.then_some(found).ok_or(Error::Invalid("syncword"))
+    }
+
+    /// Whether `bytes` look like a frame, as far as they go.
+    fn is_head(&self, bytes: &[u8]) -> bool {
+        let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+        match self.stream.kind {
+            StreamKind::AacAdts => !matches!(aac::Adts::read(head), Err(Error::Invalid(_))),
+            StreamKind::AacLatm => !matches!(latm::element_bytes(head), Err(Error::Invalid(_))),
+            StreamKind::MpegAudio { .. } => !matches!(mp3::Header::read(head), Err(Error::Invalid(_))),
+            StreamKind::Ac3 | StreamKind::Eac3 => {
+                !matches!(ac3::Syncframe::read(head), Err(Error::Invalid(_)))
+            }
+            StreamKind::Opus { .. } => !matches!(opus::Control::read(head), Err(Error::Invalid(_))),
+            StreamKind::H264 | StreamKind::H265 | StreamKind::Other(_) => false,
+        }
+    }
+
+    /// How far it is to what may be the next frame, at least a byte.
+    fn next_head(&self, rest: &[u8]) -> usize {
+        let candidate = (1..rest.len()).find(|&at| rest.get(at..).is_some_and(|next| self.is_head(next)));
+        candidate.unwrap_or(rest.len()).max(1)
+    }
+
+    /// Bytes of a frame with those that add channels to it (E-AC-3, ETSI TS 102 366 §E.1.3.1.1).
+    fn with_dependents(&self, head: &Head, rest: &[u8]) -> usize {
+        let mut bytes = head.bytes;
+        while let (Hint::Ac3 { enhanced: true }, Some(next)) = (head.config, rest.get(bytes..)) {
+            match ac3::Syncframe::read(next) {
+                Ok(frame) if frame.dependent && frame.bytes <= next.len() => bytes += frame.bytes,
+                Ok(_) | Err(_) => break,
+            }
+        }
+        bytes
+    }
+
+    fn frame(&mut self, head: &Head, frame: Bytes, made: &mut Vec<Made>) {
+        self.lost = false;
+        if head.config == Hint::Latm {
+            return self.element(&frame, made);
+        }
+        if self.hint != Some(head.config) {
+            match config(head.config) {
+                Ok(config) => made.push(Made::Config(config)),
+                Err(_) => return made.push(Made::Bad),
+            }
+            self.hint = Some(head.config);
+        }
+        self.emit(head.samples, head.rate, frame.slice(head.skip..), made);
+    }
+
+    fn element(&mut self, element: &[u8], made: &mut Vec<Made>) {
+        let Ok(frames) = self.latm.read(element) else {
+            return made.push(Made::Bad);
+        };
+        let Some(config) = self.latm.config() else {
+            return made.push(Made::Early);
+        };
+        let rate = config.sample_rate;
+        made.push(Made::Config(CodecConfig::Aac(config.clone())));
+        for frame in frames {
+            self.emit(aac::FRAME_SAMPLES, rate, frame, made);
+        }
+    }
+
+    fn emit(&mut self, samples: u32, rate: u32, payload: Bytes, made: &mut Vec<Made>) {
+        let Some(anchor) = self.anchor else {
+            return made.push(Made::Early);
+        };
+        let ticks = |samples: u64, rate: u32| samples * u64::from(TICKS_PER_SECOND) / u64::from(rate.max(1));
+        if rate != self.rate {
+            self.anchor = Some(anchor.wrapping_add(ticks(self.samples, self.rate)));
+            (self.samples, self.rate) = (0, rate);
+        }
+        let anchor = self.anchor.unwrap_or(anchor);
+        let dts = anchor.wrapping_add(ticks(self.samples, rate)) & CLOCK_MASK;
+        self.samples = self.samples.saturating_add(u64::from(samples));
+        made.push(Made::Frame(Frame { dts, pts: dts, key: false, payload }));
+    }
+}
+
+fn opus_head(rest: &[u8], channels: u8) -> Result<Head, Error> {
+    let control = opus::Control::read(rest)?;
+    let bytes = control.header_bytes.saturating_add(control.packet_bytes);
+    // Until all of it is there, its samples do not matter.
+    let samples = match rest.get(control.header_bytes..bytes) {
+        Some(packet) => opus::packet_samples(packet).ok_or(Error::Invalid("Opus packet"))?,
+        None => 0,
+    };
+    let config = Hint::Opus { channels };
+    Ok(Head { skip: control.header_bytes, bytes, samples, rate: opus::SAMPLE_RATE, config })
+}
+
+fn config(hint: Hint) -> Result<CodecConfig, Error> {
+    Ok(match hint {
+        Hint::Adts { object_type, rate_index, channels } => {
+            CodecConfig::Aac(aac::Config::of_parts(object_type, rate_index, channels)?)
+        }
+        Hint::Latm => return Err(Error::Invalid("LATM")),
+        Hint::Mp3(config) => CodecConfig::Mp3(config),
+        Hint::Ac3 { enhanced: false } => CodecConfig::Ac3(ac3::Config),
+        Hint::Ac3 { enhanced: true } => CodecConfig::Eac3(ac3::Config),
+        Hint::Opus { channels } => CodecConfig::Opus(opus::Config::of_channels(channels)?),
+    })
+}
+
+fn join(begun: &[u8], payload: &[u8]) -> Bytes {
+    let mut joined = BytesMut::with_capacity(begun.len() + payload.len());
+    joined.extend_from_slice(begun);
+    joined.extend_from_slice(payload);
+    joined.freeze()
+}

@@ -1,0 +1,255 @@
+//! Transport packets to access units.
+//!
+//! The first video and the first audio stream of the first program are carried, what else there is is counted. Times
+//! keep their 90 kHz. Parameter sets, delimiters and filler are taken out of pictures (SEI stays): sets become the
+//! track's configuration, and a new one an epoch.
+//!
+//! A stream with video begins with a key frame: what comes before is dropped, sound too, because the tables have
+//! announced the picture. When there is none for [`VIDEO_WAIT`], the sound goes on alone.
+
+mod audio;
+mod video;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use media::{AccessUnit, CodecConfig, Timeline, Track, TrackId, Tracks};
+use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream};
+
+use self::audio::Audio;
+use self::video::Video;
+use super::{TICKS, ZERO};
+use crate::mail::Grant;
+
+/// Sound waits so long for the picture that was announced: 3 s.
+const VIDEO_WAIT: u64 = 3 * 90_000;
+/// A picture is shown so much after it is decoded at most: 60 s. More is nonsense.
+const COMPOSITION_MAX: u64 = 60 * 90_000;
+/// Units that wait to be polled: more than any sane input of one call makes.
+const QUEUE_MAX: usize = 1024;
+
+/// What was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::protocol) struct Stats {
+    /// What the demultiplexer counted; there are also the streams that are not carried.
+    pub(in crate::protocol) demux: mpegts::Stats,
+    /// Units that came too early: before their parameter sets, or before the first key frame.
+    pub(in crate::protocol) dropped: u64,
+    /// Frames and pictures that made no sense, or are of a kind that is not carried.
+    pub(in crate::protocol) bad: u64,
+    /// Jumps of the publisher's clock that were repaired.
+    pub(in crate::protocol) jumps: u64,
+}
+
+/// A frame or picture with the publisher's times.
+#[derive(Debug)]
+struct Frame {
+    dts: u64,
+    pts: u64,
+    key: bool,
+    payload: Bytes,
+}
+
+/// What a stream's packet made.
+#[derive(Debug)]
+enum Made {
+    /// The configuration of what follows, when it is another than before.
+    Config(CodecConfig),
+    /// A frame.
+    Frame(Frame),
+    /// Something that made no sense.
+    Bad,
+    /// Something without a configuration or a time.
+    Early,
+}
+
+/// The state of one publisher.
+#[derive(Debug)]
+pub(in crate::protocol) struct Ingest {
+    demuxer: Demuxer,
+    timeline: Timeline,
+    tracks: Arc<Tracks>,
+    video: Option<Video>,
+    audio: Option<Audio>,
+    /// Pictures before the first key frame are dropped.
+    key_seen: bool,
+    /// Since when sound has been waiting for the picture.
+    waits_since: Option<u64>,
+    waited: bool,
+    made: Vec<Made>,
+    units: VecDeque<(AccessUnit, Arc<Tracks>)>,
+    dropped: u64,
+    bad: u64,
+}
+
+impl Ingest {
+    /// Continues the stream where the grant says it stands.
+    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
+        Self {
+            demuxer: Demuxer::new(),
+            timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
+            tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
+            video: None,
+            audio: None,
+            key_seen: false,
+            waits_since: None,
+            waited: false,
+            made: Vec::new(),
+            units: VecDeque::new(),
+            dropped: 0,
+            bad: 0,
+        }
+    }
+
+    /// Bytes of the transport stream, in any split.
+    pub(in crate::protocol) fn handle(&mut self, bytes: &[u8]) {
+        let mut input = bytes;
+        while let Some(event) = self.demuxer.read(&mut input) {
+            match event {
+                Event::Program(map) => self.program(&map),
+                Event::Pes(pes) => self.pes(pes),
+            }
+        }
+    }
+
+    /// The transport stream has ended: what was held back, because more of it might have come, comes now.
+    pub(in crate::protocol) fn finish(&mut self) {
+        self.demuxer.finish();
+        self.handle(&[]);
+        if let Some(video) = &mut self.video {
+            video.finish(&mut self.made);
+            self.settle(TrackId::VIDEO);
+        }
+    }
+
+    /// The next unit, and the tracks that decode it.
+    pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        self.units.pop_front()
+    }
+
+    /// The tracks of the units that came out last.
+    pub(in crate::protocol) const fn tracks(&self) -> &Arc<Tracks> {
+        &self.tracks
+    }
+
+    /// What was counted.
+    pub(in crate::protocol) fn stats(&self) -> Stats {
+        Stats {
+            demux: self.demuxer.stats(),
+            dropped: self.dropped,
+            bad: self.bad,
+            jumps: self.timeline.jumps(),
+        }
+    }
+
+    /// The first video and the first audio stream; those that stay what they were go on.
+    fn program(&mut self, map: &Pmt) {
+        let first = |is: fn(&Stream) -> bool| map.streams.iter().copied().find(is);
+        let (video, audio) = (first(|one| one.kind.is_video()), first(|one| one.kind.is_audio()));
+        for stream in &map.streams {
+            if ![video, audio].contains(&Some(*stream)) {
+                self.demuxer.ignore(stream.pid);
+            }
+        }
+        if self.video.as_ref().map(Video::stream) != video {
+            self.video = video.and_then(Video::new);
+            self.key_seen = false;
+            (self.waited, self.waits_since) = (false, None);
+        }
+        if self.audio.as_ref().map(Audio::stream) != audio {
+            self.audio = audio.map(Audio::new);
+        }
+        if (video.is_none() && self.tracks.video.is_some())
+            || (audio.is_none() && self.tracks.audio.is_some())
+        {
+            let tracks = self.next_epoch();
+            tracks.video.take_if(|_| video.is_none());
+            tracks.audio.take_if(|_| audio.is_none());
+        }
+    }
+
+    fn pes(&mut self, pes: Pes) {
+        if let Some(video) = self.video.as_mut().filter(|video| video.stream() == pes.stream) {
+            video.push(pes, &mut self.made);
+            self.settle(TrackId::VIDEO);
+        } else if let Some(audio) = self.audio.as_mut().filter(|audio| audio.stream() == pes.stream) {
+            audio.push(pes, &mut self.made);
+            self.settle(TrackId::AUDIO);
+        }
+    }
+
+    fn settle(&mut self, track: TrackId) {
+        let mut made = std::mem::take(&mut self.made);
+        for made in made.drain(..) {
+            match made {
+                Made::Config(config) => self.configure(track, config),
+                Made::Frame(frame) => self.frame(track, frame),
+                Made::Bad => self.bad = self.bad.saturating_add(1),
+                Made::Early => self.dropped = self.dropped.saturating_add(1),
+            }
+        }
+        self.made = made;
+    }
+
+    /// Makes this the configuration of the track. One that differs begins an epoch.
+    fn configure(&mut self, id: TrackId, config: CodecConfig) {
+        let known = self.tracks.get(id);
+        if known.is_some_and(|track| track.config == config) {
+            return;
+        }
+        let other_codec = known.is_some_and(|track| track.config.codec() != config.codec());
+        // Another codec begins with a key frame of its own.
+        self.key_seen &= id != TrackId::VIDEO || !other_codec;
+        let track = Some(Track { id, config, timescale: TICKS, extra: None });
+        let tracks = self.next_epoch();
+        if id == TrackId::VIDEO {
+            tracks.video = track;
+        } else {
+            tracks.audio = track;
+        }
+    }
+
+    fn next_epoch(&mut self) -> &mut Tracks {
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        tracks
+    }
+
+    fn frame(&mut self, track: TrackId, frame: Frame) {
+        if track == TrackId::VIDEO {
+            self.key_seen |= frame.key;
+        }
+        let waits = match track {
+            TrackId::VIDEO => !self.key_seen,
+            _ => self.sound_waits(frame.dts),
+        };
+        if waits || self.units.len() >= QUEUE_MAX {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        let dts = self.timeline.map(track, frame.dts.wrapping_sub(ZERO) & CLOCK_MASK);
+        // A picture is not shown before it is decoded; encoders that say so are a little off.
+        let composition = frame.pts.wrapping_sub(frame.dts) & CLOCK_MASK;
+        let composition = if composition > COMPOSITION_MAX { 0 } else { composition };
+        let unit = AccessUnit {
+            track,
+            dts,
+            pts: dts.saturating_add(i64::try_from(composition).unwrap_or(0)),
+            key_frame: frame.key,
+            config_epoch: self.tracks.epoch,
+            payload: frame.payload,
+        };
+        self.units.push_back((unit, Arc::clone(&self.tracks)));
+    }
+
+    /// Whether sound of this time still waits for the picture.
+    fn sound_waits(&mut self, dts: u64) -> bool {
+        if self.video.is_none() || self.key_seen || self.waited {
+            return false;
+        }
+        let since = *self.waits_since.get_or_insert(dts);
+        self.waited = dts.wrapping_sub(since) & CLOCK_MASK >= VIDEO_WAIT;
+        !self.waited
+    }
+}

@@ -1,0 +1,338 @@
+//! PES packets of H.264 and H.265 to pictures with 4-byte lengths.
+//!
+//! Most encoders give each access unit a PES packet of its own, and it is passed on when that is there. Two others are
+//! met. Several access units in one packet are told apart by their delimiters and first slices, and share its times
+//! out; H.264 that may have fields is left together, because the two fields of a frame look like two pictures. One
+//! access unit in several packets, only the first of which has a time, is put together again: that takes waiting for
+//! the next one, so it is done only for packets of nearly the 64 KiB that a length can say, and for streams that were
+//! seen to do so with smaller ones (whose first such picture is lost).
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use media::codec::{h264, h265};
+use media::{CodecConfig, nal};
+use mpegts::{CLOCK_MASK, PES_BYTES_MAX, Pes, Stream, StreamKind};
+
+use super::{Frame, Made};
+
+/// Access units of one PES packet.
+const PICTURES_MAX: usize = 64;
+/// A packet of a length that is at least this may be cut for its length alone.
+const CUT_BYTES: usize = 60_000;
+/// Ticks between pictures until two have been seen: 25 a second.
+const STEP_DEFAULT: u64 = 3600;
+/// More between two pictures is a pause and not the distance of pictures: 1 s.
+const STEP_MAX: u64 = 90_000;
+/// Largest parameter set.
+const SET_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
+/// Largest id of a parameter set: that of an H.264 picture parameter set.
+const SET_ID_MAX: u32 = 255;
+
+/// The two codings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    H264,
+    H265,
+}
+
+/// What a NAL unit is to an access unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Delimiter: begins an access unit, and is not kept.
+    Delimiter,
+    /// Not kept.
+    Filler,
+    /// Parameter set: kept beside.
+    Set,
+    /// May stand before the picture it is of, and then begins an access unit.
+    Before { recovery: bool },
+    /// Of a picture.
+    Slice { begins: bool, key: bool },
+    /// Anything else.
+    Other,
+}
+
+impl Coding {
+    fn role(self, nal: &[u8]) -> Role {
+        match self {
+            Self::H264 => match h264::nal_type(nal) {
+                h264::NAL_AUD => Role::Delimiter,
+                h264::NAL_FILLER => Role::Filler,
+                h264::NAL_SPS | h264::NAL_PPS => Role::Set,
+                h264::NAL_SEI => Role::Before { recovery: h264::is_recovery_point(nal) },
+                _ if h264::is_picture(nal) => Role::Slice {
+                    begins: h264::begins_picture(nal),
+                    key: h264::nal_type(nal) == h264::NAL_IDR,
+                },
+                _ => Role::Other,
+            },
+            Self::H265 => match h265::nal_type(nal).unwrap_or(u8::MAX) {
+                h265::NAL_AUD => Role::Delimiter,
+                h265::NAL_FILLER => Role::Filler,
+                h265::NAL_VPS..=h265::NAL_PPS => Role::Set,
+                // That behind a picture has another type, and begins nothing.
+                h265::NAL_SEI => Role::Before { recovery: false },
+                _ if h265::is_picture(nal) => {
+                    Role::Slice { begins: h265::begins_picture(nal), key: h265::is_key(nal) }
+                }
+                _ => Role::Other,
+            },
+        }
+    }
+
+    /// The type of a parameter set, by which sets are ordered in a record, and its id.
+    fn set_key(self, nal: &[u8]) -> Option<(u8, u32)> {
+        let key = match self {
+            Self::H264 => (h264::nal_type(nal), h264::set_id(nal).ok()?),
+            Self::H265 => (h265::nal_type(nal)?, h265::set_id(nal).ok()?),
+        };
+        (key.1 <= SET_ID_MAX && nal.len() <= SET_BYTES_MAX).then_some(key)
+    }
+
+    fn config(self, sets: &BTreeMap<(u8, u32), Bytes>) -> Result<CodecConfig, media::codec::Error> {
+        let of = |kind: u8| -> Vec<&[u8]> {
+            sets.range((kind, 0)..=(kind, SET_ID_MAX)).map(|(_, set)| &set[..]).collect()
+        };
+        Ok(match self {
+            Self::H264 => CodecConfig::H264(h264::Config::of_sets(&of(h264::NAL_SPS), &of(h264::NAL_PPS))?),
+            Self::H265 => CodecConfig::H265(h265::Config::of_sets(
+                &of(h265::NAL_VPS),
+                &of(h265::NAL_SPS),
+                &of(h265::NAL_PPS),
+            )?),
+        })
+    }
+}
+
+/// An access unit in the making.
+#[derive(Debug, Default)]
+struct Picture {
+    payload: BytesMut,
+    has_slice: bool,
+    has_sets: bool,
+    key: bool,
+    recovery: bool,
+}
+
+/// A PES packet that may go on in the next.
+#[derive(Debug)]
+struct Held {
+    first: Pes,
+    payload: BytesMut,
+}
+
+/// One video stream.
+#[derive(Debug)]
+pub(super) struct Video {
+    stream: Stream,
+    coding: Coding,
+    sets: BTreeMap<(u8, u32), Bytes>,
+    sets_changed: bool,
+    configured: bool,
+    /// No picture of it is a field.
+    frames_only: bool,
+    held: Option<Held>,
+    /// It was seen to cut access units into several packets.
+    cuts: bool,
+    /// DTS of the first picture of the last packet, and how many it had.
+    last: Option<(u64, u64)>,
+    step: u64,
+}
+
+impl Video {
+    /// `None` for what is no video.
+    pub(super) fn new(stream: Stream) -> Option<Self> {
+        let coding = match stream.kind {
+            StreamKind::H264 => Coding::H264,
+            StreamKind::H265 => Coding::H265,
+            StreamKind::AacAdts
+            | StreamKind::AacLatm
+            | StreamKind::MpegAudio { .. }
+            | StreamKind::Ac3
+            | StreamKind::Eac3
+            | StreamKind::Opus { .. }
+            | StreamKind::Other(_) => return None,
+        };
+        Some(Self {
+            stream,
+            coding,
+            sets: BTreeMap::new(),
+            sets_changed: false,
+            configured: false,
+            frames_only: coding == Coding::H265,
+            held: None,
+            cuts: false,
+            last: None,
+            step: STEP_DEFAULT,
+        })
+    }
+
+    pub(super) const fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// A PES packet.
+    pub(super) fn push(&mut self, pes: Pes, made: &mut Vec<Made>) {
+        if pes.discontinuity {
+            self.finish(made);
+        }
+        let goes_on = pes.pts.is_none() && !self.begins_access_unit(&pes.payload);
+        if goes_on {
+            match &mut self.held {
+                Some(held) if held.payload.len() + pes.payload.len() <= PES_BYTES_MAX => {
+                    held.payload.extend_from_slice(&pes.payload);
+                }
+                Some(_) => {
+                    self.held = None;
+                    made.push(Made::Bad);
+                }
+                None => {
+                    // What it belongs to was passed on: from now on that is waited for.
+                    self.cuts = true;
+                    made.push(Made::Bad);
+                }
+            }
+            return;
+        }
+        self.finish(made);
+        if self.cuts || (pes.bounded && pes.payload.len() >= CUT_BYTES) {
+            let payload = BytesMut::from(&pes.payload[..]);
+            self.held = Some(Held { first: Pes { payload: Bytes::new(), ..pes }, payload });
+        } else {
+            self.pictures(&pes, &pes.payload, made);
+        }
+    }
+
+    /// No more comes that what is held could go on in.
+    pub(super) fn finish(&mut self, made: &mut Vec<Made>) {
+        if let Some(held) = self.held.take() {
+            self.pictures(&held.first, &held.payload, made);
+        }
+    }
+
+    /// Whether a payload begins with what an access unit begins with, and not with a slice or a piece of one.
+    fn begins_access_unit(&self, payload: &[u8]) -> bool {
+        let zeros = payload.iter().position(|&byte| byte != 0).unwrap_or(0);
+        let starts = zeros >= 2 && payload.get(zeros) == Some(&1);
+        let first = payload.get(zeros.saturating_add(1)..).unwrap_or_default();
+        starts
+            && match self.coding.role(first.get(..64).unwrap_or(first)) {
+                Role::Delimiter | Role::Set | Role::Before { .. } => true,
+                Role::Slice { begins, .. } => begins,
+                Role::Filler | Role::Other => false,
+            }
+    }
+
+    fn pictures(&mut self, pes: &Pes, payload: &[u8], made: &mut Vec<Made>) {
+        let mut picture = Picture::default();
+        let mut done: Vec<Picture> = Vec::new();
+        for nal in nal::AnnexB::new(payload) {
+            let role = self.coding.role(nal);
+            let begins = match role {
+                Role::Delimiter | Role::Set | Role::Before { .. } => true,
+                Role::Slice { begins, .. } => begins,
+                Role::Filler | Role::Other => false,
+            };
+            if picture.has_slice && begins && self.frames_only {
+                done.push(std::mem::take(&mut picture));
+                if done.len() >= PICTURES_MAX {
+                    break;
+                }
+            }
+            self.take(nal, role, payload.len(), &mut picture, made);
+        }
+        if picture.has_slice {
+            done.push(picture);
+        }
+        if done.is_empty() {
+            return;
+        }
+        let Some(first) = self.time(pes) else {
+            return made.push(Made::Early);
+        };
+        self.last = Some((first, done.len() as u64));
+        let composition = pes.pts.map_or(0, |pts| pts.wrapping_sub(first));
+        let mut dts = first;
+        for picture in done {
+            let key = picture.key || (picture.recovery && (pes.random_access || picture.has_sets));
+            let pts = dts.wrapping_add(composition) & CLOCK_MASK;
+            if self.configured {
+                made.push(Made::Frame(Frame { dts, pts, key, payload: picture.payload.freeze() }));
+            } else {
+                made.push(Made::Early);
+            }
+            dts = dts.wrapping_add(self.step) & CLOCK_MASK;
+        }
+    }
+
+    fn take(&mut self, nal: &[u8], role: Role, room: usize, picture: &mut Picture, made: &mut Vec<Made>) {
+        match role {
+            Role::Delimiter | Role::Filler => return,
+            Role::Set => {
+                picture.has_sets = true;
+                return self.take_set(nal, made);
+            }
+            Role::Before { recovery } => picture.recovery |= recovery,
+            Role::Slice { key, .. } => {
+                if !picture.has_slice {
+                    self.configure(made);
+                }
+                picture.has_slice = true;
+                picture.key |= key;
+            }
+            Role::Other => {}
+        }
+        if picture.payload.capacity() == 0 {
+            // Start codes of three bytes grow by one.
+            picture.payload.reserve(room.saturating_add(64));
+        }
+        nal::put_with_length(nal, &mut picture.payload);
+    }
+
+    fn take_set(&mut self, nal: &[u8], made: &mut Vec<Made>) {
+        let Some(key) = self.coding.set_key(nal) else {
+            return made.push(Made::Bad);
+        };
+        if self.sets.get(&key).is_none_or(|known| known != nal) {
+            self.sets.insert(key, Bytes::copy_from_slice(nal));
+            self.sets_changed = true;
+        }
+    }
+
+    /// Before a picture that has new parameter sets.
+    fn configure(&mut self, made: &mut Vec<Made>) {
+        if !std::mem::take(&mut self.sets_changed) {
+            return;
+        }
+        match self.coding.config(&self.sets) {
+            Ok(config) => {
+                if self.coding == Coding::H264 {
+                    let mut sps = self.sets.range((h264::NAL_SPS, 0)..=(h264::NAL_SPS, SET_ID_MAX));
+                    self.frames_only =
+                        sps.all(|(_, sps)| h264::Sps::read(sps).is_ok_and(|sps| sps.frames_only));
+                }
+                self.configured = true;
+                made.push(Made::Config(config));
+            }
+            Err(_) => {
+                // Too many or too large, or without what a decoder needs: the next key frame brings them anew.
+                self.sets.clear();
+                made.push(Made::Bad);
+            }
+        }
+    }
+
+    /// The DTS of a packet. One without a time goes on from the last.
+    fn time(&mut self, pes: &Pes) -> Option<u64> {
+        let told = pes.dts.or(pes.pts);
+        if let (Some(dts), Some((first, pictures))) = (told, self.last) {
+            let step = (dts.wrapping_sub(first) & CLOCK_MASK) / pictures;
+            if (1..=STEP_MAX).contains(&step) {
+                self.step = step;
+            }
+        }
+        let next = |(first, pictures): (u64, u64)| first.wrapping_add(self.step * pictures) & CLOCK_MASK;
+        told.or_else(|| self.last.map(next))
+    }
+}

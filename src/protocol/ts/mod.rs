@@ -1,0 +1,27 @@
+//! Access units as MPEG-TS and back: what SRT, TS over HTTP and HLS have in common.
+//!
+//! [`Ingest`] turns transport packets into access units, [`TsPackage`] access units into transport packets. How those
+//! travel is the protocol's.
+//!
+//! Both count 90 kHz, and both take [`ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
+//! that comes in that way begins at zero in the hub, as the same stream over RTMP does, and goes out with the times it
+//! came with.
+
+#![cfg_attr(not(test), expect(dead_code, unused_imports, reason = "used by the SRT session"))]
+
+mod egress;
+mod ingest;
+
+use media::Timescale;
+
+pub(in crate::protocol) use egress::TsPackage;
+pub(in crate::protocol) use ingest::{Ingest, Stats};
+
+/// Ticks of PTS and DTS.
+const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
+/// Where a stream's zero stands in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock, which
+/// stands [`mpegts::PCR_LEAD`] before the first DTS, is not negative.
+const ZERO: u64 = 126_000;
+
+#[cfg(test)]
+mod tests;
