@@ -122,14 +122,23 @@ fn hash_packets(
     command.args(filters);
     let (status, out, err) = run(command.args(["-f", "framemd5", "-"]));
     assert!(status.success() || !out.is_empty(), "ffmpeg: {err}");
-    out.lines().filter(|line| !line.starts_with('#')).map(packet).collect()
+    let ticks: Vec<f64> = out.lines().filter_map(ticks_per_ms).collect();
+    out.lines().filter(|line| !line.starts_with('#')).map(|line| packet(line, &ticks)).collect()
 }
 
-fn packet(line: &str) -> Packet {
+/// Of `#tb 0: 1/90000`, one line for each stream: filters keep the ticks of their input.
+fn ticks_per_ms(line: &str) -> Option<f64> {
+    let (_, base) = line.strip_prefix("#tb ")?.split_once(": ")?;
+    let (seconds, ticks) = base.trim().split_once('/')?;
+    Some(ticks.parse::<f64>().ok()? / seconds.parse::<f64>().ok()? / 1000.0)
+}
+
+fn packet(line: &str, ticks: &[f64]) -> Packet {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let number = |index: usize| fields[index].parse::<i64>().unwrap();
     let stream = u32::try_from(number(0)).unwrap();
-    (stream, number(1), number(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
+    let ms = |index: usize| (number(index) as f64 / ticks[stream as usize]).round() as i64;
+    (stream, ms(1), ms(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
 }
 
 /// nginx with the RTMP module: an application `live` that takes anything.

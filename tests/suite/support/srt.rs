@@ -1,8 +1,8 @@
 //! SRT by those who speak it: libsrt's own tool, two ffmpegs, GStreamer.
 //!
 //! Three things differ between them. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds
-//! for ffmpeg. libsrt's tool takes a `#` as it is and decodes nothing; the others want it escaped, and GStreamer
-//! drops everything behind a bare one without a word. What ffmpeg sends and records it has muxed anew.
+//! for ffmpeg. libsrt's tool and ffmpeg 5.1 take a stream id as it is and decode nothing; ffmpeg 9 and GStreamer decode
+//! it, and GStreamer drops everything behind a bare `#` without a word. What ffmpeg sends and records it has muxed anew.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -82,7 +82,8 @@ impl SrtUrl {
         let latency = u64::from(self.latency_ms) * if is_ffmpeg { 1000 } else { 1 };
         let mut url = format!("srt://{}?mode={mode}&latency={latency}", self.address);
         if let Some(id) = &self.stream_id {
-            let id = if tool == SrtTool::Libsrt { id.clone() } else { escaped(id) };
+            let decodes = matches!(tool, SrtTool::Ffmpeg9 | SrtTool::GStreamer);
+            let id = if decodes { escaped(id) } else { id.clone() };
             let _ = write!(url, "&streamid={id}");
         }
         if let Some((passphrase, key)) = &self.secret {
