@@ -174,4 +174,29 @@ mod tests {
         }
         assert!(wrap_key(&[0; 15], &[0; 16]).is_none());
     }
+
+    /// Wycheproof's cases, all key sizes: what is valid is opened and made again, what is not is refused.
+    #[test]
+    fn wycheproof_aes_wrap() {
+        let mut counts = [0; 2];
+        let bytes = |text: &str| if text == "-" { Vec::new() } else { hex(text) };
+        for line in include_str!("wycheproof_aes_wrap.txt").lines().filter(|line| !line.starts_with('#')) {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let &[id, result, kek, key, wrapped] = &fields[..] else { panic!("{line}") };
+            let (kek, key, wrapped) = (bytes(kek), bytes(key), bytes(wrapped));
+            match result {
+                "valid" => {
+                    assert_eq!(unwrap_key(&kek, &wrapped).as_ref(), Ok(&key), "{id}");
+                    assert_eq!(wrap_key(&kek, &key).as_ref(), Some(&wrapped), "{id}");
+                    counts[0] += 1;
+                }
+                // "acceptable" are keys of eight bytes, which RFC 3394 does not have.
+                _ => {
+                    assert_eq!(unwrap_key(&kek, &wrapped), Err(NotUnwrapped), "{id} {result}");
+                    counts[1] += 1;
+                }
+            }
+        }
+        assert_eq!(counts, [36, 129]);
+    }
 }

@@ -177,7 +177,7 @@ impl Shell {
             match event {
                 Event::Payload(payload) => output.write_all(&payload)?,
                 Event::Skipped(packets) => eprintln!("skipped {packets}"),
-                other => {
+                other @ (Event::Connected(_) | Event::Closed(_)) => {
                     eprintln!("{other:?}");
                     self.over |= matches!(other, Event::Closed(_));
                 }

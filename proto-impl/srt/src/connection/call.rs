@@ -43,7 +43,7 @@ pub(super) struct Call {
     config: Arc<Config>,
     local: SocketId,
     stream_id: String,
-    first_seq: Seq,
+    pub(super) first_seq: Seq,
     keys: Option<Box<SessionKeys>>,
     /// From the answer to the induction.
     cookie: Option<u32>,

@@ -354,7 +354,7 @@ impl Link {
     }
 
     /// The answer to a conclusion that is repeated. It changes nothing else.
-    pub(super) fn response(&mut self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
+    pub(super) fn response(&self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
         let Packet::Control { control: Control::Handshake(body), .. } = packet else { return None };
         let handshake = Handshake::read(&mut wire::Reader::new(body)).ok()?;
         let repeated = handshake.request == request::CONCLUSION && handshake.socket == self.peer;

@@ -17,6 +17,8 @@ mod call;
 mod link;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -195,7 +197,9 @@ impl Connection {
     pub fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
         match &mut self.state {
             State::Connected(link) if self.closed.is_none() => link.send(now, payload),
-            _ => Err(SendError::NotConnected),
+            State::Connected(_) | State::Calling(_) | State::Pending(_) | State::Closed => {
+                Err(SendError::NotConnected)
+            }
         }
     }
 

@@ -147,7 +147,7 @@ impl Link {
         match arrival {
             Arrival::New(Some((first, last))) => self.missing(now_us, first, last),
             Arrival::Filled => self.losses.remove(self.receiver.base(), head.seq),
-            _ => {}
+            Arrival::New(None) | Arrival::Duplicate | Arrival::Belated | Arrival::NoRoom => {}
         }
         let moment = self.tsbpd.moment(now_us, head.timestamp);
         self.receiver.insert(head.seq, moment, payload);
