@@ -24,6 +24,7 @@ srt_loss: SRT over a network that loses, this implementation and libsrt
   --ours PATH      the example `live` of the crate `srt` (beside this program)
   --libsrt PATH    srt-live-transmit (srt-live-transmit)
   --passphrase P   encrypted, AES-128
+  --from-start     loss from the first datagram on, so that handshakes too are lost
 ";
 
 /// Round trip of every cell.
@@ -143,6 +144,7 @@ pub struct Options {
     pub ours: PathBuf,
     pub libsrt: PathBuf,
     pub passphrase: Option<String>,
+    pub from_start: bool,
 }
 
 /// What the command line asks for.
@@ -168,6 +170,7 @@ fn read(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
         ours: example(),
         libsrt: "srt-live-transmit".into(),
         passphrase: None,
+        from_start: false,
     };
     while let Some(argument) = parser.next()? {
         match argument {
@@ -180,6 +183,7 @@ fn read(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
             Long("ours") => options.ours = parser.value()?.into(),
             Long("libsrt") => options.libsrt = parser.value()?.into(),
             Long("passphrase") => options.passphrase = Some(parser.value()?.string()?),
+            Long("from-start") => options.from_start = true,
             // Cargo passes it.
             Long("bench") => {}
             other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),

@@ -13,8 +13,8 @@ use crate::relay::{Relay, Way};
 
 /// 5 Mb/s.
 const PACKETS_PER_SECOND: u32 = 475;
-/// Nothing is counted so long after the first packet came through; then only the loss begins, because libsrt 1.5.1
-/// gives up when the answer to its conclusion is lost.
+/// Nothing is counted so long after the first packet came through. Only then the loss begins, because a listener of
+/// libsrt 1.5.1 does not repeat a lost answer to a conclusion.
 const LEAD_IN: Duration = Duration::from_secs(2);
 /// Fed behind the counted packets, so that none of those is lost because the sender ends.
 const TAIL: Duration = Duration::from_secs(3);
@@ -96,10 +96,13 @@ impl Run {
         let listener = free_port()?;
         let mut receiver = start(&mut self.receiver(options, listener))?;
         let wire = Arc::new(Wire::default());
-        let tap = Arc::clone(&wire);
+        let (tap, cell, from_start) = (Arc::clone(&wire), self.cell, options.from_start);
         let relay = Relay::to(listener)
             .seed(self.seed)
-            .links(|link| link.latency(RTT / 2))
+            .links(move |link| {
+                let link = link.latency(RTT / 2);
+                if from_start { cell.spoil(link) } else { link }
+            })
             .tap(move |way, datagram| tap.see(way, datagram))
             .start();
         let mut sender = start(&mut self.sender(options, relay.address()))?;
