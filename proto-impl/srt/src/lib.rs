@@ -40,7 +40,7 @@
 //!     // What the caller sends comes in at the port; what the port and the listener send goes back.
 //!     out.clear();
 //!     caller.poll_transmit(now, &mut out);
-//!     let datagram = out.copy(0);
+//!     let datagram = out.get(0).to_vec();
 //!     let mut reply = Vec::new();
 //!     match port.route(now, from, &datagram, &mut reply) {
 //!         Route::New(incoming) => {
@@ -50,7 +50,7 @@
 //!             connection.accept(now, Arc::clone(&config));
 //!             out.clear();
 //!             connection.poll_transmit(now, &mut out);
-//!             caller.handle_datagram(now, &out.copy(0));
+//!             caller.handle_datagram(now, out.get(0));
 //!             listener = Some(connection);
 //!         }
 //!         _ => caller.handle_datagram(now, &reply),

@@ -248,7 +248,7 @@ impl Connection {
                 self.out.push_front(datagram);
                 return out.len() > before;
             }
-            out.push_shared(&[], datagram);
+            out.push(&[], &datagram);
         }
         if let State::Connected(link) = &mut self.state
             && self.closed.is_none()
