@@ -213,6 +213,11 @@ impl SessionKeys {
         self.successor = Some(Successor { message: self.message().into(), told_at: None, known: false });
     }
 
+    /// Whether there is a successor that was not told yet.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
+    }
+
     /// When the successor must be told again.
     pub(crate) fn tell_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
         let successor = self.successor.as_ref().filter(|successor| !successor.known)?;

@@ -43,7 +43,7 @@ const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Without an acknowledgement for this long the last packet is sent again.
 const PROBE_MIN_US: i64 = 250_000;
 /// The check is not armed earlier than this.
-const CHECK_MIN_US: i64 = 1_000;
+pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Key messages are not repeated faster.
 const TELL_MIN: Duration = Duration::from_millis(50);
 /// Payload of the largest packet there is.
