@@ -312,7 +312,7 @@ impl Ends {
             }
             let mut turns = 0;
             while connection.poll_transmit(self.now, &mut out) {
-                queue.extend((0..out.len()).map(|n| out.copy(n)));
+                queue.extend((0..out.len()).map(|n| Bytes::copy_from_slice(out.get(n))));
                 out.clear();
                 turns += 1;
                 assert!(turns < 1000, "it never stops sending");

@@ -187,7 +187,7 @@ impl Shell {
         while connection.poll_transmit(now, &mut self.out) {
             for index in 0..self.out.len() {
                 // A full socket buffer or an unreachable port is a loss like another.
-                let _ = self.socket.send_to(&self.out.copy(index), peer);
+                let _ = self.socket.send_to(self.out.get(index), peer);
             }
             self.out.clear();
         }

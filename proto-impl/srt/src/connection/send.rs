@@ -8,12 +8,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use wire::Datagrams;
 
+use crate::cipher::SessionKeys;
 use crate::config::HEAD_BYTES;
 use crate::connection::link::{CHECK_MIN_US, Link, stamp};
 use crate::event::SendError;
 use crate::handshake::extension;
 use crate::packet::{Control, ControlWriter, DataHead, KeyFlag, POSITION_SOLO, losses};
-use crate::seq::Seq;
 use crate::stats::count;
 
 /// Room of the largest control packet.
@@ -164,11 +164,12 @@ impl Link {
             timestamp: entry.timestamp,
             to: self.peer,
         };
-        let payload = entry.payload.clone();
-        self.write_packet(head, payload, out);
+        write_packet(self.keys.as_deref_mut(), head, &entry.payload, out);
         self.sender.lost_sent(stamp(now_us), self.overhead.is_ample());
         self.overhead.spend(bytes);
         self.pacer.sent(now, bytes);
+        count(&mut self.stats.pkt_sent, 1);
+        count(&mut self.stats.byte_sent, bytes);
         count(&mut self.stats.pkt_retrans, 1);
         count(&mut self.stats.byte_retrans, bytes);
         true
@@ -191,9 +192,8 @@ impl Link {
             timestamp: entry.timestamp,
             to: self.peer,
         };
-        let payload = entry.payload.clone();
-        let bytes = HEAD_BYTES.saturating_add(payload.len());
-        self.write_packet(head, payload, out);
+        let bytes = HEAD_BYTES.saturating_add(entry.payload.len());
+        write_packet(self.keys.as_deref_mut(), head, &entry.payload, out);
         self.sender.new_sent();
         self.overhead.earn(now_us, bytes);
         self.pacer.sent(now, bytes);
@@ -201,22 +201,21 @@ impl Link {
         if let Some(keys) = &mut self.keys {
             keys.count(refresh, oldest);
         }
+        count(&mut self.stats.pkt_sent, 1);
+        count(&mut self.stats.byte_sent, bytes);
         count(&mut self.stats.pkt_sent_unique, 1);
         count(&mut self.stats.byte_sent_unique, bytes);
         true
     }
+}
 
-    /// Clear payload is shared; encrypted payload is made for this peer alone.
-    fn write_packet(&mut self, head: DataHead, payload: Bytes, out: &mut Datagrams) {
-        count(&mut self.stats.pkt_sent, 1);
-        count(&mut self.stats.byte_sent, HEAD_BYTES.saturating_add(payload.len()));
-        let seq: Seq = head.seq;
-        match &mut self.keys {
-            None => out.push(&head.write(), &payload),
-            Some(keys) => out.push_made(|bytes| {
-                bytes.extend_from_slice(&head.write());
-                keys.seal(head.key, seq, &payload, bytes);
-            }),
-        }
+/// The one copy of the payload on its way out; encrypted where there are keys.
+fn write_packet(keys: Option<&mut SessionKeys>, head: DataHead, payload: &[u8], out: &mut Datagrams) {
+    match keys {
+        None => out.push(&head.write(), payload),
+        Some(keys) => out.push_made(|bytes| {
+            bytes.extend_from_slice(&head.write());
+            keys.seal(head.key, head.seq, payload, bytes);
+        }),
     }
 }

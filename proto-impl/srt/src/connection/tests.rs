@@ -93,7 +93,7 @@ fn drain(connection: &mut Connection, now: Instant) -> Vec<Bytes> {
     }
     let (mut out, mut all) = (Datagrams::new(), Vec::new());
     while connection.poll_transmit(now, &mut out) {
-        all.extend((0..out.len()).map(|n| out.copy(n)));
+        all.extend((0..out.len()).map(|n| Bytes::copy_from_slice(out.get(n))));
         out.clear();
     }
     all

@@ -162,7 +162,8 @@ fn s_08_timestamps_wrap_after_71_minutes_and_nobody_sees_it() {
     let start = sim.clock.now();
     send_all(&mut sim, 6000, 50);
     assert_eq!((sim.b.received.len(), sim.b.skipped), (6000, 0));
-    for (n, at) in sim.b.received_at.iter().enumerate() {
+    // Nothing comes behind the last one to tell that it is missing: lost, it waits for the sender's timer.
+    for (n, at) in sim.b.received_at.iter().take(5999).enumerate() {
         let due = start + ms(140) + ms(20) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(60), "{n}: {off:?}");

@@ -198,7 +198,7 @@ impl End {
             assert!(at > now - Duration::from_secs(1), "a deadline stays in the past");
         }
         while connection.poll_transmit(now, &mut self.out) {
-            self.queue.extend((0..self.out.len()).map(|n| self.out.copy(n)));
+            self.queue.extend((0..self.out.len()).map(|n| Bytes::copy_from_slice(self.out.get(n))));
             self.out.clear();
         }
     }

@@ -30,7 +30,7 @@ fn questions(clock: &Clock, config: Config, stream_id: &str) -> (Endpoint<u32>, 
 fn transmit(clock: &Clock, connection: &mut Connection) -> Bytes {
     let mut out = Datagrams::new();
     assert!(connection.poll_transmit(clock.now(), &mut out));
-    out.copy(0)
+    Bytes::copy_from_slice(out.get(0))
 }
 
 /// A conclusion with fields changed.
