@@ -15,7 +15,6 @@
     reason = "a test that meets the unexpected stops"
 )]
 
-mod srt_relay;
 mod support;
 
 mod access;

@@ -299,7 +299,7 @@ fn a_push_over_srt_asks_for_what_the_url_says() {
     assert_eq!(address.stream_id, "#!::r=a/b,m=publish,via=node1/live/s");
     assert_eq!(address.passphrase.as_ref().map(|secret| secret.reveal()), Some("0123456789"));
     assert_eq!((address.key_bytes, address.listens), (Some(32), false));
-    assert_eq!(address.latency, Some(std::time::Duration::from_millis(200)));
+    assert_eq!(address.latency, Some(Duration::from_millis(200)));
     assert!(!rig.record("s").to_string().contains("0.0.0.0"));
 }
 

@@ -142,12 +142,6 @@ impl Ingest {
         self.units.pop_front()
     }
 
-    /// The tracks of the units that came out last.
-    #[cfg(test)]
-    pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
-        &self.tracks
-    }
-
     /// What was counted.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
