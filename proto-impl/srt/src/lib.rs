@@ -16,6 +16,7 @@
 //!   [`Connection::poll_transmit`] says no, then the deadline. A connection that only sends moves its deadline about four
 //!   times a second; one that receives moves it with the packets.
 //! - [`Connection::send`] stamps a message with its time. The receiver plays them back at these distances.
+//! - No two connections have the same seed and the same [`SocketId`]: keys are drawn from both.
 //! - Memory: about one kilobyte before media. A sender holds shares of its payload until they are acknowledged, a
 //!   receiver a copy of what came until it is due; both give their room back.
 //! - A passphrase costs a millisecond for each verdict and each call ([`Connection::accept`],

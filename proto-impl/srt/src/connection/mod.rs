@@ -81,7 +81,9 @@ impl Connection {
         Self::new(start, local, seed, State::Pending(Box::new(incoming)))
     }
 
-    /// A caller's end. The stream id has at most 512 bytes; more is cut.
+    /// A caller's end. The stream id has at most 512 bytes; more is cut. The first question waits to be sent.
+    ///
+    /// With a passphrase this derives a key, which takes about a millisecond.
     #[must_use]
     pub fn caller(now: Instant, config: Arc<Config>, local: SocketId, stream_id: &str, seed: &Seed) -> Self {
         let mut random = seed.derive("srt caller", u64::from(local.0)).random();

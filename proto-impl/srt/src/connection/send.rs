@@ -94,6 +94,7 @@ impl Link {
 
     /// False when there is no room left; what did not fit stays for the next time.
     fn write_controls(&mut self, now_us: i64, out: &mut Datagrams) -> bool {
+        let before = out.len();
         let mut controls =
             Controls { writer: ControlWriter { timestamp: stamp(now_us), to: self.peer }, out };
         if let Some(number) = self.ackack.filter(|_| controls.has_room()) {
@@ -128,7 +129,7 @@ impl Link {
                 controls.write(&Control::Nak(losses(&body)));
             }
         }
-        if self.keep_alive && controls.out.is_empty() && controls.has_room() {
+        if self.keep_alive && controls.out.len() == before && controls.has_room() {
             controls.write(&Control::KeepAlive);
         }
         controls.has_room()

@@ -119,7 +119,7 @@ fn s_08_sequence_numbers_wrap_under_loss() {
 }
 
 #[test]
-fn a_connection_before_media_is_small() {
+fn s_06_a_connection_before_media_is_small() {
     let inline = size_of::<Connection>() + size_of::<Link>();
     assert!(inline <= 2048, "{inline}");
     let mut ends = Ends::new(Seq::new(7), Config::default());

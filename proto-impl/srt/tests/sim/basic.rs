@@ -126,7 +126,7 @@ fn the_handshake_survives_loss_doubles_and_disorder() {
 }
 
 #[test]
-fn silence_is_kept_alive_and_its_end_is_noticed() {
+fn s_06_silence_is_kept_alive_and_its_end_is_noticed() {
     let mut sim = connected(1, Config::default(), Config::default(), |l| l.latency(ms(20)));
     sim.run_for(secs(60)).unwrap();
     assert!(sim.a.is_connected() && sim.b.is_connected());

@@ -112,7 +112,8 @@ fn s_08_every_second_packet_missing_for_ever_leaves_the_others() {
     let mut sim = pair();
     sim.b.swallow = Some(odd);
     send_all(&mut sim, 4000, 475);
-    assert_eq!((sim.b.received.len(), sim.b.skipped), (2000, 2000 - u64::from(sim.b.skipped == 1999)));
+    // Nothing behind the last one shows that it is missing.
+    assert!(sim.b.received.len() == 2000 && sim.b.skipped >= 1999, "{}", sim.b.skipped);
     assert!(sim.b.stats().byte_rcv_buf < 1_000_000);
 }
 

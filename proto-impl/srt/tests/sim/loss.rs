@@ -11,17 +11,28 @@ const MINUTE: u32 = 28_500;
 /// Half of the round trip of 120 ms.
 const ONE_WAY: u64 = 60;
 
-fn lossy(seed: u64, latency_ms: u64, links: impl Fn(Link) -> Link) -> Sim {
+fn lossy(seed: u64, latency_ms: u64, overhead_percent: u32, links: impl Fn(Link) -> Link) -> Sim {
     let port = Config { latency: ms(latency_ms), ..Config::default() };
-    connected(seed, Config::default(), port, |l| links(l.latency(ms(ONE_WAY))))
+    let caller = Config { overhead_percent, ..Config::default() };
+    connected(seed, caller, port, |l| links(l.latency(ms(ONE_WAY))))
 }
 
 /// How many of a minute's packets are not delivered, in each run; and the worst share of packets sent again.
 fn run(name: &str, count: u64, latency_ms: u64, links: impl Fn(Link) -> Link) -> Vec<u32> {
+    run_with(25, name, count, latency_ms, links)
+}
+
+fn run_with(
+    overhead_percent: u32,
+    name: &str,
+    count: u64,
+    latency_ms: u64,
+    links: impl Fn(Link) -> Link,
+) -> Vec<u32> {
     let mut missing = Vec::new();
     let mut worst = 0.0_f64;
     for seed in seeds(count) {
-        let mut sim = lossy(seed, latency_ms, &links);
+        let mut sim = lossy(seed, latency_ms, overhead_percent, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
         // The very last may be lost without anything behind them that shows it.
@@ -67,6 +78,7 @@ fn n_01_more_figures() {
     run("10 % at 3 RTT", 1, 360, |l| l.loss(0.1));
     run("10 % at 8 RTT", 1, 960, |l| l.loss(0.1));
     run("20 % at 8 RTT", 1, 960, |l| l.loss(0.2));
+    run_with(50, "20 % at 8 RTT with 50 % of overhead", 1, 960, |l| l.loss(0.2));
     run("bursts, 5 % at 6 RTT", 1, 720, |l| l.burst_loss(0.05));
 }
 
@@ -84,7 +96,7 @@ fn n_05_jitter_doubles_and_disorder() {
 
 /// Both directions are dark for so long, in the middle of a stream.
 fn darkness(seed: u64, dark_ms: u64) -> Sim {
-    let mut sim = lossy(seed, 480, |l| l);
+    let mut sim = lossy(seed, 480, 25, |l| l);
     start(&mut sim, RATE as u32 * 25, RATE);
     sim.run_for(secs(8)).unwrap();
     let (from, to) = (sim.clock.now(), sim.clock.now() + ms(dark_ms));
@@ -116,7 +128,7 @@ fn n_08_six_seconds_of_darkness_are_the_end() {
 #[test]
 fn the_seed_decides() {
     let run = |seed| {
-        let mut sim = lossy(seed, 480, |l| l.loss(0.1).jitter(ms(20)).reorder(0.05));
+        let mut sim = lossy(seed, 480, 25, |l| l.loss(0.1).jitter(ms(20)).reorder(0.05));
         send_all(&mut sim, 2000, RATE);
         (sim.trace(), sim.b.received.len())
     };
