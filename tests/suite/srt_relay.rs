@@ -35,9 +35,10 @@ fn pull(server: &Server, id: &str, url: &str) {
 }
 
 fn status(server: &Server, id: &str) -> String {
-    server.api().broadcast("live", id).map_or_else(String::new, |record| {
-        record["status"].as_str().unwrap_or_default().to_owned()
-    })
+    server
+        .api()
+        .broadcast("live", id)
+        .map_or_else(String::new, |record| record["status"].as_str().unwrap_or_default().to_owned())
 }
 
 fn plays(player: &Player) {
@@ -104,7 +105,7 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
         let url = srt_url(silent.local_addr().unwrap(), &format!("streamid=a/s{n}"));
         ids.push(push(&server, "holes", &url));
     }
-    let _publisher = Publisher::start(server.rtmp, "live", "holes");
+    let publisher = Publisher::start(server.rtmp, "live", "holes");
     wait_for("the tries", secs(20), || server.open_files() > files + 90);
     assert!(server.open_files() <= files + 110, "one socket each");
     wait_for("the failures", secs(30), || push_status(&server, "holes") == "failed");
@@ -113,6 +114,7 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
         assert_eq!(gone["success"], true);
     }
     wait_for("the sockets to be gone", secs(10), || server.open_files() <= files + 8);
+    publisher.stop();
     bystander.finish(&mut server);
 }
 
@@ -156,7 +158,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
         }
     });
     push(&server, "s1", &srt_url(address, "streamid=a/b&passphrase=correct%20horse"));
-    let _publisher = Publisher::start(server.rtmp, "live", "s1");
+    let publisher = Publisher::start(server.rtmp, "live", "s1");
     pull(&server, "far", &srt_url(address, "streamid=%23!::r=a/b"));
     wait_for("both to try again and again", secs(60), || answered.load(Ordering::SeqCst) > 60);
     assert_ne!(status(&server, "far"), "broadcasting");
@@ -164,7 +166,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
     stop.store(true, Ordering::SeqCst);
     answers.join().unwrap();
     server.api().post(&format!("{BROADCASTS}/far/stop"), "");
-    drop(_publisher);
+    publisher.stop();
     bystander.finish(&mut server);
 }
 
@@ -188,7 +190,8 @@ fn u_02_a_pull_over_srt_keeps_its_viewers_through_the_end_of_its_source() {
     drop(publisher);
     wait_for("the loss to be noticed", secs(20), || status(&server, "copy") != "broadcasting");
     let upstream = start_at(port, &home);
-    let _publisher = SrtTool::Libsrt.send(&file, &SrtUrl::caller(upstream.srt.unwrap()).stream_id("live/origin"));
+    let _publisher =
+        SrtTool::Libsrt.send(&file, &SrtUrl::caller(upstream.srt.unwrap()).stream_id("live/origin"));
     wait_for("the copy again", secs(60), || status(&server, "copy") == "broadcasting");
     plays(&player);
     assert!(player.is_playing());

@@ -292,7 +292,9 @@ fn a_push_over_srt_asks_for_what_the_url_says() {
     let mut rig = Rig::new();
     rig.create("s");
     rig.publish("s", 0);
-    rig.add("srt://198.51.100.1?streamid=%23!::r=a/b,m=publish&passphrase=0123456789&latency=200&pbkeylen=32");
+    rig.add(
+        "srt://198.51.100.1?streamid=%23!::r=a/b,m=publish&passphrase=0123456789&latency=200&pbkeylen=32",
+    );
     let (_, order) = rig.one_order();
     assert_eq!(order.address, "198.51.100.1:4200".parse().unwrap());
     let crate::mail::PushTarget::Srt(address) = order.target else { panic!("no SRT") };
