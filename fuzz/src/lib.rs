@@ -14,6 +14,7 @@ mod rest;
 mod rtmp_targets;
 mod settings;
 mod splits;
+mod ts_targets;
 mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
@@ -32,6 +33,7 @@ pub use management::{form, jwt};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
+pub use ts_targets::ts_demux;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
@@ -56,6 +58,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
+    ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
     ("ws_frame", ws_frame),
