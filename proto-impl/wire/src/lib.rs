@@ -14,7 +14,7 @@ mod send_queue;
 mod writer;
 
 pub use bits::BitReader;
-pub use datagrams::Datagrams;
+pub use datagrams::{Datagrams, Run};
 pub use gather::{Gather, SCRATCH_BYTES};
 pub use reader::{Reader, Truncated};
 pub use send_queue::SendQueue;
