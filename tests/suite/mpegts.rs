@@ -102,10 +102,9 @@ fn transport_streams_in_and_out_are_what_ffprobe_and_gstreamer_see() {
         std::fs::write(&ours, mux(&packets)).unwrap();
         assert_eq!(probe(&ours, "v"), probe(&file, "v"), "{name}");
         assert_eq!(probe(&ours, "a"), probe(&file, "a"), "{name}");
-        for (pad, video) in [("video_0_0100", true), ("audio_0_0101", false)] {
-            let buffers = seen(&packets, video).len();
-            assert_eq!(gstreamer_buffers(&ours, pad), buffers, "{name} {pad}");
-        }
+        assert_eq!(gstreamer_buffers(&ours, "video_0_0100"), seen(&packets, true).len(), "{name}");
+        let sound = |file| gstreamer_buffers(file, "audio_0_0101");
+        assert_eq!(sound(&ours), sound(&file), "{name}");
         for file in [file, ours] {
             std::fs::remove_file(file).unwrap();
         }

@@ -166,7 +166,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
         let found = ingest.tracks();
         assert_eq!(found.video, tracks.video);
         assert_eq!(found.audio, tracks.audio);
-        let stats = ingest.stats();
+        let stats: Stats = ingest.stats();
         assert_eq!((stats.bad, stats.dropped, stats.demux.gaps), (0, 0, 0));
     }
 }
