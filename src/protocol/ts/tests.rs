@@ -152,7 +152,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
         let mut got = Vec::new();
         for unit in &given {
             let bytes = package(&mut out, &tracks, unit.clone());
-            assert!(!bytes.is_empty() && bytes.len() % PACKET_BYTES == 0);
+            assert!(!bytes.is_empty() && bytes.len().is_multiple_of(PACKET_BYTES));
             // Whole units are there with their last packet: nothing waits for the next one.
             for piece in bytes.chunks(1316) {
                 ingest.handle(piece);
