@@ -3,7 +3,7 @@
 SECONDS ?= 60
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws instructions fuzz kills seeds clean
+.PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes instructions fuzz kills seeds clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home
 	@cargo run --release --locked --
@@ -44,7 +44,7 @@ deny: ## Licences, sources and duplicates of the dependencies
 bench: ## Fan-out beside nginx-rtmp and a bare sending loop; see docs/benchmarks.md
 	cargo bench --bench fanout --locked
 
-bench-flv bench-flvs bench-ws: ## The same with viewers of HTTP-FLV, HTTPS-FLV, FLV over WebSocket
+bench-flv bench-flvs bench-ws bench-srt bench-srt-aes: ## The same with viewers of HTTP-FLV, HTTPS-FLV, FLV over WebSocket, SRT
 	cargo bench --bench fanout --locked -- --protocol $(@:bench-%=%)
 
 instructions: ## Ratios of instruction counts; needs valgrind

@@ -41,7 +41,7 @@ def main():
     home = tempfile.mkdtemp()
     server = subprocess.Popen(
         [BIN, "--home", home, "--set", "server.host=127.0.0.1", "--set", "server.workers=1", "--set", "http.port=0",
-         "--set", "https.port=0", "--set", "rtmp.port=0", "--set", "rtmps.port=0"],
+         "--set", "https.port=0", "--set", "rtmp.port=0", "--set", "rtmps.port=0", "--set", "server.srt_port=0"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     children = [server]
     try:

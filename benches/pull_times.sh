@@ -6,7 +6,7 @@ BIN=$(realpath "$1"); D=$(mktemp -d); cd $D
 port() { python3 -c 'import socket;s=socket.socket();s.bind(("127.0.0.1",0));print(s.getsockname()[1])'; }
 UR=$(port); UH=$(port); SR=$(port); SH=$(port)
 serve() { # name rtmp http
-  $BIN serve --home $D/$1 --set server.host=127.0.0.1 --set rtmp.port=$2 --set http.port=$3 --set https.port=0 --set rtmps.port=0 >$D/$1.out 2>/dev/null &
+  $BIN serve --home $D/$1 --set server.host=127.0.0.1 --set rtmp.port=$2 --set http.port=$3 --set https.port=0 --set rtmps.port=0 --set server.srt_port=0 >$D/$1.out 2>/dev/null &
 }
 now() { date +%s%3N; }
 st() { curl -s -m 2 http://127.0.0.1:$SH/live/rest/v2/broadcasts/$1 | sed 's/.*"status":"\([a-z_]*\)".*/\1/'; }

@@ -6,7 +6,7 @@ seconds=${1:-8}
 program=$(dirname "$0")/../target/release/millstream
 folder=$(mktemp -d)
 "$program" --home "$folder/home" --set server.host=127.0.0.1 --set server.workers=1 --set http.port=0 --set https.port=0 \
-    --set rtmp.port=0 --set rtmps.port=0 --set server.cpu_limit=100 >"$folder/ready" 2>"$folder/log" &
+    --set rtmp.port=0 --set rtmps.port=0 --set server.srt_port=0 --set server.cpu_limit=100 >"$folder/ready" 2>"$folder/log" &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server 2>/dev/null || true; rm -rf "$folder"' EXIT
 until [ -s "$folder/ready" ]; do sleep 0.1; done

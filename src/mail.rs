@@ -14,9 +14,10 @@ use bytes::Bytes;
 use media::{Codec, Position};
 
 use crate::auth::access::{Denial, Params};
-use crate::config::AppSettings;
+use crate::auth::srt::SrtAddress;
+use crate::config::{AppSettings, ServerSettings, SrtSettings};
 use crate::http;
-use crate::stats::WorkerFigures;
+use crate::stats::{SrtFigures, WorkerFigures};
 
 /// The time of one turn. Protocol machines get `mono` only.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +90,8 @@ pub struct PullId(pub u64);
 pub enum Ingest {
     /// Published by RTMP.
     Rtmp,
+    /// Published by SRT.
+    Srt,
     /// Pulled from another server.
     Pull,
 }
@@ -99,6 +102,7 @@ impl Ingest {
     pub const fn publish_type(self) -> &'static str {
         match self {
             Self::Rtmp => "RTMP",
+            Self::Srt => "SRT",
             Self::Pull => "Pull",
         }
     }
@@ -108,6 +112,7 @@ impl Ingest {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtmp => "rtmp",
+            Self::Srt => "srt",
             Self::Pull => "pull",
         }
     }
@@ -160,7 +165,7 @@ pub struct PlayRequest {
     pub session: SessionRef,
     /// What.
     pub key: StreamKey,
-    /// In which form: `rtmp`, `flv`, `ws-flv`.
+    /// In which form: `rtmp`, `flv`, `ws-flv`, `ts`.
     pub egress: &'static str,
     /// From where.
     pub peer: SocketAddr,
@@ -302,6 +307,8 @@ pub enum PushTarget {
         /// The streams this one went through, this one last.
         via: Vec<String>,
     },
+    /// SRT as a caller.
+    Srt(SrtAddress),
 }
 
 /// Where an attempt of a pull stands. That it has media is a [`ToControl::Publish`].
@@ -351,13 +358,25 @@ pub enum PullSource {
         /// Path and query.
         target: String,
     },
+    /// SRT, MPEG-TS inside.
+    Srt(SrtAddress),
 }
 
-/// What sessions need to know of the web side.
+/// What sessions need to know of the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WebSettings {
+pub struct SessionSettings {
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
+    /// `srt.*`.
+    pub srt: SrtSettings,
+}
+
+impl SessionSettings {
+    /// Out of the server's.
+    #[must_use]
+    pub fn of(server: &ServerSettings) -> Self {
+        Self { cors_origins: server.cors_origins.clone(), srt: server.srt.clone() }
+    }
 }
 
 /// A file that [`crate::io`] has opened. Nobody else looks inside; it is closed with its last owner.
@@ -467,6 +486,15 @@ pub enum ToControl {
     Report(WorkerId, Report),
     /// Everything that was counted (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
+    /// The SRT connections of a stream on one worker (answer to [`ToWorker::Srt`]).
+    Srt {
+        /// Where.
+        worker: WorkerId,
+        /// Of which stream.
+        stream: StreamId,
+        /// Each of them.
+        figures: Vec<SrtFigures>,
+    },
     /// News of a push.
     Push {
         /// Which push.
@@ -494,8 +522,8 @@ pub enum ToControl {
 /// To a worker, from control or (the mirror words) from another worker.
 #[derive(Debug, Clone)]
 pub enum ToWorker {
-    /// The settings of the web side.
-    Web(Arc<WebSettings>),
+    /// Settings of the server.
+    Server(Arc<SessionSettings>),
     /// Answer of a helper thread to [`FileAsk`].
     File {
         /// Who asked.
@@ -579,6 +607,8 @@ pub enum ToWorker {
         /// And of each stream.
         per_stream: bool,
     },
+    /// Tell the SRT connections of a stream; answer [`ToControl::Srt`].
+    Srt(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
     /// From a worker with subscribers: send me this stream from its newest key frame on.

@@ -191,7 +191,7 @@ fn ready_line(addresses: Addresses) -> String {
         "https": addresses.https,
         "rtmp": addresses.rtmp,
         "rtmps": addresses.rtmps,
-        "srt": null,
+        "srt": addresses.srt.map(|address| address.to_string()),
         "rtsp": null,
         "webrtc": null,
     });

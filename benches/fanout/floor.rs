@@ -31,7 +31,7 @@ pub const AUDIO: u8 = b'a';
 pub const VIDEO: u8 = b'v';
 pub const KEY_FRAME: u8 = b'k';
 /// Kind and length.
-const RECORD_HEAD: usize = 5;
+pub const RECORD_HEAD: usize = 5;
 
 /// The first bytes of a publisher.
 pub fn hello(stream: usize) -> [u8; 5] {
@@ -177,6 +177,7 @@ impl Floor {
             let index = match self.class {
                 Class::Rtmp => let_in(&mut viewer)?,
                 Class::Flv | Class::Flvs | Class::Ws => let_in_http(&mut viewer, self.class)?,
+                Class::Srt | Class::SrtAes => return Err(ErrorKind::Unsupported.into()),
             };
             if let Some(stream) = self.streams.get_mut(index) {
                 viewer.send(&stream.gop)?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, Tally,
-    Target,
+    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer,
+    Tally, Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -43,6 +43,14 @@ pub struct Addresses {
     pub bare: bool,
 }
 
+/// How a connection is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Bytes,
+    Tls,
+    Datagrams,
+}
+
 /// The loop.
 pub struct Load {
     addresses: Addresses,
@@ -76,12 +84,13 @@ impl Load {
                     app: "live".to_owned(),
                     name: format!("bench{stream}"),
                     authority: format!("rtmp://{}/live", self.addresses.publish),
+                    srt: None,
                 };
                 let options =
                     PublisherOptions { target, clip: Arc::clone(clip), phase, timeout: CONNECT_MAX };
                 Box::new(Publisher::new(now, &options, self.seed()))
             };
-            self.open(self.addresses.publish, false, peer, stream)?;
+            self.open(self.addresses.publish, Way::Bytes, peer, stream)?;
         }
         self.wait_for_all("the publishers")
     }
@@ -92,10 +101,18 @@ impl Load {
             let stream = viewer % streams.max(1);
             let target = self.class.target(self.addresses.play, stream)?;
             let options = PlayerOptions { target, timeout: CONNECT_MAX, stalled };
-            let player = Player::new(Loop::now(), &options, self.seed());
+            let (way, player): (Way, Box<dyn Peer>) = match self.class {
+                Class::Srt | Class::SrtAes => {
+                    (Way::Datagrams, Box::new(SrtPlayer::new(Loop::now(), &options, self.seed())))
+                }
+                Class::Flvs => (Way::Tls, Box::new(Player::new(Loop::now(), &options, self.seed()))),
+                Class::Rtmp | Class::Flv | Class::Ws => {
+                    (Way::Bytes, Box::new(Player::new(Loop::now(), &options, self.seed())))
+                }
+            };
             let peer: Box<dyn Peer> =
-                if stalled { Box::new(super::records::Uncounted(player)) } else { Box::new(player) };
-            self.open(self.addresses.play, self.class.is_tls(), peer, stream)?;
+                if stalled { Box::new(super::records::Uncounted(player)) } else { player };
+            self.open(self.addresses.play, way, peer, stream)?;
         }
         self.wait_for_all("the viewers")
     }
@@ -115,7 +132,7 @@ impl Load {
             let gone = self.inner.outcomes().filter(|one| one.tag >= ASKERS && one.gone.is_some()).count();
             while began < gone + ASKERS_AT_ONCE {
                 let asker = Asker::new(self.addresses.rest, Arc::clone(&answers));
-                self.open(self.addresses.rest, false, Box::new(asker), ASKERS + began)?;
+                self.open(self.addresses.rest, Way::Bytes, Box::new(asker), ASKERS + began)?;
                 began += 1;
             }
             self.run_for(ASKERS_STEP)?;
@@ -172,19 +189,12 @@ impl Load {
         Seed::from_number(u64::try_from(self.opened).unwrap_or(0))
     }
 
-    fn open(
-        &mut self,
-        address: SocketAddr,
-        tls: bool,
-        peer: Box<dyn Peer>,
-        tag: usize,
-    ) -> Result<(), String> {
+    fn open(&mut self, address: SocketAddr, way: Way, peer: Box<dyn Peer>, tag: usize) -> Result<(), String> {
         let limit = Instant::now() + CONNECT_MAX;
         while self.inner.unsettled() >= CONNECTING_MAX && Instant::now() < limit {
             self.inner.turn(limit).map_err(|error| error.to_string())?;
         }
-        let host = address.ip().to_string();
-        let to = Destination::resolve(&host, address.port(), tls, true);
+        let to = Destination::to(address, way == Way::Tls, way == Way::Datagrams, true);
         let opened = to.and_then(|to| self.inner.open(&to, peer, tag));
         self.opened += 1;
         opened.map_err(|error| format!("connect: {error}"))

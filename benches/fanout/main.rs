@@ -19,6 +19,7 @@
 )]
 
 mod floor;
+mod floor_srt;
 mod load;
 mod options;
 mod records;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use load::Load;
 use millstream::io::load::process;
-use options::{Command, Kind, Options};
+use options::{Class, Command, Kind, Options};
 use report::{Measured, Resident, Rest};
 use servers::Server;
 
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
         Ok(Command::Help) => {
             print!("{}", options::USAGE);
             Ok(())
+        }
+        Ok(Command::BareLoop(_, Class::Srt | Class::SrtAes)) => {
+            floor_srt::run().map_err(|error| error.to_string())
         }
         Ok(Command::BareLoop(kind, class)) => {
             floor::run(kind == Kind::FloorMessage, class).map_err(|error| error.to_string())

@@ -1,16 +1,17 @@
 //! The publisher of a bare loop: the media of the others, already in the form that the loop's viewers get. And a viewer
 //! that does not count.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use flv::file::{TagHead, TagKind};
-use millstream::bench::{Clip, Now, Peer, PeerEvent, Player, Role, Score, Source, Tally};
+use millstream::bench::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally, TsMux};
 use millstream::http::websocket::media_frame_head;
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, MediaKind};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 use super::floor;
 use super::options::Class;
@@ -26,6 +27,7 @@ pub struct Recorder {
     out: Vec<u8>,
     scratch: BytesMut,
     parts: Vec<Bytes>,
+    mux: TsMux,
 }
 
 impl Recorder {
@@ -40,6 +42,7 @@ impl Recorder {
             out: floor::hello(stream).to_vec(),
             scratch: BytesMut::new(),
             parts: Vec::new(),
+            mux: TsMux::new(),
         };
         for (kind, body) in clip.heads() {
             recorder.record(floor::AUDIO, *kind, 0, &flv::data::unwrap(body));
@@ -58,6 +61,10 @@ impl Recorder {
         match self.class {
             Class::Rtmp => self.message(kind, timestamp, body),
             Class::Flv | Class::Flvs | Class::Ws => self.tag(kind, timestamp, body),
+            Class::Srt | Class::SrtAes => {
+                let packets = self.mux.packets(Instant::now(), kind, timestamp, body);
+                self.out.extend_from_slice(&packets.unwrap_or_default());
+            }
         }
         floor::seal_record(&mut self.out, begin);
     }
@@ -147,7 +154,7 @@ impl Peer for Recorder {
 
 /// A viewer whose losses are not counted: it does not read.
 #[derive(Debug)]
-pub struct Uncounted(pub Player);
+pub struct Uncounted(pub Box<dyn Peer>);
 
 impl Peer for Uncounted {
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
@@ -172,6 +179,14 @@ impl Peer for Uncounted {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.0.poll_timeout()
+    }
+
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
+        self.0.handle_datagram(now, from, datagram, tally);
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+        self.0.poll_datagrams(now, out);
     }
 
     fn wants_bytes(&self) -> bool {

@@ -47,9 +47,17 @@ impl Server {
             Kind::Millstream(workers) => {
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
-                let ports =
-                    ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"];
-                let fixed = ports.into_iter().chain([workers.as_str()]);
+                let ports = [
+                    "server.host=127.0.0.1",
+                    "http.port=0",
+                    "https.port=0",
+                    "rtmp.port=0",
+                    "rtmps.port=0",
+                    "server.srt_port=0",
+                ];
+                let passphrase = format!("srt.passphrase={}", super::options::PASSPHRASE);
+                let of_class = (options.class == Class::SrtAes).then_some(passphrase.as_str());
+                let fixed = ports.into_iter().chain([workers.as_str()]).chain(of_class);
                 for setting in fixed.chain(options.settings.iter().map(String::as_str)) {
                     command.args(["--set", setting]);
                 }
@@ -60,6 +68,7 @@ impl Server {
                         Class::Rtmp => "rtmp",
                         Class::Flv | Class::Ws => "http",
                         Class::Flvs => "https",
+                        Class::Srt | Class::SrtAes => "srt",
                     };
                     let (publish, rest) = (address("rtmp")?, address("http")?);
                     Some(Addresses { publish, play: address(play)?, rest, bare: false })
@@ -68,7 +77,12 @@ impl Server {
             Kind::Nginx => Self::nginx(command, home, options.nginx_chunk),
             Kind::Floor | Kind::FloorMessage => {
                 command.args(["--bare-loop", &kind.name(), options.class.name()]);
-                Self::with_first_line(command, home, |line| Some(only(line.trim().parse().ok()?, true)))
+                Self::with_first_line(command, home, |line| {
+                    let mut addresses = line.split_whitespace().map(str::parse);
+                    let publish = addresses.next()?.ok()?;
+                    let play = addresses.next().unwrap_or(Ok(publish)).ok()?;
+                    Some(Addresses { play, ..only(publish, true) })
+                })
             }
         }
     }

@@ -14,6 +14,7 @@ mod rest;
 mod rtmp_targets;
 mod settings;
 mod splits;
+mod srt_targets;
 mod ts_targets;
 mod ws_targets;
 
@@ -33,6 +34,7 @@ pub use management::{form, jwt};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
+pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use ts_targets::ts_demux;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
@@ -58,6 +60,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
+    ("srt_conn", srt_conn),
+    ("srt_handshake", srt_handshake),
+    ("srt_km", srt_km),
+    ("srt_packet", srt_packet),
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),

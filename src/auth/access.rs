@@ -107,6 +107,14 @@ impl Secrets {
     }
 }
 
+/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (robustness.md R-10).
+#[must_use]
+pub fn is_stream_id(id: &str) -> bool {
+    (1..=128).contains(&id.len())
+        && !id.starts_with('.')
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
 /// Which check was not passed; each protocol has its words for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
@@ -143,6 +151,15 @@ impl Denial {
             Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
                 "Not allowed to play the stream due to security".to_owned()
             }
+        }
+    }
+
+    /// Whether better credentials would help.
+    #[must_use]
+    pub const fn is_of_credentials(&self) -> bool {
+        match self {
+            Self::Token | Self::Jwt | Self::Hash | Self::TimeCode => true,
+            Self::Blocked(_) | Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => false,
         }
     }
 

@@ -6,6 +6,7 @@ pub mod cidr;
 pub mod jwt;
 pub mod outbound;
 pub mod proxy;
+pub mod srt;
 pub mod time_code;
 
 pub use cidr::CidrList;

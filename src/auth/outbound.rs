@@ -6,7 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::CidrList;
+use super::srt::SrtAddress;
+use super::{CidrList, srt};
 
 /// Bytes of an endpoint URL.
 pub const URL_BYTES_MAX: usize = 4096;
@@ -88,7 +89,7 @@ pub enum Scheme {
     Rtmp,
     /// `rtmps://`
     Rtmps,
-    /// `srt://`, endpoints only
+    /// `srt://`
     Srt,
     /// `http://`, sources only
     Http,
@@ -110,12 +111,13 @@ impl Scheme {
     }
 
     /// The port when the URL has none.
-    const fn default_port(self) -> Option<u16> {
+    const fn default_port(self) -> u16 {
         match self {
-            Self::Rtmp => Some(1935),
-            Self::Rtmps | Self::Https => Some(443),
-            Self::Srt => None,
-            Self::Http => Some(80),
+            Self::Rtmp => 1935,
+            Self::Rtmps | Self::Https => 443,
+            // The reference's own: its documents leave it out (seed.md §5 row 9).
+            Self::Srt => 4200,
+            Self::Http => 80,
         }
     }
 }
@@ -145,6 +147,9 @@ pub enum UrlError {
     /// No stream name.
     #[error("the stream name is missing")]
     Name,
+    /// An option of the query, with a value that it cannot have.
+    #[error("{0} in the URL is not valid")]
+    Option(&'static str),
 }
 
 /// The URL of an endpoint or a source, taken apart. The path and query stay as they were given.
@@ -160,6 +165,8 @@ pub struct Endpoint {
     pub app: String,
     /// RTMP: the stream's name with its query. SRT: the query. HTTP: path and query.
     pub name: String,
+    /// SRT: the query, taken apart.
+    pub srt: Option<SrtAddress>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -182,7 +189,7 @@ impl Endpoint {
     /// # Errors
     /// What is wrong with it.
     pub fn parse_source(text: &str) -> Result<Self, UrlError> {
-        Self::parse_as(text, &[Scheme::Rtmp, Scheme::Rtmps, Scheme::Http, Scheme::Https])
+        Self::parse_as(text, &[Scheme::Rtmp, Scheme::Rtmps, Scheme::Srt, Scheme::Http, Scheme::Https])
     }
 
     fn parse_as(text: &str, schemes: &[Scheme]) -> Result<Self, UrlError> {
@@ -199,17 +206,25 @@ impl Endpoint {
         if authority.contains('@') {
             return Err(UrlError::Credentials);
         }
-        let (host, port) = split_authority(authority)?;
+        let srt = match scheme {
+            Scheme::Srt => Some(srt::parse_query(tail.split_once('?').map_or("", |(_, query)| query))?),
+            Scheme::Rtmp | Scheme::Rtmps | Scheme::Http | Scheme::Https => None,
+        };
+        let listens = srt.as_ref().is_some_and(|address| address.listens);
+        let (host, port) = match authority.strip_prefix(':').filter(|_| listens) {
+            Some(port) => ("0.0.0.0".to_owned(), Some(port)),
+            None => split_authority(authority)?,
+        };
         let port = match port {
             Some(text) => text.parse().ok().filter(|&p: &u16| p > 0).ok_or(UrlError::Port)?,
-            None => scheme.default_port().ok_or(UrlError::Port)?,
+            None => scheme.default_port(),
         };
         let (app, name) = match scheme {
             Scheme::Rtmp | Scheme::Rtmps => split_rtmp_path(tail)?,
             Scheme::Srt => (String::new(), tail.trim_start_matches(['/', '?']).to_owned()),
             Scheme::Http | Scheme::Https => (String::new(), http_path(tail)),
         };
-        Ok(Self { scheme, host, port, app, name })
+        Ok(Self { scheme, host, port, app, name, srt })
     }
 
     /// `tcUrl` of the RTMP connect command: no stream name, the port only when it is not the default.
@@ -223,8 +238,8 @@ impl Endpoint {
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         match self.scheme.default_port() {
-            Some(port) if port == self.port => host,
-            Some(_) | None => format!("{host}:{}", self.port),
+            port if port == self.port => host,
+            _ => format!("{host}:{}", self.port),
         }
     }
 
@@ -382,7 +397,8 @@ mod tests {
             "rtmp://h%2f/a/b",
             "rtmp://h/a/b\r\nX: y",
             "rtmp://[::1/a/b",
-            "srt://h?streamid=a/b",
+            "srt://h?streamid=a/b&passphrase=short",
+            "srt://:9000?streamid=a/b",
             "",
         ] {
             assert!(Endpoint::parse(url).is_err(), "{url}");
@@ -439,7 +455,10 @@ mod tests {
         assert_eq!(parts("rtmp://h/key"), own("h", 1935, "", "key", "rtmp://h/"));
         assert_eq!(parts("rtmp://[::1]:5/a/k"), own("::1", 5, "a", "k", "rtmp://[::1]:5/a"));
         assert_eq!(Endpoint::parse("rtmp://h/a/k?x=1").unwrap().stream_id(), "k");
-        assert_eq!(Endpoint::parse("srt://h:4200?streamid=a/b").unwrap().name, "streamid=a/b");
+        let srt = Endpoint::parse("srt://h?streamid=a/b").unwrap();
+        assert_eq!((srt.port, srt.srt.unwrap().stream_id), (4200, "a/b".to_owned()));
+        let waits = Endpoint::parse_source("srt://:9000?mode=listener").unwrap();
+        assert_eq!((waits.host.as_str(), waits.port, waits.srt.unwrap().listens), ("0.0.0.0", 9000, true));
     }
 
     #[test]
@@ -454,7 +473,7 @@ mod tests {
         assert_eq!(parts("http://h?a=b"), own("h", 80, "/?a=b", false));
         assert_eq!(parts("rtmps://h/a/b"), own("h", 443, "b", true));
         for url in
-            ["srt://h:1?a", "HTTP://h/a", "http://u:p@h/a.flv", "http:///a", "http://h/a b", "file:///a"]
+            ["srt://h:1?mode=x", "HTTP://h/a", "http://u:p@h/a.flv", "http:///a", "http://h/a b", "file:///a"]
         {
             assert!(Endpoint::parse_source(url).is_err(), "{url}");
         }

@@ -17,15 +17,18 @@ mod options;
 mod player;
 mod publisher;
 mod report;
+mod srt;
 mod stamp;
 mod tally;
 mod target;
 #[cfg(test)]
 mod tests;
+mod viewing;
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
 pub use histogram::Histogram;
@@ -33,6 +36,7 @@ pub use options::{Options, Role};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};
+pub use srt::{SrtPlayer, SrtPublisher, TsMux};
 pub use stamp::{AMF_NAME, Stamp, UUID};
 pub use tally::{Score, Sequence, Tally};
 pub use target::{Protocol, Target, TargetError};
@@ -59,6 +63,10 @@ pub enum PeerEvent {
 pub trait Peer: std::fmt::Debug + Send {
     /// Bytes of the server, split anywhere.
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
+    /// A datagram of the server.
+    fn handle_datagram(&mut self, _now: Now, _from: SocketAddr, _datagram: &[u8], _tally: &mut Tally) {}
+    /// Adds the datagrams that are to be sent.
+    fn poll_datagrams(&mut self, _now: Now, _out: &mut Datagrams) {}
     /// The deadline has come, or any other moment.
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
     /// The transport ended; `why` is its error, if it was one.

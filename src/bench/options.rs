@@ -150,7 +150,7 @@ impl Options {
         if protocol.is_some_and(|name| name != target.protocol.name()) {
             return Err(format!("the URL says {}, --protocol another", target.protocol.name()));
         }
-        if self.role == Role::Publish && target.protocol != Protocol::Rtmp {
+        if self.role == Role::Publish && !matches!(target.protocol, Protocol::Rtmp | Protocol::Srt) {
             return Err(format!("{} cannot publish", target.protocol.name()));
         }
         if self.role == Role::Play && (self.file.is_some() || self.bits_per_second.is_some()) {
@@ -241,7 +241,7 @@ mod tests {
             "dance",
             "--url rtmp://h/a/b",
             "play",
-            "play --url srt://h:1",
+            "play --url rtsp://h:1",
             "play --url rtmp://h/a/b --count 0",
             "play --url rtmp://h/a/b --count x",
             "play --url rtmp://h/a/b --rate 0",

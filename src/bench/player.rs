@@ -16,7 +16,8 @@ use rtmp::{Client, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
 use super::publisher::config;
-use super::{Now, Peer, PeerEvent, Protocol, Role, Score, Sequence, Stamp, Tally, Target};
+use super::viewing::Viewing;
+use super::{Now, Peer, PeerEvent, Protocol, Role, Score, Stamp, Tally, Target};
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
 
@@ -41,16 +42,13 @@ pub struct PlayerOptions {
 #[derive(Debug)]
 pub struct Player {
     link: Link,
-    asked: Now,
+    viewing: Viewing,
     ready: bool,
     stalled: bool,
     /// HTTP: the next byte of the head, or the next tag.
     deadline: Option<Instant>,
-    first_frame: FirstFrame,
     /// A stamp that came as a message, for the unit behind it.
     announced: Option<Stamp>,
-    video: Sequence,
-    audio: Sequence,
     events: VecDeque<PeerEvent>,
 }
 
@@ -76,15 +74,6 @@ enum FlvCarrier {
     WebSocket(Box<WebSocket>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstFrame {
-    /// Neither picture nor sound yet.
-    Awaited,
-    /// A sound, after this long; a picture may follow.
-    Sound(u64),
-    Seen,
-}
-
 impl Player {
     /// On a connection that is being made.
     #[must_use]
@@ -95,21 +84,18 @@ impl Player {
                 let client = Client::play(now.mono, config(target, options.timeout), seed);
                 (Link::Rtmp(Box::new(client)), None)
             }
-            Protocol::Flv | Protocol::WsFlv => {
+            Protocol::Flv | Protocol::WsFlv | Protocol::Srt => {
                 let flv = FlvLink::new(target, seed);
                 (Link::Flv(Box::new(flv)), Some(now.mono + options.timeout))
             }
         };
         Self {
             link,
-            asked: now,
+            viewing: Viewing::new(now),
             ready: false,
             stalled: options.stalled,
             deadline,
-            first_frame: FirstFrame::Awaited,
             announced: None,
-            video: Sequence::default(),
-            audio: Sequence::default(),
             events: VecDeque::new(),
         }
     }
@@ -245,31 +231,9 @@ impl Player {
             }
         };
         let Some(payload) = payload(is_video, body) else { return };
-        tally.count(is_video);
-        self.see_first_frame(now, is_video, tally);
         let inside = if is_video { Stamp::in_nals(payload) } else { Stamp::in_aac(payload) };
-        let Some(stamp) = inside.or_else(|| self.announced.take()) else { return };
-        let sequence = if is_video { &mut self.video } else { &mut self.audio };
-        sequence.take(stamp);
-        tally.take(now, self.asked.unix_nanos, is_video, stamp);
-    }
-
-    fn see_first_frame(&mut self, now: Now, is_video: bool, tally: &mut Tally) {
-        let waited = now.mono.saturating_duration_since(self.asked.mono).as_nanos();
-        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
-        self.first_frame = match (self.first_frame, is_video) {
-            (FirstFrame::Awaited | FirstFrame::Sound(_), true) => {
-                tally.first_frame.record(waited);
-                FirstFrame::Seen
-            }
-            (FirstFrame::Awaited, false) => FirstFrame::Sound(waited),
-            // So much sound without a picture is a stream without pictures.
-            (FirstFrame::Sound(first), false) if waited > first.saturating_add(1_000_000_000) => {
-                tally.first_frame.record(first);
-                FirstFrame::Seen
-            }
-            (state @ (FirstFrame::Sound(_) | FirstFrame::Seen), _) => state,
-        };
+        let stamp = inside.or_else(|| self.announced.take());
+        self.viewing.unit(now, is_video, stamp, tally);
     }
 }
 
@@ -359,7 +323,7 @@ impl Peer for Player {
     }
 
     fn score(&self) -> Score {
-        Score::Got([self.video, self.audio])
+        self.viewing.score()
     }
 }
 

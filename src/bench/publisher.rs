@@ -32,15 +32,71 @@ pub struct PublisherOptions {
     pub timeout: Duration,
 }
 
-/// One publishing connection.
+/// Gives a clip out in real time, whatever the protocol.
 #[derive(Debug)]
-pub struct Publisher {
-    client: Client,
+pub(super) struct Pacer {
     source: Source,
     phase: Duration,
     /// When the first unit was due; from then on.
     began: Option<Instant>,
     finishing: bool,
+}
+
+impl Pacer {
+    pub(super) fn new(options: &PublisherOptions) -> Self {
+        let source = Source::new(Arc::clone(&options.clip));
+        Self { source, phase: options.phase, began: None, finishing: false }
+    }
+
+    /// The server has consented: what goes before the units.
+    pub(super) fn begin(&mut self, now: Now) -> Vec<(TagKind, Bytes)> {
+        self.began = Some(now.mono + self.phase);
+        self.source.clip().heads().to_vec()
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.began = None;
+    }
+
+    /// Stops behind the next picture.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+    }
+
+    /// When the next unit is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        Some(self.began? + Duration::from_millis(self.source.due_ms()))
+    }
+
+    /// The units that are due, stamped.
+    pub(super) fn due_units(&mut self, now: Now, tally: &mut Tally) -> Vec<Unit> {
+        let mut units = Vec::new();
+        while units.len() < BURST
+            && let Some(due) = self.due().filter(|due| *due <= now.mono)
+            && let Some(unit) = self.source.next_unit(now.unix_nanos)
+        {
+            let late = now.mono.saturating_duration_since(due);
+            tally.behind.record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+            tally.count(unit.is_video());
+            tally.stamped += 1;
+            if self.finishing && unit.is_video() {
+                self.began = None;
+            }
+            units.push(unit);
+        }
+        units
+    }
+
+    pub(super) fn score(&self) -> Score {
+        Score::Made(self.source.made())
+    }
+}
+
+/// One publishing connection.
+#[derive(Debug)]
+pub struct Publisher {
+    client: Client,
+    pacer: Pacer,
     events: VecDeque<PeerEvent>,
 }
 
@@ -49,14 +105,7 @@ impl Publisher {
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
         let client = Client::publish(now.mono, config(&options.target, options.timeout), seed);
-        Self {
-            client,
-            source: Source::new(Arc::clone(&options.clip)),
-            phase: options.phase,
-            began: None,
-            finishing: false,
-            events: VecDeque::new(),
-        }
+        Self { client, pacer: Pacer::new(options), events: VecDeque::new() }
     }
 
     fn drain(&mut self, now: Now) {
@@ -73,43 +122,23 @@ impl Publisher {
     }
 
     fn begin(&mut self, now: Now) {
-        for (kind, body) in self.source.clip().heads().to_vec() {
+        for (kind, body) in self.pacer.begin(now) {
             self.send(now, kind, 0, body);
         }
-        self.began = Some(now.mono + self.phase);
         self.events.push_back(PeerEvent::Ready);
     }
 
     /// The first reason counts.
     fn end(&mut self, why: &str) {
-        self.began = None;
+        self.pacer.stop();
         if !self.events.iter().any(|event| matches!(event, PeerEvent::Closed(_))) {
             self.events.push_back(PeerEvent::Closed(why.to_owned()));
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        Some(self.began? + Duration::from_millis(self.source.due_ms()))
-    }
-
-    fn send_due(&mut self, now: Now, tally: &mut Tally) {
-        for _ in 0..BURST {
-            let Some(due) = self.due().filter(|due| *due <= now.mono) else { return };
-            let late = now.mono.saturating_duration_since(due);
-            let Some(unit) = self.source.next_unit(now.unix_nanos) else { return };
-            tally.behind.record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
-            tally.count(unit.is_video());
-            tally.stamped += 1;
-            self.send_unit(now, unit);
         }
     }
 
     fn send_unit(&mut self, now: Now, unit: Unit) {
         // RTMP counts milliseconds in 32 bits, and wraps.
         let timestamp = u32::try_from(unit.dts_ms & u64::from(u32::MAX)).unwrap_or(0);
-        if self.finishing && unit.is_video() {
-            self.began = None;
-        }
         if let Some(message) = unit.message {
             self.send(now, TagKind::Data, timestamp, message);
         }
@@ -136,7 +165,9 @@ impl Peer for Publisher {
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
         let _ = self.client.handle_timeout(now.mono);
         self.drain(now);
-        self.send_due(now, tally);
+        for unit in self.pacer.due_units(now, tally) {
+            self.send_unit(now, unit);
+        }
     }
 
     fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
@@ -153,15 +184,15 @@ impl Peer for Publisher {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.client.poll_timeout(), self.due()].into_iter().flatten().min()
+        [self.client.poll_timeout(), self.pacer.due()].into_iter().flatten().min()
     }
 
     fn finish(&mut self) {
-        self.finishing = true;
+        self.pacer.finish();
     }
 
     fn close(&mut self, now: Now) {
-        self.began = None;
+        self.pacer.stop();
         self.client.close(now.mono, CloseReason::Requested);
     }
 
@@ -170,7 +201,7 @@ impl Peer for Publisher {
     }
 
     fn score(&self) -> Score {
-        Score::Made(self.source.made())
+        self.pacer.score()
     }
 }
 

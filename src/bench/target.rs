@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::auth::srt::SrtAddress;
 use crate::auth::{Endpoint, UrlError, split_authority};
 
 /// What stands for the number of a stream.
@@ -16,6 +17,8 @@ pub enum Protocol {
     Flv,
     /// FLV over WebSocket; plays.
     WsFlv,
+    /// SRT; publishes and plays.
+    Srt,
 }
 
 impl Protocol {
@@ -26,6 +29,7 @@ impl Protocol {
             Self::Rtmp => "rtmp",
             Self::Flv => "flv",
             Self::WsFlv => "ws-flv",
+            Self::Srt => "srt",
         }
     }
 }
@@ -35,7 +39,7 @@ impl Protocol {
 #[non_exhaustive]
 pub enum TargetError {
     /// A scheme that is not in the list.
-    #[error("the URL must begin with rtmp, rtmps, http, https, ws or wss, and ://")]
+    #[error("the URL must begin with rtmp, rtmps, srt, http, https, ws or wss, and ://")]
     Scheme,
     /// Something else is wrong with it.
     #[error("{0}")]
@@ -59,6 +63,8 @@ pub struct Target {
     pub name: String,
     /// RTMP: `tcUrl`. HTTP: the `Host` field.
     pub authority: String,
+    /// SRT: what the query says.
+    pub srt: Option<SrtAddress>,
 }
 
 /// The name may be a key.
@@ -77,7 +83,8 @@ impl Target {
         let url = url.replace(NUMBER, &number.to_string());
         let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
         match scheme {
-            "rtmp" | "rtmps" => Self::rtmp(&url, scheme == "rtmps"),
+            "rtmp" | "rtmps" => Self::endpoint(&url, Protocol::Rtmp, scheme == "rtmps"),
+            "srt" => Self::endpoint(&url, Protocol::Srt, false),
             "http" | "https" => Self::http(Protocol::Flv, rest, scheme == "https"),
             "ws" | "wss" => Self::http(Protocol::WsFlv, rest, scheme == "wss"),
             _ => Err(TargetError::Scheme),
@@ -90,11 +97,12 @@ impl Target {
         url.contains(NUMBER)
     }
 
-    fn rtmp(url: &str, tls: bool) -> Result<Self, TargetError> {
+    fn endpoint(url: &str, protocol: Protocol, tls: bool) -> Result<Self, TargetError> {
         let endpoint = Endpoint::parse(url)?;
         Ok(Self {
-            protocol: Protocol::Rtmp,
+            protocol,
             tls,
+            srt: endpoint.srt.clone(),
             authority: endpoint.tc_url(),
             host: endpoint.host,
             port: endpoint.port,
@@ -119,7 +127,7 @@ impl Target {
         };
         let path = path.split('#').next().unwrap_or_default();
         let (authority, name) = (authority.to_owned(), format!("/{path}"));
-        Ok(Self { protocol, tls, host, port, app: String::new(), name, authority })
+        Ok(Self { protocol, tls, host, port, app: String::new(), name, authority, srt: None })
     }
 }
 
@@ -156,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_told() {
-        assert_eq!(Target::parse("srt://h:1?x", 0), Err(TargetError::Scheme));
+        assert_eq!(Target::parse("rtsp://h:1/x", 0), Err(TargetError::Scheme));
         assert_eq!(Target::parse("h/live/a", 0), Err(TargetError::Scheme));
         for url in ["http://h", "http://u@h/a", "http://h:0/a", "http://h/a b", "http:///a", "rtmp://h"] {
             assert!(matches!(Target::parse(url, 0), Err(TargetError::Url(_))), "{url}");

@@ -8,6 +8,7 @@ use super::keys;
 use super::security::{self, HookSettings, SecuritySettings};
 use super::values::{Origin, Values};
 use crate::auth::CidrList;
+use crate::auth::access::Secret;
 
 /// What sessions and control need to know of an application, parsed. Shared as `Arc`; a change makes a new one
 /// with a higher epoch, and sessions keep theirs.
@@ -31,6 +32,12 @@ pub struct AppSettings {
     pub http_flv_enabled: bool,
     /// `rtmpPlaybackEnabled`.
     pub rtmp_playback_enabled: bool,
+    /// `srtPlaybackEnabled`.
+    pub srt_playback_enabled: bool,
+    /// `srtReceiveLatencyInMs`, when the operator has set it: instead of `srt.latency_ms`.
+    pub srt_latency: Option<Duration>,
+    /// `srtPassphrase`: instead of `srt.passphrase`.
+    pub srt_passphrase: Option<Secret>,
     /// `acceptOnlyStreamsInDataStore`: a publisher needs a record.
     pub accept_only_streams_in_data_store: bool,
     /// `allowedPublisherCIDR`; empty: everybody.
@@ -78,6 +85,9 @@ impl AppSettings {
             gop_cache: values.boolean("gopCache")?,
             http_flv_enabled: values.boolean("httpFlvEnabled")?,
             rtmp_playback_enabled: values.boolean("rtmpPlaybackEnabled")?,
+            srt_playback_enabled: values.boolean("srtPlaybackEnabled")?,
+            srt_latency: super::srt::latency_of_app(&values)?,
+            srt_passphrase: super::srt::passphrase(&values, "srtPassphrase")?,
             accept_only_streams_in_data_store: values.boolean("acceptOnlyStreamsInDataStore")?,
             allowed_publisher_cidr: values.rules("allowedPublisherCIDR")?,
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,

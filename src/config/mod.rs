@@ -10,6 +10,7 @@ mod members;
 pub mod properties;
 mod security;
 mod server;
+mod srt;
 mod values;
 
 pub use app::AppSettings;
@@ -19,6 +20,7 @@ pub use members::{Member, Shape, members};
 pub use properties::Property;
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
+pub use srt::SrtSettings;
 pub use values::{Origin, Values};
 
 /// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.

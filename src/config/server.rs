@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::keys;
+use super::srt::SrtSettings;
 use super::values::{Origin, Values};
 use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
@@ -50,6 +51,12 @@ pub struct ServerSettings {
     pub rtmp_port: u16,
     /// `rtmps.port`, unless `rtmps.enabled` is off; 0: any free one.
     pub rtmps_port: Option<u16>,
+    /// `srt.host` or `server.host`; `None`: every address, IPv4 and IPv6.
+    pub srt_host: Option<IpAddr>,
+    /// `server.srt_port`, unless `srt.enabled` is off; 0: any free one.
+    pub srt_port: Option<u16>,
+    /// `srt.*`.
+    pub srt: SrtSettings,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
     /// `http.ssl_certificate_chain_file`, likewise.
@@ -95,7 +102,7 @@ impl ServerSettings {
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
         let port = |key| values.number(key, 0u16, u16::MAX);
-        for key in ["rtsp.port", "webrtc.port", "server.srt_port", "server.origin_port"] {
+        for key in ["rtsp.port", "webrtc.port", "server.origin_port"] {
             port(key)?;
         }
         let all = host(&values, "server.host")?;
@@ -115,6 +122,9 @@ impl ServerSettings {
             https_port: values.boolean("https.enabled")?.then_some(port("https.port")?),
             rtmp_port: port("rtmp.port")?,
             rtmps_port: values.boolean("rtmps.enabled")?.then_some(port("rtmps.port")?),
+            srt_host: host(&values, "srt.host")?.or(all),
+            srt_port: values.boolean("srt.enabled")?.then_some(port("server.srt_port")?),
+            srt: super::srt::server(&values)?,
             certificate_file: values.text("http.ssl_certificate_file").into(),
             certificate_chain_file: values.text("http.ssl_certificate_chain_file").into(),
             certificate_key_file: values.text("http.ssl_certificate_key_file").into(),

@@ -1,6 +1,7 @@
 //! The broadcast record: members in the reference's order (rest.md §1.1), as the API shows it, as the store keeps
 //! it, and as bodies of requests may set it.
 
+pub use crate::auth::access::is_stream_id;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -349,14 +350,6 @@ impl Broadcast {
         record.origin_address.clone_from(&record.origin_adress);
         Ok(record)
     }
-}
-
-/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (robustness.md R-10).
-#[must_use]
-pub fn is_stream_id(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && !id.starts_with('.')
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 #[cfg(test)]

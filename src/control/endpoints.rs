@@ -10,13 +10,14 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::auth::outbound::{Endpoint, Scheme, redact};
+use crate::auth::outbound::{Endpoint, redact};
+use crate::auth::srt::{SrtAddress, StreamRequest, with_via};
 use crate::mail::{Now, PushId, PushOrder, PushState, PushTarget, StreamId, StreamKey, ToWorker, via_entry};
 
 use super::Control;
 use super::broadcast::{EndpointRecord, status};
 use super::registry::Live;
-use super::supervisor::Job;
+use super::supervisor::{Job, Place};
 
 /// One endpoint of a live stream.
 #[derive(Debug)]
@@ -88,19 +89,14 @@ impl Control {
         let shown = redact(&endpoint.endpoint_url);
         let target = Endpoint::parse(&endpoint.endpoint_url);
         let target = match target {
-            Ok(target) if matches!(target.scheme, Scheme::Rtmp | Scheme::Rtmps) => target,
-            Ok(target) => {
-                tracing::debug!(%key, url = shown, "no output for {} yet", target.scheme.name());
-                self.set_endpoint_status(key, &endpoint.endpoint_service_id, status::FAILED);
-                return None;
-            }
+            Ok(target) => target,
             Err(error) => {
                 tracing::debug!(%key, url = shown, %error, "endpoint not usable");
                 self.set_endpoint_status(key, &endpoint.endpoint_service_id, status::FAILED);
                 return None;
             }
         };
-        let (host, port) = (target.host.clone(), target.port);
+        let place = Place::of(&target);
         let push = Push {
             key: key.clone(),
             stream,
@@ -110,7 +106,7 @@ impl Control {
             told_failed: false,
         };
         self.pushes.by_id.insert(id, push);
-        self.supervisor.add(Job::Push(id), host, port);
+        self.supervisor.add(Job::Push(id), place);
         self.attempt(now, Job::Push(id));
         Some(id)
     }
@@ -136,12 +132,7 @@ impl Control {
             stream: push.stream,
             address,
             tls_name: push.target.tls_name(),
-            target: PushTarget::Rtmp {
-                app: push.target.app.clone(),
-                tc_url: push.target.tc_url(),
-                name: push.target.name.clone(),
-                via,
-            },
+            target: target_of(&push.target, via),
             settings: live.settings.clone(),
         };
         let worker = live.source;
@@ -225,9 +216,34 @@ impl Control {
                     .any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
             }
         };
-        own_host
-            && [Some(self.config.rtmp_port), self.config.rtmps_port].contains(&Some(target.port))
-            && target.app.split('/').next() == Some(&*key.app)
-            && target.stream_id() == &*key.id
+        let same_stream = match &target.srt {
+            Some(srt) => {
+                self.config.srt_port == Some(target.port)
+                    && StreamRequest::parse(&srt.stream_id)
+                        .is_ok_and(|asked| asked.app == *key.app && asked.id == *key.id)
+            }
+            None => {
+                [Some(self.config.rtmp_port), self.config.rtmps_port].contains(&Some(target.port))
+                    && target.app.split('/').next() == Some(&*key.app)
+                    && target.stream_id() == &*key.id
+            }
+        };
+        own_host && same_stream
+    }
+}
+
+/// What a push asks its target for.
+fn target_of(target: &Endpoint, via: Vec<String>) -> PushTarget {
+    match &target.srt {
+        Some(srt) => {
+            let stream_id = with_via(&srt.stream_id, &via);
+            PushTarget::Srt(SrtAddress { stream_id, ..srt.clone() })
+        }
+        None => PushTarget::Rtmp {
+            app: target.app.clone(),
+            tc_url: target.tc_url(),
+            name: target.name.clone(),
+            via,
+        },
     }
 }

@@ -22,6 +22,7 @@ mod reload;
 mod rest;
 mod sides;
 mod sources;
+mod srt;
 mod stats;
 mod subtracks;
 mod supervisor;
@@ -41,7 +42,7 @@ use crypto::{Random, Seed};
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
 use crate::mail::{
-    Now, SessionRef, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WebSettings, WorkerId,
+    Now, SessionRef, SessionSettings, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
 };
 use crate::stats::HostFigures;
 use crate::{http, store};
@@ -58,6 +59,7 @@ use registry::Registry;
 use rest::scan::Scans;
 use sides::{Side, Sides};
 use sources::Sources;
+use srt::SrtQuestions;
 use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
@@ -87,6 +89,8 @@ pub struct ControlConfig {
     pub rtmp_port: u16,
     /// The RTMPS port as bound; `None` when it is off.
     pub rtmps_port: Option<u16>,
+    /// The SRT port as bound.
+    pub srt_port: Option<u16>,
 }
 
 /// A name to look up off the loop.
@@ -156,6 +160,7 @@ pub struct Control {
     /// When the server started.
     began: Now,
     scrape: Scrape,
+    srt: SrtQuestions,
     asks: Asks,
     presences: Presences,
     guesses: Guesses,
@@ -213,6 +218,7 @@ impl Control {
             host: HostFigures::default(),
             began: now,
             scrape: Scrape::default(),
+            srt: SrtQuestions::default(),
             asks: Asks::default(),
             presences: Presences::default(),
             guesses: Guesses::default(),
@@ -241,8 +247,8 @@ impl Control {
                 control.take_over(now, StreamKey { app: key.app, id: key.id }, record);
             }
         }
-        let cors_origins = control.config.server.cors_origins.clone();
-        control.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));
+        let settings = SessionSettings::of(&control.config.server);
+        control.post_all(&ToWorker::Server(Arc::new(settings)));
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
         }
@@ -298,6 +304,7 @@ impl Control {
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
+            ToControl::Srt { worker, stream, figures } => self.srt_told(worker, stream, figures),
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Wanted(key) => self.wanted(now, &key),

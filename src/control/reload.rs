@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::clerk::Errand;
 use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
-use crate::mail::{Now, ToWorker, WebSettings};
+use crate::mail::{Now, SessionSettings, ToWorker};
 
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
@@ -47,8 +47,7 @@ impl Control {
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
         self.config.outbound.deny = server.outbound_deny.clone();
         self.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
-        let cors_origins = server.cors_origins.clone();
+        self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server))));
         self.config.server = server;
-        self.post_all(&ToWorker::Web(Arc::new(WebSettings { cors_origins })));
     }
 }

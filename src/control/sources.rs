@@ -26,7 +26,7 @@ use crate::mail::{
 };
 
 use super::broadcast::{Broadcast, status};
-use super::supervisor::Job;
+use super::supervisor::{Job, Place};
 use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one (rest.md §5.4).
@@ -103,7 +103,10 @@ impl Control {
         if self.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
-        if let Ok(address) = target.host.parse() {
+        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
+        if let Ok(address) = target.host.parse()
+            && !listens
+        {
             let denied = self.config.outbound.check(SocketAddr::new(address, target.port)).err();
             if let Some(denied) = denied {
                 return Err(format!("The stream url is denied: {denied}"));
@@ -144,13 +147,13 @@ impl Control {
         tracing::info!(%key, url = redact(&url), "source started");
         self.sources.pulls = self.sources.pulls.saturating_add(1);
         let id = PullId(self.sources.pulls);
-        let (host, port) = (target.host.clone(), target.port);
+        let place = Place::of(&target);
         let (began, watched) = (now.mono, now.mono);
         let source = Source { key: key.clone(), url, target, began, watched };
         self.sources.by_id.insert(id, source);
         self.sources.by_key.insert(key.clone(), id);
         self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        self.supervisor.add(Job::Pull(id), host, port);
+        self.supervisor.add(Job::Pull(id), place);
         self.attempt(now, Job::Pull(id));
         self.mark_dirty(now, key.clone());
         Ok(())
@@ -187,10 +190,10 @@ impl Control {
             }
         };
         let Some(source) = self.sources.by_id.get_mut(&id) else { return };
-        let (host, port) = (target.host.clone(), target.port);
+        let place = Place::of(&target);
         (source.url, source.target) = (url, target);
         source.began = now.mono;
-        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), host, port) {
+        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), place) {
             self.post(worker, ToWorker::StopPull(id));
         }
         self.attempt(now, Job::Pull(id));
@@ -202,11 +205,12 @@ impl Control {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let (key, target) = (source.key.clone(), &source.target);
         let tls_name = target.tls_name();
-        let source = match target.scheme {
-            Scheme::Http | Scheme::Https => {
+        let source = match (target.scheme, &target.srt) {
+            (_, Some(srt)) => PullSource::Srt(srt.clone()),
+            (Scheme::Http | Scheme::Https, None) => {
                 PullSource::HttpFlv { authority: target.authority(), target: target.name.clone() }
             }
-            Scheme::Rtmp | Scheme::Rtmps | Scheme::Srt => PullSource::Rtmp {
+            (Scheme::Rtmp | Scheme::Rtmps | Scheme::Srt, None) => PullSource::Rtmp {
                 app: target.app.clone(),
                 tc_url: target.tc_url(),
                 name: target.name.clone(),

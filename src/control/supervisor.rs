@@ -17,7 +17,7 @@ use crypto::Random;
 
 use super::broadcast::status;
 use super::{Control, Output, ResolveRequest, Resolved};
-use crate::auth::OutboundPolicy;
+use crate::auth::{Endpoint, OutboundPolicy};
 use crate::mail::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
@@ -53,10 +53,25 @@ impl Phase {
     }
 }
 
+/// Where a job connects to, or where it waits to be connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// It is an address of ours, and the peer calls.
+    pub(super) listens: bool,
+}
+
+impl Place {
+    pub(super) fn of(target: &Endpoint) -> Self {
+        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
+        Self { host: target.host.clone(), port: target.port, listens }
+    }
+}
+
 #[derive(Debug)]
 struct Task {
-    host: String,
-    port: u16,
+    place: Place,
     attempt: u64,
     failures: u32,
     phase: Phase,
@@ -94,9 +109,9 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
-    pub(super) fn add(&mut self, job: Job, host: String, port: u16) {
+    pub(super) fn add(&mut self, job: Job, place: Place) {
         self.remove(job);
-        self.tasks.insert(job, Task { host, port, attempt: 0, failures: 0, phase: Phase::Idle });
+        self.tasks.insert(job, Task { place, attempt: 0, failures: 0, phase: Phase::Idle });
     }
 
     /// Begins the next attempt. `None`: there is no such job.
@@ -105,13 +120,20 @@ impl Supervisor {
         self.enter(job, Phase::Idle);
         let task = self.tasks.get_mut(&job)?;
         task.attempt = task.attempt.saturating_add(1);
-        if let Ok(address) = task.host.parse::<IpAddr>() {
-            let address = SocketAddr::new(address, task.port);
-            return Some(choose(&[address], task.attempt, policy));
+        let port = task.place.port;
+        match task.place.host.parse::<IpAddr>() {
+            Ok(address) if task.place.listens => {
+                return Some(wait_at(SocketAddr::new(address, port), policy));
+            }
+            Ok(address) => return Some(choose(&[SocketAddr::new(address, port)], task.attempt, policy)),
+            Err(_) if task.place.listens => {
+                return Some(Step::Failed("a listener needs an address, not a name".to_owned()));
+            }
+            Err(_) => {}
         }
         self.requests = self.requests.saturating_add(1);
         let request = self.requests;
-        let step = Step::Resolve(ResolveRequest { id: request, host: task.host.clone(), port: task.port });
+        let step = Step::Resolve(ResolveRequest { id: request, host: task.place.host.clone(), port });
         self.enter(job, Phase::Resolving { request, until: later(now, RESOLVE_MAX) });
         Some(step)
     }
@@ -197,11 +219,11 @@ impl Supervisor {
 
     /// Ends an attempt that did nothing wrong; the owner begins the next one, perhaps at another address. Gives the
     /// worker that has it.
-    pub(super) fn interrupt(&mut self, job: Job, host: String, port: u16) -> Option<WorkerId> {
+    pub(super) fn interrupt(&mut self, job: Job, place: Place) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
         if let Some(task) = self.tasks.get_mut(&job) {
-            (task.host, task.port, task.failures) = (host, port, 0);
+            (task.place, task.failures) = (place, 0);
         }
         worker
     }
@@ -302,6 +324,15 @@ impl Control {
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),
             (Step::Failed(reason), Job::Pull(id)) => self.pull_failed(now, id, &reason),
         }
+    }
+}
+
+/// Peers are waited for at addresses of this machine only.
+fn wait_at(address: SocketAddr, policy: &OutboundPolicy) -> Step {
+    if address.ip().is_unspecified() || policy.is_own(address.ip()) {
+        Step::Connect(address)
+    } else {
+        Step::Failed("the address to listen at is not one of this machine".to_owned())
     }
 }
 

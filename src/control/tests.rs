@@ -62,6 +62,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
         },
         rtmp_port: 1935,
         rtmps_port: Some(8443),
+        srt_port: Some(4200),
     }
 }
 

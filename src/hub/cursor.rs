@@ -47,6 +47,22 @@ pub struct Forwarded {
     pub video: bool,
 }
 
+/// A unit that a subscriber has taken whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    prelude: Option<&'a Parts>,
+    unit: &'a Parts,
+    /// When its forwarding counts.
+    pub forwarded: Option<Forwarded>,
+}
+
+impl<'a> Given<'a> {
+    /// What it needs first, and itself.
+    pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
+        self.prelude.into_iter().chain([self.unit])
+    }
+}
+
 impl Cursor {
     /// Starts at the newest key frame, or waits for the next one. Without a video track there is nothing to wait
     /// for: `video` tells.
@@ -209,6 +225,23 @@ impl Cursor {
         }
     }
 
+    /// Moves past the next unit that has something to be sent, for a subscriber that keeps what it sends. Nothing of a unit
+    /// is left behind: the cursor has no rest.
+    pub fn take_unit<'a>(&mut self, ring: &Ring, packager: &'a Packager, until: u64) -> Option<Given<'a>> {
+        while self.started && self.next < until {
+            let (entry, unit) = (ring.get(self.next)?, packager.unit(self.next)?);
+            let change = entry.unit.config_epoch != self.epoch;
+            let prelude = change.then(|| packager.prelude(self.next)).flatten();
+            let forwarded = self.forwarded(entry).filter(|_| !unit.is_empty());
+            self.epoch = entry.unit.config_epoch;
+            self.next = self.next.saturating_add(1);
+            if !unit.is_empty() || prelude.is_some_and(|prelude| !prelude.is_empty()) {
+                return Some(Given { prelude, unit, forwarded });
+            }
+        }
+        None
+    }
+
     /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
     pub fn skip_empty(&mut self, ring: &Ring, packager: &Packager, until: u64) {
         self.units_sent(ring, packager, until, 0, |_| ());
@@ -287,6 +320,20 @@ mod tests {
             cursor.units_sent(&self.ring, &self.packager, self.ring.head(), left, |_| ());
             bytes
         }
+    }
+
+    #[test]
+    fn units_that_are_taken_whole_are_those_that_a_write_would_name() {
+        let mut line = Line::new();
+        (0..5).for_each(|n| line.push(n * 33, n == 0 || n == 3));
+        let mut cursor = Cursor::new(&line.ring, true);
+        cursor.skip_undecodable(&line.ring, line.ring.head());
+        let mut taken = Vec::new();
+        while let Some(given) = cursor.take_unit(&line.ring, &line.packager, line.ring.head()) {
+            taken.extend(given.parts().map(|parts| parts.slices().concat()));
+        }
+        assert_eq!(taken.concat(), b"<1@99>[99][132]");
+        assert!(!cursor.has_rest() && cursor.next() == 5);
     }
 
     #[test]

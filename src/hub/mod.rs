@@ -11,7 +11,7 @@ mod packager;
 mod ring;
 mod stream;
 
-pub use cursor::{Cursor, Forwarded, Jump};
+pub use cursor::{Cursor, Forwarded, Given, Jump};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use stream::{Flow, Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use media::{AccessUnit, TrackKind, Tracks};
 use wire::Gather;
 
-use super::{Cursor, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits};
+use super::{Cursor, Entry, FormatKey, Forwarded, Given, Jump, Package, Packager, Ring, RingLimits};
 use crate::config::AppSettings;
 use crate::mail::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
 use crate::stats::ForwardingIndex;
@@ -266,6 +266,15 @@ impl Stream {
         {
             subscriber.cursor.units_sent(&self.ring, packager, self.flush_to, bytes, forwarded);
         }
+    }
+
+    /// The next unit of a subscriber that takes units whole; its cursor moves past it.
+    pub fn next_unit<'a>(&'a self, subscriber: &mut Subscriber) -> Option<Given<'a>> {
+        let packager = self.formats.get(subscriber.format.0).and_then(Option::as_ref)?;
+        if subscriber.paused {
+            return None;
+        }
+        subscriber.cursor.take_unit(&self.ring, packager, self.flush_to)
     }
 
     /// Whether a subscriber has something to be sent.

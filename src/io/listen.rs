@@ -1,4 +1,5 @@
-//! Listening sockets: one per worker and protocol, sharing a port, so that the kernel spreads connections.
+//! Listening sockets: one per worker and protocol, sharing a port, so that the kernel spreads connections (TCP) and
+//! peers (UDP) over them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,17 +17,49 @@ pub(super) fn listen(
     port: u16,
     count: usize,
 ) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let (bound, sockets) = bind(host, port, count, Type::STREAM)?;
+    let listeners = sockets.into_iter().map(|socket| {
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    });
+    Ok((bound, listeners.collect::<io::Result<_>>()?))
+}
+
+/// Binds `count` UDP sockets to one port, in the same way.
+pub(super) fn bind_udp(
+    host: Option<IpAddr>,
+    port: u16,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<std::net::UdpSocket>)> {
+    let (bound, sockets) = bind(host, port, count, Type::DGRAM)?;
+    Ok((bound, sockets.into_iter().map(Into::into).collect()))
+}
+
+/// A UDP socket for one connection: bound where it waits for its peer, or connected to it.
+pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::Result<std::net::UdpSocket> {
+    let address = bind.or(to).ok_or(io::ErrorKind::InvalidInput)?;
+    let socket = socket(address, Type::DGRAM)?;
+    if let Some(bind) = bind {
+        socket.bind(&bind.into())?;
+    }
+    if let Some(to) = to {
+        socket.connect(&to.into())?;
+    }
+    Ok(socket.into())
+}
+
+fn bind(host: Option<IpAddr>, port: u16, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let wanted = SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port);
-    match bind_all(wanted, count) {
+    match bind_all(wanted, count, kind) {
         Err(error) if host.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
-            bind_all(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port), count)
+            bind_all(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port), count, kind)
         }
         other => other,
     }
 }
 
-fn bind_all(wanted: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = socket(wanted)?;
+fn bind_all(wanted: SocketAddr, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
+    let first = socket(wanted, kind)?;
     // The first binds alone: with SO_REUSEPORT it could share a port that another program listens on already. Its
     // siblings join it after it has set the option.
     first.bind(&wanted.into())?;
@@ -37,23 +70,23 @@ fn bind_all(wanted: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<Tcp
             first.set_reuse_port(true)?;
         }
         for _ in 1..count {
-            let sibling = socket(bound)?;
+            let sibling = socket(bound, kind)?;
             sibling.set_reuse_port(true)?;
             sibling.bind(&bound.into())?;
             sockets.push(sibling);
         }
     }
-    let listeners = sockets.into_iter().map(|socket| {
-        socket.listen(BACKLOG)?;
-        Ok(TcpListener::from_std(socket.into()))
-    });
-    Ok((bound, listeners.collect::<io::Result<_>>()?))
+    Ok((bound, sockets))
 }
 
-fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let protocol = if kind == Type::DGRAM { Protocol::UDP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.set_reuse_address(true)?;
+    if kind == Type::STREAM {
+        // Of UDP it would let another socket take the port over.
+        socket.set_reuse_address(true)?;
+    }
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }

@@ -21,6 +21,7 @@ mod server;
 mod shell;
 mod sys;
 mod tls;
+mod udp;
 
 pub use local::{AddUserError, add_user};
 pub use tls::{CertificateError, CertificateFiles};

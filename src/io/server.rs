@@ -17,12 +17,13 @@ use super::doorbell::{self, Postbox};
 use super::office::{self, Desk, Local, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
+use super::udp::UdpSocket;
 use super::{clerk, clock, disk, hashes, helpers, hooks, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::WorkerId;
-use crate::protocol::Listener;
+use crate::protocol::{Listener, Port};
 use crate::store::{self, RedbStore, Store};
 
 /// Descriptors below which the configured density cannot be reached.
@@ -39,6 +40,8 @@ pub struct Addresses {
     pub rtmp: SocketAddr,
     /// RTMP over TLS.
     pub rtmps: Option<SocketAddr>,
+    /// SRT.
+    pub srt: Option<SocketAddr>,
 }
 
 /// Why the server did not start. Nothing is left running.
@@ -118,15 +121,15 @@ impl Server {
         let records = store.load()?;
         let files = certificate_files(config)?;
         let tls = files.load()?;
-        let (addresses, listeners) = bind(&config.server)?;
+        let (addresses, sockets) = bind(&config.server)?;
 
         let seed = seed_of_the_system()?;
         let control_seed = seed.derive("control", 0);
         let control =
             Control::new(clock::now(), control_config(config, addresses, &seed), records, &control_seed)?;
         let (desk, mail) = office::desk();
-        let mut ends = Vec::with_capacity(listeners.len());
-        for _ in 0..listeners.len() {
+        let mut ends = Vec::with_capacity(sockets.len());
+        for _ in 0..sockets.len() {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), Shell::wake_token())?;
             ends.push((poll, doorbell::mailbox(waker)));
@@ -157,7 +160,7 @@ impl Server {
         office.deliver();
 
         let shells = Shells {
-            loads: (0..listeners.len()).map(|_| AtomicU32::new(0)).collect(),
+            loads: (0..sockets.len()).map(|_| AtomicU32::new(0)).collect(),
             postboxes,
             desk: desk.clone(),
             disk,
@@ -170,9 +173,9 @@ impl Server {
             tls,
             notices: notices.clone(),
         };
-        let mut workers = Vec::with_capacity(listeners.len());
-        for (index, ((poll, (_, inbox)), listeners)) in (0u16..).zip(ends.into_iter().zip(listeners)) {
-            workers.push(shells.start(WorkerId(index), poll, inbox, listeners)?);
+        let mut workers = Vec::with_capacity(sockets.len());
+        for (index, ((poll, (_, inbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
+            workers.push(shells.start(WorkerId(index), poll, inbox, sockets)?);
         }
         let store = start_thread("store", notices, move || {
             store::run(store, &store_queue, |reply| desk.send(OfficeMail::Store(reply)));
@@ -233,19 +236,21 @@ impl Shells {
         id: WorkerId,
         poll: Poll,
         inbox: doorbell::Inbox,
-        listeners: Vec<(Listener, TcpListener)>,
+        Sockets { listeners, ports }: Sockets,
     ) -> io::Result<JoinHandle<()>> {
         let shell = Shell::new(Parts {
             id,
             poll,
             inbox,
             listeners,
+            ports,
             peers: self.postboxes.clone(),
             desk: self.desk.clone(),
             disk: self.disk.clone(),
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
+            common: self.seed.derive("workers", 0),
             tls: self.tls.clone(),
         })?;
         start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
@@ -265,17 +270,22 @@ fn start_thread(
     })
 }
 
-/// The listeners of each worker.
-type Listeners = Vec<Vec<(Listener, TcpListener)>>;
+/// What one worker listens on.
+#[derive(Default)]
+struct Sockets {
+    listeners: Vec<(Listener, TcpListener)>,
+    ports: Vec<(Port, UdpSocket)>,
+}
 
 /// Binds every port, once per worker.
-fn bind(server: &ServerSettings) -> Result<(Addresses, Listeners), StartError> {
-    let mut listeners: Listeners = (0..server.workers).map(|_| Vec::new()).collect();
+fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError> {
+    let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
+    let srt = server.srt_port.map(|port| bind_srt(server, port, &mut of_workers)).transpose()?;
     let mut one = |what, listener, host, port| -> Result<SocketAddr, StartError> {
-        let bound = listen::listen(host, port, listeners.len());
+        let bound = listen::listen(host, port, of_workers.len());
         let (address, sockets) = bound.map_err(|error| StartError::Bind { what, port, error })?;
-        for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
-            of_worker.push((listener, socket));
+        for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
+            of_worker.listeners.push((listener, socket));
         }
         Ok(address)
     };
@@ -290,8 +300,22 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Listeners), StartError> {
             .rtmps_port
             .map(|port| one("RTMPS", Listener::Rtmps, server.rtmp_host, port))
             .transpose()?,
+        srt,
     };
-    Ok((addresses, listeners))
+    Ok((addresses, of_workers))
+}
+
+fn bind_srt(
+    server: &ServerSettings,
+    port: u16,
+    of_workers: &mut [Sockets],
+) -> Result<SocketAddr, StartError> {
+    let failed = |error| StartError::Bind { what: "SRT", port, error };
+    let (address, sockets) = listen::bind_udp(server.srt_host, port, of_workers.len()).map_err(failed)?;
+    for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
+        of_worker.ports.push((Port::Srt, UdpSocket::for_many(socket).map_err(failed)?));
+    }
+    Ok(address)
 }
 
 /// The files of the certificate; a self-signed one is made when there is none.
@@ -350,6 +374,7 @@ fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> Control
         },
         rtmp_port: addresses.rtmp.port(),
         rtmps_port: addresses.rtmps.map(|address| address.port()),
+        srt_port: addresses.srt.map(|address| address.port()),
     }
 }
 

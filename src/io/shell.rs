@@ -3,7 +3,9 @@
 //!
 //! Sockets are edge-triggered. A readable socket stays on the ready list until it was read dry, with a bound per
 //! turn, so that one loud peer cannot starve the rest; a socket that refuses bytes is left alone until the kernel
-//! reports it writable.
+//! reports it writable. Datagrams have their own half of it (`datagrams`).
+
+mod datagrams;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use wire::{Gather, SCRATCH_BYTES};
+use wire::{Datagrams, Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
@@ -25,13 +27,14 @@ use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
+use super::udp::{Batch, Peer, UdpSocket};
 use crate::mail::{ConnId, Now, WorkerId};
-use crate::protocol::{Listener, Security};
+use crate::protocol::{Listener, Port, Security};
 use crate::worker::{Output, Worker};
 
 /// The wake-up's token.
 const WAKE: Token = Token(usize::MAX);
-/// Listeners count down from here.
+/// Listeners, and behind them ports, count down from here.
 const LISTENERS: usize = usize::MAX - 1;
 /// Events of one poll.
 const EVENTS: usize = 1024;
@@ -104,6 +107,8 @@ pub(super) struct Parts {
     pub(super) poll: Poll,
     pub(super) inbox: Inbox,
     pub(super) listeners: Vec<(Listener, TcpListener)>,
+    /// UDP ports that many peers share.
+    pub(super) ports: Vec<(Port, UdpSocket)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
     pub(super) disk: Disk,
@@ -111,6 +116,8 @@ pub(super) struct Parts {
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
     pub(super) seed: crypto::Seed,
+    /// The same for all workers.
+    pub(super) common: crypto::Seed,
     /// What TLS connections are made from.
     pub(super) tls: Configs,
 }
@@ -120,6 +127,10 @@ pub(super) struct Shell {
     parts: Parts,
     worker: Worker,
     sockets: Vec<Option<Socket>>,
+    /// Connections of datagrams, by slot too.
+    peers: Vec<Option<Peer>>,
+    batch: Batch,
+    datagrams: Datagrams,
     ready: VecDeque<ConnId>,
     lingering: Lingerers,
     /// TLS handshakes that this turn may still work on.
@@ -138,11 +149,18 @@ impl Shell {
         for (index, (_, listener)) in parts.listeners.iter_mut().enumerate() {
             parts.poll.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
-        let worker = Worker::new(parts.id, clock::now(), parts.seed.clone());
+        let first = LISTENERS - parts.listeners.len();
+        for (index, (_, port)) in parts.ports.iter_mut().enumerate() {
+            parts.poll.registry().register(&mut port.socket, Token(first - index), Interest::READABLE)?;
+        }
+        let worker = Worker::new(parts.id, clock::now(), parts.seed.clone(), &parts.common);
         Ok(Self {
             parts,
             worker,
             sockets: Vec::new(),
+            peers: Vec::new(),
+            batch: Batch::default(),
+            datagrams: Datagrams::new(),
             ready: VecDeque::new(),
             lingering: Lingerers::new(Instant::now()),
             handshakes: 0,
@@ -179,6 +197,7 @@ impl Shell {
             }
             self.accept_pending(now);
             self.read_ready(now);
+            self.read_ports(now);
             if self.worker.poll_timeout().is_some_and(|due| due <= now.mono) {
                 self.worker.handle_timeout(now);
             }
@@ -190,7 +209,9 @@ impl Shell {
 
     /// How long to wait: not at all while there is work, else until the next deadline.
     fn sleep(&mut self) -> Option<Duration> {
-        if !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep() {
+        let ports_ready = self.parts.ports.iter().any(|(_, port)| port.readable);
+        if ports_ready || !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep()
+        {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.period();
@@ -231,7 +252,19 @@ impl Shell {
             self.pending_accept = true;
             return;
         }
+        let first_port = LISTENERS - self.parts.listeners.len();
+        if let Some((_, port)) =
+            first_port.checked_sub(token.0).and_then(|index| self.parts.ports.get_mut(index))
+        {
+            port.readable = true;
+            return;
+        }
         let Some(id) = conn_of(token) else { return };
+        if let Some(Peer { own: Some(own), .. }) = self.peer(id) {
+            own.readable = true;
+            self.ready.push_back(id);
+            return;
+        }
         // A stale event names a generation that is gone.
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
@@ -403,7 +436,9 @@ impl Shell {
         self.handshakes = HANDSHAKES_TURN;
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { return };
-            if let Some(socket) = self.socket(id) {
+            if self.peer(id).is_some() {
+                self.read_own(now, id);
+            } else if let Some(socket) = self.socket(id) {
                 socket.ready = false;
                 if self.read(now, id) {
                     self.make_ready(id);
@@ -523,7 +558,12 @@ impl Shell {
         loop {
             while written < WRITE_TURN_BYTES {
                 let Some(id) = self.worker.next_write() else { break };
-                written = written.saturating_add(self.write(now, id));
+                let bytes = if self.worker.is_datagram(id) {
+                    self.write_datagrams(now, id)
+                } else {
+                    self.write(now, id)
+                };
+                written = written.saturating_add(bytes);
             }
             self.worker.finish_turn();
             let mut any = false;
@@ -584,6 +624,7 @@ impl Shell {
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
+            Output::OpenUdp { conn, bind, to } => self.open_udp(now, conn, bind, to),
             Output::File { conn, ask } => {
                 let request = disk::Request { worker: self.parts.id, conn, ask };
                 if let Some(reply) = self.parts.disk.ask(request) {
@@ -599,7 +640,10 @@ impl Shell {
                 }
             }
             Output::Authenticated(id) => {
-                if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {
+                let of_peer = self.peer(id).and_then(|peer| peer.place.as_mut());
+                if let Some(place) = of_peer {
+                    place.known();
+                } else if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {
                     place.known();
                 }
             }
@@ -626,6 +670,9 @@ impl Shell {
     }
 
     fn close(&mut self, now: Instant, id: ConnId, abort: bool) {
+        if self.close_peer(id) {
+            return;
+        }
         let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
         let Some(entry) = self.sockets.get_mut(slot) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };

@@ -7,26 +7,27 @@ mod http;
 mod http_live;
 mod pull;
 mod rtmp;
+mod srt;
 mod tags;
 mod ts;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::rtmp::FourCcs;
 use crypto::Seed;
 use media::{AccessUnit, Tracks};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 use crate::auth::access::Params;
 use crate::config::AppSettings;
-use crate::hub::{FormatKey, Package};
+use crate::hub::{FormatKey, Package, Parts};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState, PushOrder,
-    PushState, PushTarget, Refusal, StreamEnd, StreamKey, WebSettings,
+    ConnId, Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState,
+    PushOrder, PushState, PushTarget, Refusal, SessionSettings, StreamEnd, StreamKey, WorkerId,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -42,8 +43,8 @@ pub struct Context<'a> {
     pub now: Now,
     /// The applications.
     pub apps: &'a Apps,
-    /// What the web side needs.
-    pub web: &'a WebSettings,
+    /// What is set for the whole server.
+    pub server: &'a SessionSettings,
     /// No new publishers and viewers.
     pub draining: bool,
 }
@@ -90,6 +91,8 @@ pub enum Format {
     Flv,
     /// FLV tags, each a message of a WebSocket.
     WsFlv,
+    /// MPEG-TS packets.
+    Ts,
 }
 
 impl Format {
@@ -103,6 +106,7 @@ impl Format {
             }
             Self::Flv => FormatKey { name: "flv", variant: 0 },
             Self::WsFlv => FormatKey { name: "ws-flv", variant: 0 },
+            Self::Ts => FormatKey { name: "ts", variant: 0 },
         }
     }
 
@@ -112,6 +116,7 @@ impl Format {
         match self {
             Self::Rtmp { .. } => app.rtmp_playback_enabled,
             Self::Flv | Self::WsFlv => app.http_flv_enabled,
+            Self::Ts => app.srt_playback_enabled,
         }
     }
 
@@ -124,6 +129,7 @@ impl Format {
             }
             Self::Flv => Box::new(http_live::FlvPackage::new(false)),
             Self::WsFlv => Box::new(http_live::FlvPackage::new(true)),
+            Self::Ts => Box::new(ts::TsPackage::new()),
         }
     }
 }
@@ -213,6 +219,27 @@ pub trait Session: Debug + Send {
     /// Say goodbye and close: `reason` is for the log.
     fn close(&mut self, ctx: &Context<'_>, reason: &str);
 
+    /// A datagram of a peer, on a session that speaks in datagrams.
+    fn handle_datagram(&mut self, _ctx: &Context<'_>, _from: SocketAddr, _datagram: &[u8]) {}
+    /// Whether it takes units: a viewer that speaks in datagrams has to remember what it has sent until it has arrived.
+    fn takes_units(&self) -> bool {
+        false
+    }
+    /// A unit of the stream it plays, or what a viewer needs before it.
+    fn send_unit(&mut self, _ctx: &Context<'_>, _parts: &Parts) {}
+    /// No further unit follows for now.
+    fn end_units(&mut self, _ctx: &Context<'_>) {}
+    /// Adds the datagrams that are to be sent now, all for one peer: the one that is given back, or who the session
+    /// is with.
+    fn poll_datagrams(&mut self, _ctx: &Context<'_>, _out: &mut Datagrams) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Figures of an SRT connection.
+    fn srt_stats(&self) -> Option<::srt::Stats> {
+        None
+    }
+
     /// Whether the peer has shown that it may be here; from then on it no longer counts against the limits for
     /// strangers.
     fn is_authenticated(&self) -> bool;
@@ -222,6 +249,45 @@ pub trait Session: Debug + Send {
     fn is_media(&self) -> bool {
         true
     }
+}
+
+/// Who a datagram is from, and which of our addresses it was sent to: the answer must come from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// The peer, as the socket names it.
+    pub peer: SocketAddr,
+    /// Ours, when the system tells.
+    pub local: Option<IpAddr>,
+}
+
+/// Whose a datagram is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// This session's.
+    Session(ConnId),
+    /// A peer's that has proved its address: [`Demux::begin`] makes the session.
+    New,
+    /// Nobody's yet; the reply is made.
+    Reply,
+    /// Nobody's.
+    Drop,
+}
+
+/// A UDP port that many peers share, on one worker.
+pub trait Demux: Debug + Send {
+    /// Tells whose the datagram is. Room is made for a session only after the peer has proved its address.
+    fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route;
+    /// Begins the session of whom [`Route::New`] was said of right before. `peer` is its address without the socket's
+    /// point of view.
+    fn begin(
+        &mut self,
+        ctx: &Context<'_>,
+        conn: ConnId,
+        peer: SocketAddr,
+        seed: Seed,
+    ) -> Option<Box<dyn Session>>;
+    /// A session is over.
+    fn forget(&mut self, conn: ConnId);
 }
 
 /// What lies between a listener's sockets and its sessions.
@@ -269,6 +335,38 @@ protocols! {
     Https (TlsHttp) => http::HttpSession::over_tls,
 }
 
+/// The one list of protocols whose peers share a UDP port.
+macro_rules! ports {
+    ($($(#[$doc:meta])* $name:ident => $new:path),* $(,)?) => {
+        /// What a UDP port speaks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Port { $($(#[$doc])* $name),* }
+
+        impl Port {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// What tells its peers apart. `secret` is the same for all workers of the server.
+            #[must_use]
+            pub fn demux(self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
+                match self { $(Self::$name => Box::new($new(now, worker, secret))),* }
+            }
+        }
+    };
+}
+
+ports! {
+    /// SRT, port 4200.
+    Srt => srt::SrtPort::new,
+}
+
+/// What the load generator shares with the sessions.
+pub(crate) mod bench {
+    pub(crate) use super::srt::{Line, LineEvent, Packer};
+    pub(crate) use super::tags::{Ingest as TagIngest, Outcome};
+    pub(crate) use super::ts::{Ingest as TsIngest, TsPackage};
+}
+
 /// Begins the session of a pull on an outgoing connection.
 #[must_use]
 pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Box<dyn Session> {
@@ -282,5 +380,6 @@ pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Box<dyn Session> {
         PushTarget::Rtmp { app, tc_url, name, via } => {
             Box::new(rtmp::RtmpPush::new(now, rtmp::PushAddress::new(app, tc_url, name, via), seed))
         }
+        PushTarget::Srt(address) => Box::new(srt::SrtPush::new(address, seed)),
     }
 }

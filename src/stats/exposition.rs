@@ -41,6 +41,7 @@ impl Collector for Page {
         let mut out = Out(&mut encoder);
         self.encode_workers(&mut out)?;
         self.encode_sessions(&mut out)?;
+        self.encode_srt(&mut out)?;
         self.encode_forwarding(&mut out)?;
         self.encode_control(&mut out)?;
         self.encode_streams(&mut out)
@@ -149,6 +150,16 @@ impl Page {
             "Access units that entered a ring",
             self.each(|w| number(w.counters.units)),
         )?;
+        let datagrams = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let counters = &figures.counters;
+            [("nobody", counters.datagrams_dropped), ("unsent", counters.datagrams_unsent)]
+                .map(|(reason, count)| (vec![worker(index), ("reason", reason.to_owned())], number(count)))
+        });
+        out.counters(
+            "dropped_datagrams",
+            "Datagrams without a session, and those that the kernel did not take",
+            datagrams,
+        )?;
         out.counters(
             "worker_panics",
             "Sessions closed because they panicked",
@@ -188,6 +199,75 @@ impl Page {
             "Connections closed before they could say what they want",
             refused,
         )
+    }
+
+    fn encode_srt(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let totals = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let srt = &figures.srt;
+            [
+                ("sent", srt.sent),
+                ("sent_again", srt.sent_again),
+                ("send_dropped", srt.send_dropped),
+                ("received", srt.received),
+                ("missed", srt.missed),
+                ("lost", srt.lost),
+                ("undecrypted", srt.undecrypted),
+            ]
+            .map(|(what, count)| (vec![worker(index), ("what", what.to_owned())], number(count)))
+        });
+        out.counters("srt_packets", "Data packets of SRT", totals)?;
+        if self.workers.iter().all(|figures| figures.srt_connections.is_empty()) {
+            return Ok(());
+        }
+        let rows = || {
+            self.workers.iter().flat_map(|figures| &figures.srt_connections).map(|row| {
+                let labels = vec![
+                    ("app", row.key.app.as_ref().to_owned()),
+                    ("stream", row.key.id.as_ref().to_owned()),
+                    ("role", row.role.name().to_owned()),
+                    ("peer", row.peer.to_string()),
+                ];
+                (labels, row.stats)
+            })
+        };
+        out.gauges(
+            "srt_rtt_microseconds",
+            "Round trip of an SRT connection",
+            rows().map(|(labels, stats)| (labels, whole(stats.ms_rtt * 1000.0))),
+        )?;
+        out.gauges(
+            "srt_flight_packets",
+            "Data packets sent and not acknowledged",
+            rows().map(|(labels, stats)| (labels, u64::from(stats.pkt_flight_size))),
+        )?;
+        out.gauges(
+            "srt_bandwidth_bits",
+            "What the path could carry in a second, as the receiver estimates it",
+            rows().map(|(labels, stats)| (labels, whole(stats.mbps_bandwidth * 1_000_000.0))),
+        )?;
+        let latency =
+            |stats: &srt::Stats| u64::from(stats.ms_rcv_tsb_pd_delay.max(stats.ms_snd_tsb_pd_delay));
+        out.gauges(
+            "srt_latency_milliseconds",
+            "How long the receiver holds",
+            rows().map(|(labels, stats)| (labels, latency(&stats))),
+        )?;
+        let counts = rows().flat_map(|(labels, stats)| {
+            [
+                ("sent", stats.pkt_sent_unique),
+                ("sent_again", stats.pkt_retrans),
+                ("send_dropped", stats.pkt_snd_drop),
+                ("received", stats.pkt_recv_unique),
+                ("missed", stats.pkt_rcv_loss),
+                ("lost", stats.pkt_rcv_drop),
+            ]
+            .map(|(what, count)| {
+                let mut labels = labels.clone();
+                labels.push(("what", what.to_owned()));
+                (labels, number(count))
+            })
+        });
+        out.counters("srt_connection_packets", "Data packets of one SRT connection", counts)
     }
 
     fn encode_forwarding(&self, out: &mut Out<'_, '_>) -> fmt::Result {
@@ -310,6 +390,12 @@ impl Page {
     }
 }
 
+/// A figure that is never negative, without its fraction.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at the ends of u64")]
+const fn whole(value: f64) -> u64 {
+    value as u64
+}
+
 fn worker(index: usize) -> (&'static str, String) {
     ("worker", index.to_string())
 }
@@ -336,6 +422,14 @@ mod tests {
             subscribers: 2,
             received_bytes: Some(7),
             ring_bytes: 9,
+        });
+        let peer = "192.0.2.1:9000".parse().unwrap();
+        let (role, stats) = (crate::stats::SrtRole::Viewer, srt::Stats::default());
+        figures.srt_connections.push(crate::stats::SrtFigures {
+            key: StreamKey::new("live", "s"),
+            role,
+            peer,
+            stats,
         });
         let page = Page { control: ControlFigures::default(), workers: vec![figures.clone(), figures] };
         let text = render(page);

@@ -8,7 +8,7 @@ use wire::SendQueue;
 use super::pulls::Held;
 use crate::hub::Subscriber;
 use crate::mail::{PullId, PushId, StreamId};
-use crate::protocol::{PlayAsk, Session};
+use crate::protocol::{PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
@@ -55,10 +55,24 @@ pub(super) struct PullRole {
     pub(super) attempt: u64,
 }
 
+/// How a connection's bytes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// In order, over a socket of its own.
+    Bytes,
+    /// In datagrams, through a port that many share.
+    Port(Port, Remote),
+    /// In datagrams, over a socket of its own.
+    Own,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: SocketAddr,
+    pub(super) link: Link,
+    /// Its session may have datagrams to send.
+    pub(super) unsent: bool,
     pub(super) session: Box<dyn Session>,
     pub(super) queue: SendQueue,
     pub(super) subscriber: Option<Subscriber>,
@@ -106,6 +120,8 @@ impl Conn {
         let (protocol, is_media) = (session.protocol(), session.is_media());
         Self {
             peer,
+            link: Link::Bytes,
+            unsent: false,
             session,
             queue: SendQueue::new(),
             subscriber: None,
@@ -143,7 +159,9 @@ impl Conn {
 
     /// Bytes of its own that wait: not those behind its cursor.
     pub(super) fn has_own_bytes(&self) -> bool {
-        !self.queue.is_empty() || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
+        self.unsent
+            || !self.queue.is_empty()
+            || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
     }
 
     /// When its socket has refused long enough.

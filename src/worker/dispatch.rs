@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use media::{AccessUnit, Tracks};
 
-use super::conn::{Conn, Publishing};
+use super::conn::{Conn, Link, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
 use crate::hub::Flush;
@@ -44,7 +44,12 @@ impl Worker {
             }
         }
         let drained = self.guard(id, |conn, _| {
-            conn.session.poll_transmit(&mut conn.queue);
+            if conn.link == Link::Bytes {
+                conn.session.poll_transmit(&mut conn.queue);
+            } else {
+                // Whether it has some is known when it is asked for them.
+                conn.unsent = true;
+            }
             conn.is_media = conn.session.is_media();
             (conn.session.protocol(), conn.has_own_bytes())
         });
@@ -261,7 +266,9 @@ impl Worker {
         };
         let subscriber = subscriber?;
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
-        self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+        if self.conns.get(id).is_some_and(|conn| conn.link == Link::Bytes) {
+            self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+        }
         if stream.source != self.id && !stream.mirrored_here {
             stream.mirrored_here = true;
             let mirror = ToWorker::Mirror { stream: stream_id, to: self.id, after_ms: stream.head_ms() };
@@ -324,6 +331,7 @@ impl Worker {
         self.unwatch(id);
         self.unsubscribe(id);
         let Some(mut conn) = self.conns.remove(id) else { return };
+        self.forget_peer(id, conn.link);
         if let Some(held) = conn.held.take() {
             self.leave_waiting(id, &held);
         }
@@ -337,6 +345,9 @@ impl Worker {
             // Most have said more already, and control hears only the first word of an attempt's end.
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
+        }
+        if let Some(stats) = conn.session.srt_stats() {
+            self.srt_ended.add(&stats);
         }
         if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             row.ended = row.ended.saturating_add(1);

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use super::conn::{Conn, Publishing};
 use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
 use crate::mail::{ConnId, Report, SourceFigures, StreamId, ToControl};
-use crate::stats::{StreamFigures, Traffic, WorkerFigures};
+use crate::stats::{SrtFigures, SrtRole, SrtTotals, StreamFigures, Traffic, WorkerFigures};
 
 /// How often figures go to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
+/// SRT connections that one answer lists.
+const SRT_CONNECTIONS_MAX: usize = 1000;
 
 impl Worker {
     pub(super) fn arm_report(&mut self) {
@@ -89,6 +92,8 @@ impl Worker {
             turns: self.turns.clone(),
             traffic,
             forwarding: self.forwarding.clone(),
+            srt: self.srt_totals(),
+            srt_connections: if per_stream { self.srt_figures(None) } else { Vec::new() },
             mail_waiting: count(self.mail_waiting),
             write_queue: count(self.writes.len()),
             deadlines: count(self.deadlines.len()),
@@ -98,6 +103,44 @@ impl Worker {
             per_stream: if per_stream { self.stream_figures() } else { Vec::new() },
         };
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
+    }
+
+    /// What the SRT connections that are there have counted, and those that were.
+    fn srt_totals(&self) -> SrtTotals {
+        let mut totals = self.srt_ended;
+        let stats = self.conns.values().filter_map(|conn| conn.session.srt_stats());
+        stats.for_each(|stats| totals.add(&stats));
+        totals
+    }
+
+    /// The SRT connections of one stream, or of all.
+    fn srt_figures(&self, wanted: Option<StreamId>) -> Vec<SrtFigures> {
+        let figures = |conn: &Conn| {
+            let (stream, brings) = match (&conn.publishing, &conn.subscriber) {
+                (Publishing::Granted(stream), _) => (*stream, true),
+                (_, Some(subscriber)) => (subscriber.stream, false),
+                (Publishing::No | Publishing::Asked, None) => return None,
+            };
+            if wanted.is_some_and(|wanted| wanted != stream) {
+                return None;
+            }
+            let role = match (brings, conn.pull.is_some(), conn.push.is_some()) {
+                (true, true, _) => SrtRole::Pull,
+                (true, false, _) => SrtRole::Publisher,
+                (false, _, true) => SrtRole::Push,
+                (false, _, false) => SrtRole::Viewer,
+            };
+            let key = self.streams.get(&stream)?.key.clone();
+            let stats = conn.session.srt_stats()?;
+            Some(SrtFigures { key, role, peer: conn.peer, stats })
+        };
+        self.conns.values().filter_map(figures).take(SRT_CONNECTIONS_MAX).collect()
+    }
+
+    /// The SRT connections of a stream, for the API.
+    pub(super) fn tell_srt(&mut self, stream: StreamId) {
+        let figures = self.srt_figures(Some(stream));
+        self.tell(ToControl::Srt { worker: self.id, stream, figures });
     }
 
     fn stream_figures(&self) -> Vec<StreamFigures> {

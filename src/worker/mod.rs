@@ -10,6 +10,7 @@
 //! 6. [`Worker::poll_output`], until there is none.
 
 mod conn;
+mod datagrams;
 mod deadlines;
 mod dispatch;
 mod figures;
@@ -27,15 +28,16 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::hub::Stream;
+use crate::hub::{Forwarded, Stream};
 use crate::mail::{
-    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, StreamId, StreamKey, ToControl, ToWorker,
-    WebSettings, WorkerId,
+    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, PushTarget, SessionSettings, StreamId,
+    StreamKey, ToControl, ToWorker, WorkerId,
 };
-use crate::protocol::{self, Apps, Context, Listener, Session};
-use crate::stats::{Counters, ForwardingTable, Histogram, Refused, Traffic};
+use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
+use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
 pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
+pub use datagrams::{Destination, Routed};
 use deadlines::{Deadlines, Timer};
 use mailbox::MirroredUnit;
 use slab::Slab;
@@ -57,6 +59,15 @@ pub enum Output {
         address: SocketAddr,
         /// Over TLS, to a server that proves to have this name.
         tls_name: Option<Box<str>>,
+    },
+    /// Open a UDP socket of its own for a connection; answer [`Worker::handle_connected`].
+    OpenUdp {
+        /// For whom.
+        conn: ConnId,
+        /// Where it waits for a peer.
+        bind: Option<SocketAddr>,
+        /// Whom it sends to.
+        to: Option<SocketAddr>,
     },
     /// Have a helper thread look after a file; it answers [`ToWorker::File`].
     File {
@@ -102,8 +113,13 @@ pub struct Worker {
     began: Instant,
     seed: Seed,
     conns: Slab<Conn>,
+    ports: Vec<(Port, Box<dyn Demux>)>,
+    /// The answer to a datagram without a session.
+    reply: Vec<u8>,
+    /// Units that a viewer has taken since the last send.
+    forwarded: Vec<(ForwardingIndex, Forwarded)>,
     apps: Apps,
-    web: std::sync::Arc<WebSettings>,
+    server: std::sync::Arc<SessionSettings>,
     streams: BTreeMap<StreamId, Stream>,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
@@ -129,23 +145,29 @@ pub struct Worker {
     turns: Histogram,
     /// Connections that are over.
     traffic: Vec<Traffic>,
+    /// SRT connections that are over.
+    srt_ended: SrtTotals,
     forwarding: ForwardingTable,
     /// Mail that the shell knows of and has not handed over.
     mail_waiting: usize,
 }
 
 impl Worker {
-    /// Without connections; applications come by mail.
+    /// Without connections; applications come by mail. `common` is the same for all workers of a server: what one has
+    /// told a peer must mean something to the others.
     #[must_use]
-    pub fn new(id: WorkerId, now: Now, seed: Seed) -> Self {
+    pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {
+            ports: Port::ALL.iter().map(|port| (*port, port.demux(now, id, common))).collect(),
+            reply: Vec::new(),
+            forwarded: Vec::new(),
             id,
             now,
             began: now.mono,
             seed,
             conns: Slab::default(),
             apps: Apps::new(),
-            web: std::sync::Arc::default(),
+            server: std::sync::Arc::default(),
             streams: BTreeMap::new(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -167,6 +189,7 @@ impl Worker {
             stats: Counters::default(),
             turns: Histogram::default(),
             traffic: Vec::new(),
+            srt_ended: SrtTotals::default(),
             forwarding: ForwardingTable::default(),
             mail_waiting: 0,
         }
@@ -323,7 +346,7 @@ impl Worker {
 
     /// The same with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: self.draining };
+        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: self.draining };
         let conn = self.conns.get_mut(id)?;
         let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
@@ -404,12 +427,15 @@ impl Worker {
             return;
         };
         self.pushes.insert(order.push, id);
-        self.outputs.push_back(Output::Connect {
-            conn: id,
-            address: order.address,
-            tls_name: order.tls_name.clone(),
-        });
+        match &order.target {
+            PushTarget::Rtmp { .. } => self.connect(id, order.address, order.tls_name.clone()),
+            PushTarget::Srt(target) => self.open_udp(id, order.address, target.listens),
+        }
         self.touch(id);
+    }
+
+    fn connect(&mut self, conn: ConnId, address: SocketAddr, tls_name: Option<Box<str>>) {
+        self.outputs.push_back(Output::Connect { conn, address, tls_name });
     }
 
     fn tell(&mut self, mail: ToControl) {

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::Worker;
 use super::conn::{Conn, PullRole};
-use super::{Output, Worker};
-use crate::mail::{ConnId, Departure, NoSubscription, PullId, PullOrder, PullState, StreamKey, ToControl};
+use crate::mail::{
+    ConnId, Departure, NoSubscription, PullId, PullOrder, PullSource, PullState, StreamKey, ToControl,
+};
 use crate::protocol::{self, PlayAsk};
 
 /// How long a viewer waits for the stream that it has started (design.md §6).
@@ -30,8 +32,12 @@ impl Worker {
             return;
         };
         self.pulls.insert(order.pull, id);
-        let (address, tls_name) = (order.address, order.tls_name.clone());
-        self.outputs.push_back(Output::Connect { conn: id, address, tls_name });
+        match &order.source {
+            PullSource::Srt(source) => self.open_udp(id, order.address, source.listens),
+            PullSource::Rtmp { .. } | PullSource::HttpFlv { .. } => {
+                self.connect(id, order.address, order.tls_name.clone());
+            }
+        }
         self.touch(id);
     }
 

@@ -40,6 +40,15 @@ impl<T> Slab<T> {
         Some(ConnId { slot, generation: entry.generation })
     }
 
+    /// The id that the next value will have.
+    pub(super) fn next_id(&self) -> Option<ConnId> {
+        let Some(slot) = self.free.last().copied() else {
+            return Some(ConnId { slot: u32::try_from(self.slots.len()).ok()?, generation: 0 });
+        };
+        let generation = self.slots.get(usize::try_from(slot).ok()?)?.generation;
+        Some(ConnId { slot, generation })
+    }
+
     /// Takes the value out; its id is dead from now on.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let slot = self.slot_mut(id)?;

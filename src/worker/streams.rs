@@ -12,7 +12,7 @@ impl Worker {
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
         self.now = now;
         match mail {
-            ToWorker::Web(settings) => self.web = settings,
+            ToWorker::Server(settings) => self.server = settings,
             ToWorker::File { conn, reply } => {
                 self.call(conn, |session, ctx| session.file_reply(ctx, reply));
                 self.note_authenticated(conn);
@@ -49,6 +49,7 @@ impl Worker {
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
+            ToWorker::Srt(stream) => self.tell_srt(stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
             ToWorker::Unmirror { stream, to } => {

@@ -102,7 +102,7 @@ impl Rig {
     /// A worker that is the source of `live/s`.
     fn new() -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
-        let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1));
+        let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
         let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp);

@@ -18,7 +18,7 @@ impl Worker {
             if conn.blocked || conn.connecting {
                 continue;
             }
-            let mut has_more = !conn.queue.is_empty();
+            let mut has_more = conn.unsent || !conn.queue.is_empty();
             if let Some(subscriber) = &mut conn.subscriber {
                 has_more |= subscriber.cursor.has_rest();
                 if let Some(stream) = self.streams.get(&subscriber.stream) {

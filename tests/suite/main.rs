@@ -38,5 +38,8 @@ mod rtmp_rows;
 mod schema;
 mod simulation;
 mod sources;
+mod srt;
+mod srt_interop;
+mod srt_relay;
 mod tls;
 mod web_socket;

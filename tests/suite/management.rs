@@ -294,7 +294,7 @@ fn settings_go_out_and_come_back_and_take_effect_at_once() {
 }
 
 #[test]
-fn c_01_every_member_survives_a_round_trip_and_a_restart() {
+fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
     let home = Home::new();
     let folder = home.path().join("home");
     let mut server = Server::start_in(&folder, &[]);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use crate::support::{Bystander, Home, Player, Publisher, Server, secs, wait_for};
+use crate::support::{Bystander, Home, Player, Publisher, RtmpPeer, Server, secs, wait_for};
 
 /// The value of a metric with these labels in any order of scrape; 0 when it is not there.
 fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
@@ -118,4 +118,41 @@ fn a_log_of_objects_is_one_object_per_line() {
     for line in &lines {
         assert!(line["timestamp"].is_string() && line["level"].is_string() && line["target"].is_string());
     }
+}
+
+#[test]
+fn r_43_what_peers_choose_cannot_break_a_line_of_the_log() {
+    let server = Server::start(&["logLevel=DEBUG"]);
+    let odd = "x\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{85}\u{2028}";
+    for (app, name) in [(odd, "s"), ("live", odd), ("live", "s?token=\r\n\u{1b}]0;t\u{7}")] {
+        assert!(RtmpPeer::publish(server.rtmp, app, name).is_err());
+        assert!(RtmpPeer::play(server.rtmp, app, name).is_err());
+    }
+    let target = "/live/x%0d%0a%1b[31mERROR.flv?a=%0a%1b";
+    for line in [format!("GET {target} HTTP/1.1"), "GET /\x1b[31m HTTP/1.1".to_owned()] {
+        let agent = "User-Agent: a\x1b[31m\u{85}b";
+        let request = format!("{line}\r\nHost: h\r\n{agent}\r\nConnection: close\r\n\r\n");
+        crate::support::raw_exchange(server.http, request.as_bytes());
+    }
+    let body = serde_json::json!({ "email": odd, "password": odd, "streamId": odd, "name": odd }).to_string();
+    for path in ["/rest/v2/users/authenticate", "/rest/v2/users/initial", "/live/rest/v2/broadcasts/create"] {
+        server.api().post(path, &body);
+    }
+    let endpoint = serde_json::json!({ "rtmpUrl": format!("rtmp://h/a/{odd}") }).to_string();
+    server.api().post("/live/rest/v2/broadcasts/s/rtmp-endpoint", &endpoint);
+    wait_for("the sessions in the log", secs(20), || server.log().matches("session ended").count() >= 6);
+    for line in server.log().lines() {
+        let is_stamped = line.len() > 20 && line.as_bytes()[4] == b'-' && line.as_bytes()[10] == b'T';
+        assert!(is_stamped && !line.starts_with("2026-01-01T00:00:00Z ERROR forged"), "{line:?}");
+        assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+    }
+}
+
+#[test]
+fn r_41_a_callback_changes_nothing() {
+    let server = Server::start(&[]);
+    let plain = server.api().get("/live/rest/v2/broadcasts/count");
+    let asked = server.api().get("/live/rest/v2/broadcasts/count?callback=alert");
+    assert_eq!((plain.status, &plain.body), (200, &asked.body));
+    assert!(asked.head.contains("application/json"), "{}", asked.head);
 }

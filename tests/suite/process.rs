@@ -78,7 +78,7 @@ fn the_ready_line_is_all_of_standard_output() {
     assert_eq!(ready["event"], "ready");
     assert_eq!(ready["pid"], child.id());
     assert_eq!(ready["version"], env!("CARGO_PKG_VERSION"));
-    for off in ["srt", "rtsp", "webrtc"] {
+    for off in ["rtsp", "webrtc"] {
         assert!(ready[off].is_null(), "{off}");
     }
     // What it names listens, and is busy for a moment; nothing of that is printed.

@@ -3,9 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+mod aes;
+mod key_wrap;
 mod seed;
 
+pub use aes::{AesCtr, AesKeyLength};
+pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use seed::{Random, Seed};
+
+use std::num::NonZeroU32;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
@@ -32,6 +38,11 @@ pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
     };
     mac.update(message);
     mac.finalize().into_bytes().into()
+}
+
+/// PBKDF2 with HMAC-SHA1 (RFC 8018 §5.2). Slow by design: about a millisecond for 2048 iterations.
+pub fn pbkdf2_hmac_sha1(secret: &[u8], salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) {
+    aws_lc_rs::pbkdf2::derive(aws_lc_rs::pbkdf2::PBKDF2_HMAC_SHA1, iterations, salt, secret, out);
 }
 
 /// SHA-256 (FIPS 180-4) over the concatenation of `parts`.
@@ -79,6 +90,21 @@ mod tests {
         assert_eq!(
             hex(&sha256(&[b"a", b"bc"])),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    /// RFC 6070 §2, cases 2 and 5.
+    #[test]
+    fn pbkdf2_vectors() {
+        let derive = |secret: &[u8], salt: &[u8], iterations| {
+            let mut out = [0; 20];
+            pbkdf2_hmac_sha1(secret, salt, NonZeroU32::new(iterations).unwrap(), &mut out);
+            out.iter().map(|x| format!("{x:02x}")).collect::<String>()
+        };
+        assert_eq!(derive(b"password", b"salt", 2), "ea6c014dc72d6f8ccd1ed92ace1d41f0d8de8957");
+        assert_eq!(
+            derive(b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt", 4096),
+            "3d2eec4fe41c849b80c8d83662c0e44a8b291a96"
         );
     }
 

@@ -29,15 +29,44 @@ pub struct LinkStats {
     pub too_big: u64,
     /// Dropped before a full bottleneck.
     pub overflowed: u64,
+    /// Gone while the path had faded.
+    pub faded: u64,
     /// Extra copies.
     pub duplicated: u64,
     /// Held back so that later ones overtake them.
     pub reordered: u64,
 }
 
-/// One direction of a path, perfect until told otherwise. All chance comes from the seed.
+/// What chance has in store for one datagram. It is drawn before anything that depends on the time is looked at, so
+/// that the n-th datagram of a link always has the same fate.
+#[derive(Debug)]
+struct Fate {
+    lost: bool,
+    doubled: Option<Flight>,
+    flight: Flight,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    jitter: Duration,
+    held_back: Option<Duration>,
+}
+
+/// Times without loss and times of nothing but loss, in turn; both are drawn.
+#[derive(Debug)]
+struct Fading {
+    random: Random,
+    every: Duration,
+    length: Duration,
+    /// The fade that comes next, or lasts.
+    next: Option<(Instant, Instant)>,
+}
+
+/// One direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
+/// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
 #[derive(Debug)]
 pub struct Link {
+    seed: Seed,
     random: Random,
     latency: Duration,
     jitter: Duration,
@@ -46,7 +75,9 @@ pub struct Link {
     in_burst: bool,
     reorder: f64,
     duplicate: f64,
+    fading: Option<Fading>,
     bits_per_second: Option<u64>,
+    rates: Vec<(Instant, Instant, u64)>,
     mtu: usize,
     blackouts: Vec<(Instant, Instant)>,
     busy_until: Option<Instant>,
@@ -60,6 +91,7 @@ impl Link {
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
+            seed: seed.clone(),
             random: seed.derive("netsim link", 0).random(),
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
@@ -68,7 +100,9 @@ impl Link {
             in_burst: false,
             reorder: 0.0,
             duplicate: 0.0,
+            fading: None,
             bits_per_second: None,
+            rates: Vec::new(),
             mtu: usize::MAX,
             blackouts: Vec::new(),
             busy_until: None,
@@ -120,10 +154,26 @@ impl Link {
         self
     }
 
+    /// All is lost for about `length`, about once in `every`: the model of Gilbert in time instead of packets. Each
+    /// pause and each fade has between half and one and a half of its length.
+    #[must_use]
+    pub fn fading(mut self, every: Duration, length: Duration) -> Self {
+        let random = self.seed.derive("netsim fading", 0).random();
+        self.fading = Some(Fading { random, every, length, next: None });
+        self
+    }
+
     /// A bottleneck in bits per second, with half a second of queue before it.
     #[must_use]
     pub const fn rate(mut self, bits_per_second: u64) -> Self {
         self.bits_per_second = Some(bits_per_second);
+        self
+    }
+
+    /// Another bottleneck from `from` until before `to`, instead of the one of [`Self::rate`].
+    #[must_use]
+    pub fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
+        self.rates.push((from, to, bits_per_second));
         self
     }
 
@@ -144,6 +194,7 @@ impl Link {
     /// A datagram enters.
     pub fn send(&mut self, now: Instant, datagram: Bytes) {
         self.stats.sent += 1;
+        let fate = self.draw_fate();
         if datagram.len() > self.mtu {
             self.stats.too_big += 1;
             return;
@@ -152,9 +203,11 @@ impl Link {
             self.stats.dark += 1;
             return;
         }
-        // Chance is drawn for every datagram, so that one more decision does not shift those that follow.
-        let (lost, doubled) = (self.draw_loss(), self.random.chance(self.duplicate));
-        if lost {
+        if self.fading.as_mut().is_some_and(|fading| fading.is_faded(now)) {
+            self.stats.faded += 1;
+            return;
+        }
+        if fate.lost {
             self.stats.lost += 1;
             return;
         }
@@ -162,10 +215,12 @@ impl Link {
             self.stats.overflowed += 1;
             return;
         };
-        self.fly(leaves, datagram.clone());
-        if doubled {
+        if let Some(second) = fate.doubled {
+            self.fly(leaves, fate.flight, datagram.clone());
             self.stats.duplicated += 1;
-            self.fly(leaves, datagram);
+            self.fly(leaves, second, datagram);
+        } else {
+            self.fly(leaves, fate.flight, datagram);
         }
     }
 
@@ -188,6 +243,15 @@ impl Link {
         self.stats
     }
 
+    /// How much is drawn depends on how the link was made, and on nothing else.
+    fn draw_fate(&mut self) -> Fate {
+        let lost = self.draw_loss();
+        let doubled = self.random.chance(self.duplicate);
+        let flight = self.draw_flight();
+        let second = (self.duplicate > 0.0).then(|| self.draw_flight());
+        Fate { lost, doubled: second.filter(|_| doubled), flight }
+    }
+
     fn draw_loss(&mut self) -> bool {
         if self.burst_loss > 0.0 {
             let leave = 1.0 / BURST_PACKETS;
@@ -199,9 +263,20 @@ impl Link {
         self.random.chance(self.loss) || self.in_burst
     }
 
+    fn draw_flight(&mut self) -> Flight {
+        let jitter = draw_up_to(&mut self.random, self.jitter);
+        if self.reorder <= 0.0 {
+            return Flight { jitter, held_back: None };
+        }
+        let held_back = self.random.chance(self.reorder);
+        let by = Duration::from_micros(1) + draw_up_to(&mut self.random, REORDER_MAX);
+        Flight { jitter, held_back: held_back.then_some(by) }
+    }
+
     fn pass_bottleneck(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
-        let Some(rate) = self.bits_per_second else {
-            return Some(now);
+        let special = self.rates.iter().rev().find(|(from, to, _)| (*from..*to).contains(&now));
+        let Some(rate) = special.map(|(_, _, rate)| *rate).or(self.bits_per_second) else {
+            return Some(self.busy_until.map_or(now, |at| at.max(now)));
         };
         let starts = self.busy_until.map_or(now, |at| at.max(now));
         if starts.saturating_duration_since(now) > QUEUE_MAX {
@@ -212,22 +287,40 @@ impl Link {
         Some(leaves)
     }
 
-    fn fly(&mut self, leaves: Instant, datagram: Bytes) {
-        let mut arrives = leaves + self.latency + self.draw_up_to(self.jitter);
-        if self.random.chance(self.reorder) {
+    fn fly(&mut self, leaves: Instant, flight: Flight, datagram: Bytes) {
+        let mut arrives = leaves + self.latency + flight.jitter;
+        if let Some(by) = flight.held_back {
             self.stats.reordered += 1;
-            arrives += Duration::from_micros(1) + self.draw_up_to(REORDER_MAX);
+            arrives += by;
         } else {
             arrives = self.last_arrival.map_or(arrives, |at| at.max(arrives));
             self.last_arrival = Some(arrives);
         }
         self.in_flight.schedule(arrives, 0, datagram);
     }
+}
 
-    fn draw_up_to(&mut self, most: Duration) -> Duration {
-        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX - 1);
-        Duration::from_micros(self.random.below(micros.saturating_add(1)))
+impl Fading {
+    fn is_faded(&mut self, now: Instant) -> bool {
+        let mut fade = self.next.unwrap_or_else(|| self.after(now));
+        while fade.1 <= now {
+            fade = self.after(fade.1);
+        }
+        self.next = Some(fade);
+        fade.0 <= now
     }
+
+    fn after(&mut self, end: Instant) -> (Instant, Instant) {
+        // A step of a microsecond at least, so that time passes whatever was asked.
+        let pause = self.every.saturating_sub(self.length).max(Duration::from_micros(1));
+        let from = end + pause / 2 + draw_up_to(&mut self.random, pause);
+        (from, from + self.length / 2 + draw_up_to(&mut self.random, self.length))
+    }
+}
+
+fn draw_up_to(random: &mut Random, most: Duration) -> Duration {
+    let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX - 1);
+    Duration::from_micros(random.below(micros.saturating_add(1)))
 }
 
 /// How long `bytes` take at `bits_per_second`, to the nanosecond.
@@ -309,12 +402,83 @@ mod tests {
         }
         link.send(clock.at(ms(30)), Bytes::from_static(&[0; 1201]));
         assert_eq!((link.stats().dark, link.stats().too_big), (2, 1));
+    }
 
+    #[test]
+    fn a_bottleneck_queues_half_a_second_and_may_come_and_go() {
+        let clock = Clock::new();
         let mut link = seeded(7).rate(1_000_000);
         for _ in 0..100 {
             link.send(clock.now(), Bytes::from_static(&[0; 1250]));
         }
         // 10 ms each, and half a second of them queues.
         assert_eq!((link.next_at(), link.stats().overflowed), (Some(clock.at(ms(10))), 49));
+    }
+    #[test]
+    fn a_rate_that_is_cut_for_a_while_comes_back() {
+        let clock = Clock::new();
+        let datagram = || Bytes::from_static(&[0; 1250]);
+        let mut link =
+            seeded(7).rate(10_000_000).rate_between(clock.at(ms(100)), clock.at(ms(200)), 1_000_000);
+        let mut arrivals = Vec::new();
+        for at in [0, 100, 150, 200] {
+            link.send(clock.at(ms(at)), datagram());
+            arrivals.push(link.next_at().map(|at| clock.offset(at)));
+            assert!(link.poll_delivery(clock.at(secs(1))).is_some());
+        }
+        assert_eq!(arrivals, [1, 110, 160, 201].map(|at| Some(ms(at))));
+        // What a cut has queued is not overtaken when there is no bottleneck any more.
+        let mut link = seeded(7).rate_between(clock.at(ms(0)), clock.at(ms(10)), 1_000_000);
+        for at in [0, 0, 0, 10] {
+            link.send(clock.at(ms(at)), datagram());
+        }
+        assert!(std::iter::from_fn(|| link.poll_delivery(clock.at(ms(29)))).count() == 2);
+        assert_eq!(link.next_at(), Some(clock.at(ms(30))));
+    }
+
+    #[test]
+    fn fading_takes_its_share_in_long_pieces() {
+        let (numbers, stats) = run(seeded(8).fading(secs(5), ms(200)), 100_000);
+        assert!((2000..6000).contains(&stats.faded), "{stats:?}");
+        let gaps: Vec<u32> = numbers.windows(2).map(|w| w[1] - w[0] - 1).filter(|gap| *gap > 0).collect();
+        assert!(
+            (15..25).contains(&gaps.len()) && gaps.iter().all(|gap| (99..=301).contains(gap)),
+            "{gaps:?}"
+        );
+    }
+
+    /// Which of the datagrams `0..500` were lost by chance, when the link does something else meanwhile.
+    fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
+        let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
+        let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());
+        for number in 0..500 {
+            let before = link.stats();
+            link.send(clock.now(), Bytes::from(vec![0; bytes]));
+            let after = link.stats();
+            // What went another way has no part in it.
+            let elsewhere = |s: LinkStats| s.dark + s.too_big + s.faded + s.overflowed;
+            if after.lost > before.lost || elsewhere(after) > elsewhere(before) {
+                lost.push(number);
+            }
+            clock.advance(ms(1));
+        }
+        (lost, link.stats().lost)
+    }
+
+    #[test]
+    fn the_nth_datagram_has_one_fate_whatever_else_happens() {
+        let (alone, count) = losses(|link| link, 100);
+        assert!((30..80).contains(&count));
+        let from = Clock::new();
+        for (name, (others, by_chance)) in [
+            ("fading", losses(|link| link.fading(ms(100), ms(20)), 100)),
+            ("dark", losses(|link| link.blackout(from.now(), from.at(ms(250))), 100)),
+            ("narrow", losses(|link| link.rate(100_000), 100)),
+            ("larger", losses(|link| link, 1400)),
+        ] {
+            assert!(by_chance <= count, "{name}");
+            assert!(alone.iter().all(|number| others.contains(number)), "{name}");
+        }
+        assert_eq!(losses(|link| link, 1400).0, alone);
     }
 }

@@ -22,9 +22,9 @@ const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
 /// Schemes of a stream source that this version can pull; their URLs are read whole.
-const PULLED_SCHEMES: [&str; 4] = ["http://", "https://", "rtmp://", "rtmps://"];
+const PULLED_SCHEMES: [&str; 5] = ["http://", "https://", "rtmp://", "rtmps://", "srt://"];
 /// The other schemes of a stream source (rest.md §5.5): stored, and refused when they are to be started.
-const STORED_SCHEMES: [&str; 4] = ["rtsps://", "rtsp://", "udp://", "srt://"];
+const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))

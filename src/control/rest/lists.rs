@@ -71,6 +71,18 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
     Reply::Now(json(200, &viewers))
 }
 
+/// `GET /broadcasts/{id}/srt-stats` (ours): a list, empty while the stream is not live.
+pub(super) fn srt_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    if control.records.get(&key).is_none() {
+        return Reply::Now(Response::error(404, "Not Found"));
+    }
+    match control.stream_of(&key) {
+        Some(stream) => control.ask_srt(call.session, stream),
+        None => Reply::Now(Response::json(200, "[]")),
+    }
+}
+
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP and WebRTC are not available, as in the reference.
 pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(control, now, call);

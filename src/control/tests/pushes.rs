@@ -130,7 +130,7 @@ fn a_push_starts_with_the_stream_on_the_worker_of_its_source() {
         (worker, order.attempt, order.address),
         (WorkerId(1), 1, "198.51.100.1:1935".parse().unwrap())
     );
-    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target;
+    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target else { panic!("no RTMP") };
     assert_eq!((app.as_str(), tc_url.as_str(), name.as_str()), ("app", "rtmp://198.51.100.1/app", "key?t=1"));
     assert_eq!(via, ["far/live/s", "node1/live/s"]);
     rig.news(order.push, 1, PushState::Preparing);
@@ -288,13 +288,45 @@ fn news_of_an_older_attempt_is_dropped() {
 }
 
 #[test]
-fn schemes_without_an_output_yet_say_failed() {
+fn a_push_over_srt_asks_for_what_the_url_says() {
     let mut rig = Rig::new();
     rig.create("s");
     rig.publish("s", 0);
-    rig.add("srt://h:4200?streamid=a/b");
-    assert_eq!(rig.status(), "failed");
-    assert_eq!(rig.control.stats().pushes, 0);
+    rig.add(
+        "srt://198.51.100.1?streamid=%23!::r=a/b,m=publish&passphrase=0123456789&latency=200&pbkeylen=32",
+    );
+    let (_, order) = rig.one_order();
+    assert_eq!(order.address, "198.51.100.1:4200".parse().unwrap());
+    let crate::mail::PushTarget::Srt(address) = order.target else { panic!("no SRT") };
+    assert_eq!(address.stream_id, "#!::r=a/b,m=publish,via=node1/live/s");
+    assert_eq!(address.passphrase.as_ref().map(|secret| secret.reveal()), Some("0123456789"));
+    assert_eq!((address.key_bytes, address.listens), (Some(32), false));
+    assert_eq!(address.latency, Some(Duration::from_millis(200)));
+    assert!(!rig.record("s").to_string().contains("0.0.0.0"));
+}
+
+#[test]
+fn u_34_a_push_into_itself_is_seen_over_srt_too() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    for id in ["live/s", "live/s,token=x", "%23!::r=live/s,m=publish"] {
+        let (_, text) = rig.post(ENDPOINT, &body(&format!("srt://127.0.0.1:4200?streamid={id}")));
+        assert!(text.contains(r#""success":false"#), "{id}");
+    }
+    rig.add("srt://127.0.0.1?streamid=LiveApp/s");
+    rig.add("srt://127.0.0.1:4201?streamid=live/s");
+}
+
+#[test]
+fn u_31_a_push_waits_for_its_peer_at_addresses_of_this_machine_only() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.add("srt://:9000?mode=listener");
+    let (_, order) = rig.one_order();
+    assert_eq!(order.address, "0.0.0.0:9000".parse().unwrap());
+    rig.add("srt://198.51.100.1:9000?mode=listener");
+    assert!(rig.orders().is_empty());
 }
 
 #[test]

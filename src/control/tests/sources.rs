@@ -253,7 +253,8 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
         |rig: &mut Rig, url: &str| rig.post(&format!("{BROADCASTS}/create?autoStart=true"), &body("s", url));
     for url in [
         "rtsp://h/1",
-        "srt://h:1?x",
+        "srt://127.0.0.1:4200?streamid=%23!::r=live/s",
+        "srt://169.254.169.254:1?streamid=a/b",
         "udp://h:1",
         "http://h/a.m3u8",
         "https://h/a.mp4",
@@ -271,9 +272,15 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
         );
     }
     // What is no URL of a source at all has no text (rest.md §5.2).
-    for url in
-        ["file:///x", "RTMP://h/a/b", "rtmp://", "rtmp://u:p@h/a/b", "http://u:p@h/a.flv", "gopher://h/"]
-    {
+    for url in [
+        "file:///x",
+        "srt://h:1?mode=x",
+        "RTMP://h/a/b",
+        "rtmp://",
+        "rtmp://u:p@h/a/b",
+        "http://u:p@h/a.flv",
+        "gopher://h/",
+    ] {
         assert_eq!(create(&mut rig, url), (200, FAILED.into()), "{url}");
         let plain = rig.post(&format!("{BROADCASTS}/create"), &body("s", url));
         assert_eq!(plain, (400, failure("Stream url is not valid. ")), "{url}");

@@ -16,10 +16,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConfig;
-use wire::{Gather, SendQueue};
+use wire::{Datagrams, Gather, SendQueue};
 
+use super::listen::open_udp;
 use super::tls::{Transport, load_client};
-use crate::bench::{Now, Peer, PeerEvent, Role, Score, Tally};
+use super::udp::{Batch, UdpSocket};
+use crate::bench::{Now, Peer, PeerEvent, Protocol, Role, Score, Tally, Target};
+use crate::protocol::Remote;
 
 pub use run::run;
 
@@ -39,6 +42,8 @@ pub struct Destination {
     pub address: SocketAddr,
     /// The name to verify, when under TLS.
     pub tls: Option<(String, Arc<ClientConfig>)>,
+    /// In datagrams.
+    pub datagrams: bool,
 }
 
 impl Destination {
@@ -46,11 +51,15 @@ impl Destination {
     ///
     /// # Errors
     /// There is no such name, or no TLS.
-    pub fn resolve(host: &str, port: u16, tls: bool, insecure: bool) -> io::Result<Self> {
-        let mut addresses = (host, port).to_socket_addrs()?;
+    pub fn resolve(target: &Target, insecure: bool) -> io::Result<Self> {
+        let host = target.host.as_str();
+        let mut addresses = (host, target.port).to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-        let config = tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
-        Ok(Self { address, tls: config.map(|config| (host.to_owned(), config)) })
+        let mut to = Self::to(address, target.tls, target.protocol == Protocol::Srt, insecure)?;
+        if let Some((name, _)) = &mut to.tls {
+            host.clone_into(name);
+        }
+        Ok(to)
     }
 }
 
@@ -67,9 +76,26 @@ pub struct Outcome<'a> {
     pub score: Score,
 }
 
+impl Destination {
+    /// An address, whose name is not looked up.
+    ///
+    /// # Errors
+    /// No TLS.
+    pub fn to(address: SocketAddr, tls: bool, datagrams: bool, insecure: bool) -> io::Result<Self> {
+        let config = tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
+        Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), datagrams })
+    }
+}
+
+#[derive(Debug)]
+enum Wire {
+    Bytes(Transport),
+    Datagrams(UdpSocket),
+}
+
 #[derive(Debug)]
 struct Conn {
-    transport: Transport,
+    wire: Wire,
     tls: Option<(String, Arc<ClientConfig>)>,
     connected: bool,
     peer: Box<dyn Peer>,
@@ -96,6 +122,8 @@ pub struct Load {
     spin: bool,
     unsettled: usize,
     buffer: Vec<u8>,
+    batch: Batch,
+    datagrams: Datagrams,
     tallies: Tallies,
 }
 
@@ -129,6 +157,8 @@ impl Load {
             spin,
             unsettled: 0,
             buffer: vec![0; READ_BYTES],
+            batch: Batch::default(),
+            datagrams: Datagrams::new(),
             tallies: Tallies { published: Tally::new(late), played: Tally::new(late) },
         })
     }
@@ -145,14 +175,22 @@ impl Load {
     /// # Errors
     /// The system refuses, for instance for want of descriptors.
     pub fn open(&mut self, to: &Destination, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
-        let mut stream = TcpStream::connect(to.address)?;
-        let _ = stream.set_nodelay(true);
         let index = self.conns.len();
-        self.poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+        let registry = self.poll.registry();
+        let wire = if to.datagrams {
+            let mut socket = UdpSocket::for_many(open_udp(None, Some(to.address))?)?;
+            registry.register(&mut socket.socket, Token(index), Interest::READABLE)?;
+            Wire::Datagrams(socket)
+        } else {
+            let mut stream = TcpStream::connect(to.address)?;
+            let _ = stream.set_nodelay(true);
+            registry.register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+            Wire::Bytes(Transport::plain(stream))
+        };
         self.conns.push(Conn {
-            transport: Transport::plain(stream),
+            connected: to.datagrams,
+            wire,
             tls: to.tls.clone(),
-            connected: false,
             peer,
             tag,
             out: SendQueue::new(),
@@ -182,6 +220,11 @@ impl Load {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
             let index = event.token().0;
+            if let Some(Conn { wire: Wire::Datagrams(socket), .. }) = self.conns.get_mut(index) {
+                socket.readable = true;
+                self.receive(index);
+                continue;
+            }
             if let Some(conn) = self.conns.get_mut(index) {
                 conn.ending |= event.is_read_closed() || event.is_error();
             }
@@ -282,7 +325,8 @@ impl Load {
         else {
             return;
         };
-        let stream = conn.transport.stream();
+        let Wire::Bytes(transport) = &mut conn.wire else { return };
+        let stream = transport.stream();
         match stream.take_error() {
             Ok(Some(error)) | Err(error) => return self.end(index, &error.to_string()),
             Ok(None) if stream.peer_addr().is_err() => return,
@@ -290,7 +334,7 @@ impl Load {
         }
         conn.connected = true;
         if let Some((name, config)) = conn.tls.take()
-            && let Err(error) = conn.transport.begin_client(&config, &name)
+            && let Err(error) = transport.begin_client(&config, &name)
         {
             self.end(index, &error.to_string());
         }
@@ -314,7 +358,9 @@ impl Load {
             }
         }
         if conn.gone.is_some() {
-            let _ = conn.transport.stream().shutdown(Shutdown::Both);
+            if let Wire::Bytes(transport) = &conn.wire {
+                let _ = transport.stream().shutdown(Shutdown::Both);
+            }
             return;
         }
         let deadline = conn.peer.poll_timeout();
@@ -331,6 +377,9 @@ impl Load {
 
     fn drain(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index) else { return };
+        if matches!(conn.wire, Wire::Datagrams(_)) {
+            return self.send(index);
+        }
         conn.peer.poll_transmit(&mut conn.out);
         if conn.out.len() > QUEUE_BYTES_MAX {
             return self.end(index, "the server does not read");
@@ -340,16 +389,17 @@ impl Load {
 
     fn flush(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.connected) else { return };
+        let Wire::Bytes(transport) = &mut conn.wire else { return };
         loop {
             let offered = conn.out.len();
             let mut gather = Gather::new(WRITE_BYTES);
             conn.out.gather(&mut gather);
             if gather.is_empty() {
                 // What TLS has of its own.
-                let _ = conn.transport.flush();
+                let _ = transport.flush();
                 return;
             }
-            match conn.transport.write(gather.slices(), offered) {
+            match transport.write(gather.slices(), offered) {
                 Ok(count) => {
                     conn.out.advance(count);
                     if conn.peer.role() == Role::Publish {
@@ -358,7 +408,7 @@ impl Load {
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     // TLS takes nothing during its handshake, whose first flight waits in it.
-                    let _ = conn.transport.flush();
+                    let _ = transport.flush();
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -366,6 +416,40 @@ impl Load {
                 Err(_) => return self.read(index),
             }
         }
+    }
+
+    /// Sends what a peer of datagrams has.
+    fn send(&mut self, index: usize) {
+        let Some(conn) = self.conns.get_mut(index) else { return };
+        let Wire::Datagrams(socket) = &conn.wire else { return };
+        let Some(peer) = socket.peer() else { return };
+        loop {
+            self.datagrams.clear();
+            conn.peer.poll_datagrams(Self::now(), &mut self.datagrams);
+            if self.datagrams.is_empty() {
+                return;
+            }
+            let (taken, _) = socket.send(Remote { peer, local: None }, &self.datagrams);
+            if conn.peer.role() == Role::Publish {
+                self.tallies.published.bytes += u64::try_from(taken).unwrap_or(0);
+            }
+        }
+    }
+
+    /// Reads what has come for a peer of datagrams.
+    fn receive(&mut self, index: usize) {
+        let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
+        let Wire::Datagrams(socket) = &mut conn.wire else { return };
+        while let Ok(messages) = socket.receive(&mut self.batch) {
+            for (from, datagram) in self.batch.datagrams(messages) {
+                if conn.peer.role() == Role::Play {
+                    self.tallies.played.bytes += u64::try_from(datagram.len()).unwrap_or(0);
+                }
+                let tally = self.tallies.of(conn.peer.role());
+                conn.peer.handle_datagram(Self::now(), from.peer, datagram, tally);
+            }
+        }
+        self.settle(index);
     }
 
     fn read(&mut self, index: usize) {
@@ -377,7 +461,8 @@ impl Load {
             if conn.unread {
                 break;
             }
-            match conn.transport.read(&mut buffer) {
+            let Wire::Bytes(transport) = &mut conn.wire else { break };
+            match transport.read(&mut buffer) {
                 Ok(received) if received.bytes == 0 => {
                     conn.peer.handle_hangup(Self::now(), None);
                     settle = true;
@@ -415,7 +500,8 @@ impl Load {
     /// The end of a TLS handshake is no event of the kernel: what waited for it is sent now.
     fn flush_handshake(&mut self, index: usize) {
         if let Some(conn) = self.conns.get_mut(index)
-            && conn.transport.take_handshake_end()
+            && let Wire::Bytes(transport) = &mut conn.wire
+            && transport.take_handshake_end()
         {
             self.flush(index);
         }
@@ -479,7 +565,7 @@ mod tests {
     #[test]
     fn an_end_that_comes_with_the_last_bytes_is_seen() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = Destination { address: listener.local_addr().unwrap(), tls: None };
+        let to = Destination { address: listener.local_addr().unwrap(), tls: None, datagrams: false };
         let mut load = Load::new(Duration::from_secs(1), false).unwrap();
         let witness = Witness::default();
         load.open(&to, Box::new(witness.clone()), 0).unwrap();

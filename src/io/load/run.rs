@@ -14,8 +14,8 @@ use crypto::Seed;
 
 use super::{Destination, Load, process};
 use crate::bench::{
-    Clip, Connections, Options, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Report, Role,
-    SAMPLE, Score, ServerFigures, Tally, Target,
+    Clip, Connections, Options, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Report,
+    Role, SAMPLE, Score, ServerFigures, SrtPlayer, SrtPublisher, Tally, Target,
 };
 
 /// How long a thread sleeps without looking at the phase.
@@ -54,7 +54,7 @@ struct Share {
 pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, String> {
     let _ = super::super::sys::raise_open_files();
     let target = options.target(0)?;
-    let to = Destination::resolve(&target.host, target.port, target.tls, options.insecure);
+    let to = Destination::resolve(&target, options.insecure);
     let to = to.map_err(|error| format!("{}: {error}", target.host))?;
     let clip = clip(options)?;
     let shared = Shared::default();
@@ -223,10 +223,22 @@ impl Worker<'_> {
                 let gop = Duration::from_millis(self.clip.gop_ms()).as_secs_f64();
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);
                 let clip = Arc::clone(self.clip);
-                Box::new(Publisher::new(now, &PublisherOptions { target, clip, phase, timeout }, seed))
+                let options = PublisherOptions { target, clip, phase, timeout };
+                match options.target.protocol {
+                    Protocol::Srt => Box::new(SrtPublisher::new(now, &options, seed)),
+                    Protocol::Rtmp | Protocol::Flv | Protocol::WsFlv => {
+                        Box::new(Publisher::new(now, &options, seed))
+                    }
+                }
             }
             Role::Play => {
-                Box::new(Player::new(now, &PlayerOptions { target, timeout, stalled: false }, seed))
+                let options = PlayerOptions { target, timeout, stalled: false };
+                match options.target.protocol {
+                    Protocol::Srt => Box::new(SrtPlayer::new(now, &options, seed)),
+                    Protocol::Rtmp | Protocol::Flv | Protocol::WsFlv => {
+                        Box::new(Player::new(now, &options, seed))
+                    }
+                }
             }
         }
     }

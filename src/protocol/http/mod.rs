@@ -102,7 +102,7 @@ impl HttpSession {
         let mut segments = path.strip_prefix('/').unwrap_or_default().splitn(3, '/');
         let (first, second) = (segments.next().unwrap_or_default(), segments.next());
         let is_management = first == REST || CONTROL_PATHS.contains(&path);
-        let policy = if is_management { Policy::Named(&ctx.web.cors_origins) } else { Policy::Anyone };
+        let policy = if is_management { Policy::Named(&ctx.server.cors_origins) } else { Policy::Anyone };
         let mut fields = match cors::check(&request, policy) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{FileAsk, FileError, WebSettings};
+use crate::mail::{FileAsk, FileError, SessionSettings};
 use crate::protocol::Apps;
 
 /// A session with its worker: it hears the session's events and keeps what the peer is sent.
 struct Rig {
     now: Now,
     apps: Apps,
-    web: WebSettings,
+    server: SessionSettings,
     session: HttpSession,
     sent: Vec<u8>,
 }
@@ -19,13 +19,13 @@ impl Rig {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let session = HttpSession::new(now, ([192, 0, 2, 1], 1).into(), Seed::from_number(1));
-        let (apps, web) = (Apps::from([("live".into(), settings)]), WebSettings::default());
-        Self { now, apps, web, session, sent: Vec::new() }
+        let (apps, server) = (Apps::from([("live".into(), settings)]), SessionSettings::default());
+        Self { now, apps, server, session, sent: Vec::new() }
     }
 
     /// Does something to the session; gives the events that follow.
     fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: false };
+        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
         act(&mut self.session, &ctx);
         let events = std::iter::from_fn(|| self.session.poll_event(&ctx)).collect();
         let mut out = SendQueue::new();

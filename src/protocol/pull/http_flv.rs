@@ -9,8 +9,9 @@ use bytes::Bytes;
 use flv::file::Reader;
 use wire::SendQueue;
 
-use super::{Client, Said};
+use super::{Client, Media, Said};
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+use crate::protocol::Context;
 
 /// Larger tags are not what a stream has (robustness.md §5, access unit).
 const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -56,7 +57,8 @@ impl HttpFlv {
 }
 
 impl Client for HttpFlv {
-    fn begin(&mut self, now: Instant) {
+    fn begin(&mut self, ctx: &Context<'_>) {
+        let now = ctx.now.mono;
         self.asks = true;
         self.head_until = now.checked_add(HEAD_TIMEOUT);
     }
@@ -83,7 +85,7 @@ impl Client for HttpFlv {
     fn poll(&mut self) -> Option<Said> {
         loop {
             match self.file.poll_tag() {
-                Ok(Some(tag)) => return Some(Said::Tag(tag)),
+                Ok(Some(tag)) => return Some(Said::Media(Media::Tag(tag))),
                 Ok(None) => {}
                 Err(error) => return Some(Said::Ended(error.to_string())),
             }

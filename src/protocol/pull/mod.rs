@@ -2,38 +2,44 @@
 //!
 //! 1. The connection is there: the [`Client`] of the protocol asks for the stream ([`PullState::Preparing`]).
 //! 2. The first picture or sound: the session publishes, and reads no further before the verdict.
-//! 3. The grant says where the stream stands; tags become units from there on.
+//! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
 //! A protocol is a [`Client`] more. The server is not trusted: what it sends is bounded as a publisher's is, and one that
 //! sends faster than its own timestamps allow is read no faster than they do.
 
+mod feed;
 mod http_flv;
 mod rtmp;
+mod srt;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
 use flv::file::{Tag, TagKind};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 use crate::mail::{
     self, Departure, Grant, Now, PullOrder, PullSource, PullState, Refusal, StreamEnd, StreamKey,
 };
-use crate::protocol::tags::{Ingest, Outcome};
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
+use feed::{Fed, Feed};
 use http_flv::HttpFlv;
 use rtmp::Rtmp;
+use srt::Srt;
 
 /// From the connection to the first picture or sound.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that is to call us may do so whenever it likes.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Between two frames of a stream that flows (robustness.md §5).
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// What came before the first picture or sound: metadata.
-const HELD_TAGS_MAX: usize = 16;
+const HELD_MAX: usize = 16;
 /// Larger metadata is not held.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
@@ -45,11 +51,47 @@ const DRIFT: u32 = 50;
 /// Characters of a server's words that are passed on.
 const REASON_CHARS_MAX: usize = 200;
 
+/// What a server sends of a stream.
+#[derive(Debug, Clone, PartialEq)]
+enum Media {
+    /// A tag of FLV.
+    Tag(Tag),
+    /// Packets of MPEG-TS.
+    Payload(Bytes),
+    /// Packets of MPEG-TS are missing here.
+    Lost,
+}
+
+impl Media {
+    /// Whether there is, or may be, a picture or sound in it.
+    fn is_media(&self) -> bool {
+        match self {
+            Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
+            Self::Payload(_) => true,
+            Self::Lost => false,
+        }
+    }
+
+    /// Whether it is worth to be held.
+    fn is_kept(&self) -> bool {
+        match self {
+            Self::Tag(tag) => {
+                !matches!(tag.kind, TagKind::Other(_))
+                    && (self.is_media() || tag.body.len() <= HELD_BYTES_MAX)
+            }
+            Self::Payload(_) => true,
+            Self::Lost => false,
+        }
+    }
+}
+
 /// What a [`Client`] has.
 #[derive(Debug, PartialEq)]
 enum Said {
-    /// A tag of the stream.
-    Tag(Tag),
+    /// The peers know each other, where that is more than the socket.
+    Connected,
+    /// A piece of the stream.
+    Media(Media),
     /// The end, with the reason.
     Ended(String),
 }
@@ -57,9 +99,19 @@ enum Said {
 /// The protocol of a pull.
 trait Client: Debug + Send {
     /// The connection is there.
-    fn begin(&mut self, now: Instant);
+    fn begin(&mut self, ctx: &Context<'_>);
     /// Bytes of the server.
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
+    fn handle_bytes(&mut self, _now: Instant, _bytes: &[u8]) {}
+    /// A datagram of the server.
+    fn handle_datagram(&mut self, _now: Instant, _from: SocketAddr, _datagram: &[u8]) {}
+    /// Adds the datagrams that are to be sent.
+    fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) -> Option<SocketAddr> {
+        None
+    }
+    /// Whether it may take as long as it likes until the first media: it waits to be called.
+    fn waits(&self) -> bool {
+        false
+    }
     /// The connection is gone. What came before is still polled.
     fn handle_end(&mut self, now: Instant);
     /// A deadline may have passed.
@@ -67,11 +119,15 @@ trait Client: Debug + Send {
     /// The next thing.
     fn poll(&mut self) -> Option<Said>;
     /// Moves what is to be sent.
-    fn poll_transmit(&mut self, out: &mut SendQueue);
+    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Say goodbye.
     fn close(&mut self, now: Instant);
+    /// Figures of an SRT connection.
+    fn srt_stats(&self) -> Option<::srt::Stats> {
+        None
+    }
     /// For logs and counters.
     fn name(&self) -> &'static str;
 }
@@ -90,7 +146,7 @@ enum Stage {
     Asked,
     /// The stream flows.
     Live {
-        ingest: Box<Ingest>,
+        feed: Box<Feed>,
         stall: Instant,
         pace: Pace,
     },
@@ -103,7 +159,7 @@ pub(crate) struct PullSession {
     key: StreamKey,
     client: Box<dyn Client>,
     stage: Stage,
-    held: VecDeque<Tag>,
+    held: VecDeque<Media>,
     bad: u32,
     events: VecDeque<Event>,
 }
@@ -113,6 +169,7 @@ impl PullSession {
         let client: Box<dyn Client> = match &order.source {
             PullSource::Rtmp { app, tc_url, name } => Box::new(Rtmp::new(app, tc_url, name, seed)),
             PullSource::HttpFlv { authority, target } => Box::new(HttpFlv::new(authority, target)),
+            PullSource::Srt(address) => Box::new(Srt::new(address, seed)),
         };
         Self {
             key: order.key.clone(),
@@ -126,16 +183,17 @@ impl PullSession {
 
     /// Takes what the client has, until there is an event or it must wait.
     fn drain_client(&mut self, now: Instant) {
-        while self.events.is_empty() && self.wants_tags(now) {
+        while self.events.is_empty() && self.wants_media(now) {
             match self.client.poll() {
-                Some(Said::Tag(tag)) => self.take(now, tag),
+                Some(Said::Connected) => self.connected(now),
+                Some(Said::Media(media)) => self.take(now, media),
                 Some(Said::Ended(reason)) => self.end(&reason),
                 None => return,
             }
         }
     }
 
-    fn wants_tags(&self, now: Instant) -> bool {
+    fn wants_media(&self, now: Instant) -> bool {
         match &self.stage {
             Stage::Preparing { .. } => true,
             Stage::Live { pace, .. } => pace.held_until.is_none_or(|until| until <= now),
@@ -143,24 +201,31 @@ impl PullSession {
         }
     }
 
-    fn take(&mut self, now: Instant, tag: Tag) {
+    /// A server that was waited for is there.
+    fn connected(&mut self, now: Instant) {
+        if let Stage::Preparing { until } = &mut self.stage {
+            *until = now + PREPARE_TIMEOUT;
+        }
+    }
+
+    fn take(&mut self, now: Instant, media: Media) {
         match &mut self.stage {
-            Stage::Preparing { .. } => self.hold(tag),
-            Stage::Live { .. } => self.ingest(now, &tag),
+            Stage::Preparing { .. } => self.hold(media),
+            Stage::Live { .. } => self.ingest(now, &media),
             Stage::Connecting { .. } | Stage::Asked | Stage::Over => {}
         }
     }
 
     /// Keeps what comes before the grant; the first picture or sound asks for it.
-    fn hold(&mut self, tag: Tag) {
-        let is_media = matches!(tag.kind, TagKind::Audio | TagKind::Video);
-        if matches!(tag.kind, TagKind::Other(_)) || (!is_media && tag.body.len() > HELD_BYTES_MAX) {
+    fn hold(&mut self, media: Media) {
+        if !media.is_kept() {
             return;
         }
-        if self.held.len() >= HELD_TAGS_MAX {
+        let is_media = media.is_media();
+        if self.held.len() >= HELD_MAX {
             self.held.pop_front();
         }
-        self.held.push_back(tag);
+        self.held.push_back(media);
         if is_media {
             self.stage = Stage::Asked;
             self.events.push_back(Event::Publish(PublishAsk {
@@ -173,37 +238,35 @@ impl PullSession {
         }
     }
 
-    fn ingest(&mut self, now: Instant, tag: &Tag) {
-        let Stage::Live { ingest, stall, pace } = &mut self.stage else { return };
-        let outcome = match tag.kind {
-            TagKind::Video => ingest.video(tag.timestamp, &tag.body),
-            TagKind::Audio => ingest.audio(tag.timestamp, &tag.body),
-            TagKind::Data => ingest.data(tag.timestamp, &tag.body),
-            TagKind::Other(_) => Outcome::Taken,
-        };
-        let is_media = tag.kind != TagKind::Data;
-        if is_media && matches!(outcome, Outcome::Unit(_) | Outcome::Dropped) {
-            *stall = now + STALL_TIMEOUT;
-        }
-        match outcome {
-            Outcome::Unit(unit) => {
-                self.bad = 0;
-                if is_media && let Some(until) = pace.note(now, unit.dts) {
-                    *stall = until + STALL_TIMEOUT;
+    fn ingest(&mut self, now: Instant, media: &Media) {
+        let Stage::Live { feed, stall, pace } = &mut self.stage else { return };
+        let mut fed = Vec::new();
+        feed.take(media, &mut fed);
+        for fed in fed {
+            match fed {
+                Fed::Unit { unit, tracks, ms } => {
+                    self.bad = 0;
+                    if let Some(ms) = ms {
+                        let until = pace.note(now, ms).unwrap_or(now);
+                        *stall = until + STALL_TIMEOUT;
+                    }
+                    self.events.push_back(Event::Unit { unit, tracks });
                 }
-                let tracks = Arc::clone(ingest.tracks());
-                self.events.push_back(Event::Unit { unit, tracks });
-            }
-            Outcome::Taken => {}
-            Outcome::Dropped => self.events.push_back(Event::UnitsDropped(1)),
-            Outcome::Bad => {
-                self.events.push_back(Event::UnitsDropped(1));
-                self.bad = self.bad.saturating_add(1);
-                if self.bad > BAD_MAX {
-                    self.end("the server sends nonsense");
+                Fed::Dropped { units, media } => {
+                    if media {
+                        *stall = now + STALL_TIMEOUT;
+                    }
+                    self.events.push_back(Event::UnitsDropped(units));
                 }
+                Fed::Bad => {
+                    self.events.push_back(Event::UnitsDropped(1));
+                    self.bad = self.bad.saturating_add(1);
+                    if self.bad > BAD_MAX {
+                        return self.end("the server sends nonsense");
+                    }
+                }
+                Fed::Unsupported(what) => return self.end(&what),
             }
-            Outcome::Unsupported(what) => self.end(&what),
         }
     }
 
@@ -241,10 +304,19 @@ impl Session for PullSession {
         self.client.handle_bytes(ctx.now.mono, bytes);
     }
 
+    fn handle_datagram(&mut self, ctx: &Context<'_>, from: SocketAddr, datagram: &[u8]) {
+        self.client.handle_datagram(ctx.now.mono, from, datagram);
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.client.poll_datagrams(ctx.now.mono, out)
+    }
+
     fn handle_connected(&mut self, ctx: &Context<'_>) {
         if matches!(self.stage, Stage::Connecting { .. }) {
-            self.stage = Stage::Preparing { until: ctx.now.mono + PREPARE_TIMEOUT };
-            self.client.begin(ctx.now.mono);
+            let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
+            self.stage = Stage::Preparing { until: ctx.now.mono + patience };
+            self.client.begin(ctx);
             self.events.push_back(Event::Pull(PullState::Preparing));
         }
     }
@@ -306,10 +378,11 @@ impl Session for PullSession {
         match verdict {
             Ok(grant) => {
                 let now = ctx.now.mono;
-                let ingest = Box::new(Ingest::new(&grant));
-                self.stage = Stage::Live { ingest, stall: now + STALL_TIMEOUT, pace: Pace::default() };
-                for tag in std::mem::take(&mut self.held) {
-                    self.ingest(now, &tag);
+                let held = std::mem::take(&mut self.held);
+                let feed = Box::new(Feed::new(&grant, held.front()));
+                self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
+                for media in held {
+                    self.ingest(now, &media);
                 }
             }
             Err(refusal) => self.end(&format!("refused here: {refusal:?}")),
@@ -323,6 +396,10 @@ impl Session for PullSession {
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.client.close(ctx.now.mono);
         self.end(reason);
+    }
+
+    fn srt_stats(&self) -> Option<::srt::Stats> {
+        self.client.srt_stats()
     }
 
     fn is_authenticated(&self) -> bool {

@@ -8,7 +8,8 @@ use flv::file::{Tag, TagKind};
 use rtmp::{ClientConfig, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
-use super::{Client, Said};
+use super::{Client, Media, Said};
+use crate::protocol::Context;
 
 /// From the connection to the end of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,8 +43,8 @@ impl Rtmp {
 }
 
 impl Client for Rtmp {
-    fn begin(&mut self, now: Instant) {
-        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
+    fn begin(&mut self, ctx: &Context<'_>) {
+        let machine = rtmp::Client::play(ctx.now.mono, Arc::clone(&self.config), self.seed.clone());
         self.machine = Some(Box::new(machine));
     }
 
@@ -79,7 +80,8 @@ impl Client for Rtmp {
                         MediaKind::Video => TagKind::Video,
                         MediaKind::Data => TagKind::Data,
                     };
-                    Some(Said::Tag(Tag { kind, timestamp: message.timestamp, body: message.payload }))
+                    let tag = Tag { kind, timestamp: message.timestamp, body: message.payload };
+                    Some(Said::Media(Media::Tag(tag)))
                 }
                 ClientEvent::Rejected { code, description } => {
                     Some(Said::Ended(format!("{code}: {description}")))

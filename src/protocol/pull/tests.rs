@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use flv::file::{Header, TagHead};
 
+use std::sync::Arc;
+
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{PullId, StreamId, WebSettings};
+use crate::mail::{PullId, SessionSettings, StreamId};
 use crate::protocol::Apps;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
@@ -21,7 +23,7 @@ struct Rig {
     now: Now,
     began: Instant,
     apps: Apps,
-    web: WebSettings,
+    server: SessionSettings,
 }
 
 impl Rig {
@@ -37,7 +39,7 @@ impl Rig {
             source,
         };
         let session = PullSession::new(now, &order, Seed::from_number(1));
-        Self { session, now, began, apps: Apps::new(), web: WebSettings::default() }
+        Self { session, now, began, apps: Apps::new(), server: SessionSettings::default() }
     }
 
     fn flv() -> Self {
@@ -46,7 +48,7 @@ impl Rig {
     }
 
     fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
-        let ctx = Context { now: self.now, apps: &self.apps, web: &self.web, draining: false };
+        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
         verb(&mut self.session, &ctx)
     }
 
@@ -174,7 +176,7 @@ fn metadata_asks_for_nothing_and_a_refusal_here_is_a_failure() {
     let metadata = TagHead { kind: TagKind::Data, size: 3, timestamp: 0 };
     let one = [&metadata.write()[..], b"\x02\0\0", &metadata.trailer()].concat();
     assert!(rig.give(&one.repeat(1000)).is_empty());
-    assert!(rig.session.held.len() <= HELD_TAGS_MAX);
+    assert!(rig.session.held.len() <= HELD_MAX);
     assert_eq!(rig.give(&tag(CONFIG, 0)), ["publish"]);
     rig.call(|session, ctx| session.publish_verdict(ctx, Err(Refusal::InUse)));
     assert_eq!(rig.events(), ["Lost", "failed: refused here: InUse", "closed"]);

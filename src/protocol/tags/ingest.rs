@@ -25,7 +25,7 @@ const OTHERS_MAX: usize = 16;
 
 /// What became of a message.
 #[derive(Debug, PartialEq)]
-pub(in crate::protocol) enum Outcome {
+pub(crate) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
     /// Parameter sets, metadata, silence: nothing to pass on by itself.
@@ -40,11 +40,11 @@ pub(in crate::protocol) enum Outcome {
 
 /// What a publisher sends beside one track of each kind. It is not carried.
 #[derive(Debug, Default)]
-pub(in crate::protocol) struct OtherTracks {
+pub(crate) struct OtherTracks {
     /// Packets so far.
-    pub(in crate::protocol) packets: u64,
+    pub(crate) packets: u64,
     /// Which tracks, the first few.
-    pub(in crate::protocol) seen: Vec<(TrackKind, OtherTrack)>,
+    pub(crate) seen: Vec<(TrackKind, OtherTrack)>,
 }
 
 impl OtherTracks {
@@ -61,7 +61,7 @@ impl OtherTracks {
 
 /// The state of one publisher.
 #[derive(Debug)]
-pub(in crate::protocol) struct Ingest {
+pub(crate) struct Ingest {
     timeline: Timeline,
     tracks: Arc<Tracks>,
     /// Frames before the first key frame are dropped.
@@ -71,7 +71,7 @@ pub(in crate::protocol) struct Ingest {
 
 impl Ingest {
     /// Continues the stream where the grant says it stands.
-    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
+    pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
             tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
@@ -81,17 +81,17 @@ impl Ingest {
     }
 
     /// The tracks of the units that came out last.
-    pub(in crate::protocol) const fn tracks(&self) -> &Arc<Tracks> {
+    pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
 
     /// What came of tracks that are not carried.
-    pub(in crate::protocol) const fn others(&self) -> &OtherTracks {
+    pub(crate) const fn others(&self) -> &OtherTracks {
         &self.others
     }
 
     /// A video message.
-    pub(in crate::protocol) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(crate) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         let tag = match VideoBody::read(body) {
             Ok(VideoBody::Tag(tag)) => tag,
             Ok(VideoBody::Multitrack(Multitrack { default, others })) => {
@@ -117,7 +117,7 @@ impl Ingest {
     }
 
     /// An audio message.
-    pub(in crate::protocol) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(crate) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         let tag = match AudioBody::read(body) {
             Ok(AudioBody::Tag(tag)) => tag,
             Ok(AudioBody::Multitrack(Multitrack { default, others })) => {
@@ -137,7 +137,7 @@ impl Ingest {
     }
 
     /// A data message: onMetaData becomes part of the tracks; everything travels as a unit once media flows.
-    pub(in crate::protocol) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
+    pub(crate) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         if body.len() > METADATA_BYTES_MAX {
             return Outcome::Bad;
         }

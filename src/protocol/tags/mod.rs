@@ -7,4 +7,5 @@ mod egress;
 mod ingest;
 
 pub(super) use egress::{Body, config, extra, needed_four_cc, unit};
-pub(super) use ingest::{Ingest, OtherTracks, Outcome};
+pub(super) use ingest::OtherTracks;
+pub(crate) use ingest::{Ingest, Outcome};

@@ -7,15 +7,14 @@
 //! that comes in that way begins at zero in the hub, as the same stream over RTMP does, and goes out with the times it
 //! came with.
 
-#![cfg_attr(not(test), expect(dead_code, unused_imports, reason = "used by the SRT session"))]
-
 mod egress;
 mod ingest;
 
 use media::Timescale;
 
-pub(in crate::protocol) use egress::TsPackage;
-pub(in crate::protocol) use ingest::{Ingest, Stats};
+pub(crate) use egress::TsPackage;
+pub(crate) use ingest::Ingest;
+pub(in crate::protocol) use ingest::Stats;
 
 /// Ticks of PTS and DTS.
 const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);

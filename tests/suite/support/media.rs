@@ -1,6 +1,6 @@
 //! Files to publish, made once per run by ffmpeg.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -59,7 +59,17 @@ pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
     path
 }
 
+/// Makes a file beside others of [`media_file`], once.
+pub(super) fn make_once(path: &Path, make: impl FnOnce(&Path)) {
+    let _making = MAKING.lock().unwrap();
+    if !path.exists() {
+        let part = path.with_file_name(format!("part-{}", path.file_name().unwrap().display()));
+        make(&part);
+        std::fs::rename(part, path).unwrap();
+    }
+}
+
 /// The packets of a file as [`super::frame_md5`] gives them for a player.
-pub fn source_packets(path: &std::path::Path) -> Vec<super::programs::Packet> {
+pub fn source_packets(path: &Path) -> Vec<super::programs::Packet> {
     super::frame_md5(path.to_str().unwrap(), None)
 }

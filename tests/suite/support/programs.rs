@@ -1,4 +1,4 @@
-//! Other programs: ffmpeg, GStreamer, nginx. Each is ended by its id when its value goes.
+//! Other programs: ffmpeg, GStreamer, nginx, libsrt's. Each is ended by its id when its value goes.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -8,13 +8,28 @@ use std::time::{Duration, Instant};
 
 use super::{Home, secs, wait_for};
 
-/// A program in the background.
+/// A program in the background, and what it is fed by.
 #[derive(Debug)]
-pub struct Program(Child);
+pub struct Program(Child, Option<Child>);
 
 impl Program {
     pub fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Self::start_into(command, Stdio::null())
+    }
+
+    /// With its standard output going somewhere.
+    pub fn start_into(command: &mut Command, output: impl Into<Stdio>) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
+        Self(command.spawn().unwrap(), None)
+    }
+
+    /// `command` reads what `source` writes.
+    pub fn start_piped(source: &mut Command, command: &mut Command) -> Self {
+        let mut source =
+            source.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = source.stdout.take().unwrap();
+        let command = command.stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap(), Some(source))
     }
 
     pub fn signal(&self, signal: &str) {
@@ -44,8 +59,10 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        for child in [Some(&mut self.0), self.1.as_mut()].into_iter().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -75,8 +92,24 @@ pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
     frame_md5_by(Path::new("ffmpeg"), &[], url, seconds)
 }
 
+/// The same of H.264 and AAC, whatever container holds them: slices alone, and sounds without a header.
+pub fn unit_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    let bare = ["-bsf:v", "h264_mp4toannexb,filter_units=remove_types=6-9", "-bsf:a", "aac_adtstoasc"];
+    hash_packets(Path::new("ffmpeg"), &[], url, seconds, &bare)
+}
+
 /// The same by another ffmpeg, with options before its input.
 pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    hash_packets(ffmpeg, options, url, seconds, &[])
+}
+
+fn hash_packets(
+    ffmpeg: &Path,
+    options: &[&str],
+    url: &str,
+    seconds: Option<u32>,
+    filters: &[&str],
+) -> Vec<Packet> {
     let mut command = Command::new(ffmpeg);
     command
         .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts"])
@@ -86,16 +119,26 @@ pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<
         command.args(["-t", &seconds.to_string()]);
     }
     command.args(["-map", "0:v?", "-map", "0:a?", "-c", "copy", "-copyts", "-enc_time_base", "1:1000"]);
+    command.args(filters);
     let (status, out, err) = run(command.args(["-f", "framemd5", "-"]));
     assert!(status.success() || !out.is_empty(), "ffmpeg: {err}");
-    out.lines().filter(|line| !line.starts_with('#')).map(packet).collect()
+    let ticks: Vec<f64> = out.lines().filter_map(ticks_per_ms).collect();
+    out.lines().filter(|line| !line.starts_with('#')).map(|line| packet(line, &ticks)).collect()
 }
 
-fn packet(line: &str) -> Packet {
+/// Of `#tb 0: 1/90000`, one line for each stream: filters keep the ticks of their input.
+fn ticks_per_ms(line: &str) -> Option<f64> {
+    let (_, base) = line.strip_prefix("#tb ")?.split_once(": ")?;
+    let (seconds, ticks) = base.trim().split_once('/')?;
+    Some(ticks.parse::<f64>().ok()? / seconds.parse::<f64>().ok()? / 1000.0)
+}
+
+fn packet(line: &str, ticks: &[f64]) -> Packet {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let number = |index: usize| fields[index].parse::<i64>().unwrap();
     let stream = u32::try_from(number(0)).unwrap();
-    (stream, number(1), number(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
+    let ms = |index: usize| (number(index) as f64 / ticks[stream as usize]).round() as i64;
+    (stream, ms(1), ms(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
 }
 
 /// nginx with the RTMP module: an application `live` that takes anything.

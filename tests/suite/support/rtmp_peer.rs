@@ -255,6 +255,7 @@ impl Drop for Publisher {
 pub struct Player {
     stop: Arc<AtomicBool>,
     units: Arc<AtomicU64>,
+    media: Arc<AtomicU64>,
     thread: Option<JoinHandle<(Verifier, Duration)>>,
 }
 
@@ -262,14 +263,15 @@ impl Player {
     pub fn start(address: SocketAddr, app: &str, name: &str) -> Self {
         let mut peer = RtmpPeer::play(address, app, name).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let units = Arc::new(AtomicU64::new(0));
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&units));
+        let (units, media) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (stopped, count, messages) = (Arc::clone(&stop), Arc::clone(&units), Arc::clone(&media));
         let thread = std::thread::spawn(move || {
             let mut verifier = Verifier::new();
             let (mut last, mut gap) = (Instant::now(), Duration::ZERO);
             while !stopped.load(Ordering::SeqCst) {
                 match peer.next_event() {
                     Ok(Some(ClientEvent::Media(message))) => {
+                        messages.fetch_add(1, Ordering::SeqCst);
                         if let Some(payload) = unit_payload(&message) {
                             let _ = verifier.feed(&payload);
                             count.fetch_add(1, Ordering::SeqCst);
@@ -283,7 +285,12 @@ impl Player {
             }
             (verifier, gap)
         });
-        Self { stop, units, thread: Some(thread) }
+        Self { stop, units, media, thread: Some(thread) }
+    }
+
+    /// Messages of audio and video so far, whoever made them.
+    pub fn media(&self) -> u64 {
+        self.media.load(Ordering::SeqCst)
     }
 
     /// Units received so far.

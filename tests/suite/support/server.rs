@@ -44,6 +44,7 @@ pub struct Server {
     pub https: Option<SocketAddr>,
     pub rtmp: SocketAddr,
     pub rtmps: Option<SocketAddr>,
+    pub srt: Option<SocketAddr>,
 }
 
 impl Server {
@@ -71,9 +72,16 @@ impl Server {
         fs::create_dir_all(home).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
         command.arg("--home").arg(home);
-        for setting in ["server.host=127.0.0.1", "http.port=0", "https.port=0", "rtmp.port=0", "rtmps.port=0"]
-            .iter()
-            .chain(settings)
+        for setting in [
+            "server.host=127.0.0.1",
+            "http.port=0",
+            "https.port=0",
+            "rtmp.port=0",
+            "rtmps.port=0",
+            "server.srt_port=0",
+        ]
+        .iter()
+        .chain(settings)
         {
             command.arg("--set").arg(setting);
         }
@@ -95,6 +103,7 @@ impl Server {
             https: address("https"),
             rtmp: address("rtmp").unwrap(),
             rtmps: address("rtmps"),
+            srt: address("srt"),
             child,
             home: None,
         }

@@ -122,10 +122,11 @@ impl World {
             },
             rtmp_port: 1935,
             rtmps_port: None,
+            srt_port: None,
         };
         let control = Control::new(now, config, Vec::new(), &seed.derive("control", 0)).unwrap();
         let workers = (0..workers)
-            .map(|index| Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index))))
+            .map(|index| Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), &seed))
             .collect();
         Self {
             clock,
@@ -548,6 +549,7 @@ impl World {
                 let reply = FileReply::Opened(Err(FileError::NotFound));
                 self.mail.push_back(Mail::Worker(worker, ToWorker::File { conn, reply }));
             }
+            Output::OpenUdp { .. } => panic!("no datagrams in this world"),
             Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated(_) => {}
         }
     }

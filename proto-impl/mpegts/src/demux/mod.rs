@@ -168,6 +168,11 @@ impl Demuxer {
         self.streams.iter_mut().for_each(|stream| stream.finish(&mut self.sink));
     }
 
+    /// What carries the stream has lost a piece of it here: PES packets begun, whose end could not be told, are dropped.
+    pub fn lost(&mut self) {
+        self.streams.iter_mut().for_each(|stream| stream.lost(&mut self.sink));
+    }
+
     /// The stream is not wanted: its packets are only counted. Until the program changes.
     pub fn ignore(&mut self, pid: Pid) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.stream().pid == pid) {

@@ -179,6 +179,14 @@ impl Assembly {
         }
     }
 
+    /// So many packets were lost that their number is not known. The continuity counter passes over every 16th such gap;
+    /// of a PES packet with a length the length tells.
+    pub(super) fn lost(&mut self, sink: &mut Sink) {
+        if self.total.is_none() {
+            self.tear(sink);
+        }
+    }
+
     /// A PES packet without a length ends where the next begins, or with the stream.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         match self.state {

@@ -127,6 +127,14 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Viewers of a stream",
     ),
+    app(
+        Get,
+        "/broadcasts/{id}/srt-stats",
+        lists::srt_statistics,
+        "[SrtStatistics]",
+        STATS,
+        "SRT connections of a live stream",
+    ),
     // ---- an application: tokens and subscribers
     app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token").query(&[
         "expireDate",

@@ -3,7 +3,7 @@ use rtmp::{Client, ClientConfig, ClientEvent};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{StreamId, WebSettings};
+use crate::mail::{SessionSettings, StreamId};
 use crate::protocol::Apps;
 
 /// A session and the machine of an encoder, wired together.
@@ -38,7 +38,7 @@ impl Rig {
         rig.exchange();
         assert!(matches!(rig.events[..], [Event::Publish(_)]), "{:?}", rig.events);
         let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, settings };
-        let web = WebSettings::default();
+        let web = SessionSettings::default();
         rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));
         rig.exchange();
         assert!(matches!(rig.heard[..], [ClientEvent::Ready { .. }]), "{:?}", rig.heard);
@@ -49,7 +49,7 @@ impl Rig {
 
     /// Carries bytes both ways until nobody has any.
     fn exchange(&mut self) {
-        let web = WebSettings::default();
+        let web = SessionSettings::default();
         loop {
             let (mut up, mut down) = (SendQueue::new(), SendQueue::new());
             self.client.poll_transmit(&mut up);
@@ -73,8 +73,8 @@ impl Rig {
     }
 }
 
-const fn context<'a>(now: Now, apps: &'a Apps, web: &'a WebSettings) -> Context<'a> {
-    Context { now, apps, web, draining: false }
+const fn context<'a>(now: Now, apps: &'a Apps, server: &'a SessionSettings) -> Context<'a> {
+    Context { now, apps, server, draining: false }
 }
 
 #[test]

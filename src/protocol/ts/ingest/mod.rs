@@ -38,15 +38,15 @@ const QUEUE_MAX: usize = 1024;
 
 /// What was counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::protocol) struct Stats {
+pub(crate) struct Stats {
     /// What the demultiplexer counted; there are also the streams that are not carried.
-    pub(in crate::protocol) demux: mpegts::Stats,
+    pub(crate) demux: mpegts::Stats,
     /// Units that came too early: before their parameter sets, or before the first key frame.
-    pub(in crate::protocol) dropped: u64,
+    pub(crate) dropped: u64,
     /// Frames and pictures that made no sense, or are of a kind that is not carried.
-    pub(in crate::protocol) bad: u64,
+    pub(crate) bad: u64,
     /// Jumps of the publisher's clock that were repaired.
-    pub(in crate::protocol) jumps: u64,
+    pub(crate) jumps: u64,
 }
 
 /// A frame or picture with the publisher's times.
@@ -73,7 +73,7 @@ enum Made {
 
 /// The state of one publisher.
 #[derive(Debug)]
-pub(in crate::protocol) struct Ingest {
+pub(crate) struct Ingest {
     demuxer: Demuxer,
     timeline: Timeline,
     tracks: Arc<Tracks>,
@@ -90,11 +90,13 @@ pub(in crate::protocol) struct Ingest {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
+    /// Of both, those that [`Ingest::take_dropped`] has told.
+    told: u64,
 }
 
 impl Ingest {
     /// Continues the stream where the grant says it stands.
-    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
+    pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             demuxer: Demuxer::new(),
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
@@ -109,11 +111,12 @@ impl Ingest {
             units: VecDeque::new(),
             dropped: 0,
             bad: 0,
+            told: 0,
         }
     }
 
     /// Bytes of the transport stream, in any split.
-    pub(in crate::protocol) fn handle(&mut self, bytes: &[u8]) {
+    pub(crate) fn handle(&mut self, bytes: &[u8]) {
         let mut input = bytes;
         while let Some(event) = self.demuxer.read(&mut input) {
             match event {
@@ -123,8 +126,19 @@ impl Ingest {
         }
     }
 
+    /// What carries the transport stream has lost a piece of it here.
+    pub(crate) fn lost(&mut self) {
+        self.demuxer.lost();
+    }
+
+    /// Units that could not be used, since this was asked before.
+    pub(crate) fn take_dropped(&mut self) -> u64 {
+        let dropped = self.dropped.saturating_add(self.bad);
+        dropped.saturating_sub(std::mem::replace(&mut self.told, dropped))
+    }
+
     /// The transport stream has ended: what was held back, because more of it might have come, comes now.
-    pub(in crate::protocol) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.demuxer.finish();
         self.handle(&[]);
         if let Some(video) = &mut self.video {
@@ -135,7 +149,7 @@ impl Ingest {
     }
 
     /// The next unit, and the tracks that decode it.
-    pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+    pub(crate) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting {
             return None;
         }
@@ -143,12 +157,13 @@ impl Ingest {
     }
 
     /// The tracks of the units that came out last.
-    pub(in crate::protocol) const fn tracks(&self) -> &Arc<Tracks> {
+    #[cfg(test)]
+    pub(super) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
 
     /// What was counted.
-    pub(in crate::protocol) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         Stats {
             demux: self.demuxer.stats(),
             dropped: self.dropped,

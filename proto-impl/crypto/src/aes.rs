@@ -1,0 +1,144 @@
+//! AES (FIPS 197): counter mode with a kept key schedule, and single blocks for the key wrap beside it.
+
+use aws_lc_rs::cipher::{
+    AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
+    UnboundCipherKey,
+};
+use aws_lc_rs::iv::FixedLength;
+
+/// AES works on so many bytes.
+pub(crate) const BLOCK_BYTES: usize = 16;
+
+/// The three lengths of an AES key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AesKeyLength {
+    /// AES-128.
+    Bytes16,
+    /// AES-192.
+    Bytes24,
+    /// AES-256.
+    Bytes32,
+}
+
+impl AesKeyLength {
+    /// In bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Bytes16 => 16,
+            Self::Bytes24 => 24,
+            Self::Bytes32 => 32,
+        }
+    }
+
+    /// The length with so many bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: usize) -> Option<Self> {
+        match bytes {
+            16 => Some(Self::Bytes16),
+            24 => Some(Self::Bytes24),
+            32 => Some(Self::Bytes32),
+            _ => None,
+        }
+    }
+}
+
+/// The key as the library wants it; `None` when it has none of the three lengths.
+fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
+    let algorithm = match AesKeyLength::from_bytes(key.len())? {
+        AesKeyLength::Bytes16 => &AES_128,
+        AesKeyLength::Bytes24 => &AES_192,
+        AesKeyLength::Bytes32 => &AES_256,
+    };
+    UnboundCipherKey::new(algorithm, key).ok()
+}
+
+/// AES in counter mode (NIST SP 800-38A §6.5) with the counter block given for each message. The key schedule is made
+/// once. Encryption and decryption are the same.
+pub struct AesCtr(EncryptingKey);
+
+impl AesCtr {
+    /// With a key of 16, 24 or 32 bytes; `None` for another length.
+    #[must_use]
+    pub fn new(key: &[u8]) -> Option<Self> {
+        EncryptingKey::ctr(unbound(key)?).ok().map(Self)
+    }
+
+    /// Applies the key stream that begins with the counter block `initial`. The caller never uses one twice with a key.
+    pub fn apply(&self, initial: [u8; BLOCK_BYTES], in_out: &mut [u8]) {
+        let context = EncryptionContext::Iv128(FixedLength::from(initial));
+        if self.0.less_safe_encrypt(in_out, context).is_err() {
+            // The library refuses only contexts of another mode; clear text must not leave, whatever happens.
+            in_out.fill(0);
+        }
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for AesCtr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AesCtr(..)")
+    }
+}
+
+/// One block at a time, in both directions.
+pub(crate) struct AesBlock {
+    encrypt: EncryptingKey,
+    decrypt: DecryptingKey,
+}
+
+impl AesBlock {
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        let encrypt = EncryptingKey::ecb(unbound(key)?).ok()?;
+        let decrypt = DecryptingKey::ecb(unbound(key)?).ok()?;
+        Some(Self { encrypt, decrypt })
+    }
+
+    /// False when the library refused, which it does for no whole block.
+    pub(crate) fn encrypt(&self, block: &mut [u8; BLOCK_BYTES]) -> bool {
+        self.encrypt.less_safe_encrypt(block, EncryptionContext::None).is_ok()
+    }
+
+    pub(crate) fn decrypt(&self, block: &mut [u8; BLOCK_BYTES]) -> bool {
+        self.decrypt.decrypt(block, DecryptionContext::None).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    /// NIST SP 800-38A §F.5.1, F.5.3 and F.5.5, first two blocks.
+    #[test]
+    fn counter_mode_vectors() {
+        let plain = hex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
+        let initial: [u8; 16] = hex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff").try_into().unwrap();
+        for (key, wanted) in [
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff",
+            ),
+            (
+                "8e73b0f7da0e6452c810f32b809079e562f8ead2522c6b7b",
+                "1abc932417521ca24f2b0459fe7e6e0b090339ec0aa6faefd5ccc2c6f4ce8e94",
+            ),
+            (
+                "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4",
+                "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5",
+            ),
+        ] {
+            let cipher = AesCtr::new(&hex(key)).unwrap();
+            let mut data = plain.clone();
+            cipher.apply(initial, &mut data);
+            assert_eq!(data, hex(wanted));
+            // The same object again, on a part of a block: nothing is left over from before.
+            cipher.apply(initial, &mut data[..19]);
+            assert_eq!(data[..19], plain[..19]);
+        }
+        assert!(AesCtr::new(&[0; 15]).is_none() && AesCtr::new(&[]).is_none());
+    }
+}

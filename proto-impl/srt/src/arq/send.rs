@@ -1,0 +1,398 @@
+//! What was sent and is not acknowledged, and what is still to be sent.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::packet::{KeyFlag, Losses, MESSAGE_MASK};
+use crate::seq::Seq;
+
+/// Numbers that wait to be sent again, at most, per packet in the buffer: those that were acknowledged meanwhile are in
+/// it too.
+const LOST_PER_ENTRY: usize = 2;
+/// From this time on a packet that is sent again goes out twice, the second time behind the next new packet: what was
+/// lost this often has little time left, and at ten percent loss it is one packet of a hundred.
+const TWICE_FROM: u8 = 2;
+/// A buffer that has become empty gives larger room back.
+const KEPT_ENTRIES: usize = 64;
+
+/// A packet.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) payload: Bytes,
+    /// Time of the call that sent it, microseconds since the start.
+    pub(crate) timestamp: u32,
+    pub(crate) message: u32,
+    pub(crate) key: KeyFlag,
+    /// When it was sent again.
+    again_at: Option<u32>,
+    /// How often, without its second copies.
+    times: u8,
+    /// Its second copy is to follow.
+    twin: bool,
+    lost: bool,
+}
+
+/// What a loss report asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reported {
+    /// Packets that the report names and that are on their way.
+    pub(crate) named: u32,
+    /// From first to last: given up before.
+    pub(crate) gone: Option<(Seq, Seq)>,
+}
+
+/// Packets from the first that is not acknowledged.
+#[derive(Debug)]
+pub(crate) struct SendBuffer {
+    first: Seq,
+    /// What the peer has; packets between this and `first` were given up.
+    acknowledged: Seq,
+    entries: VecDeque<Entry>,
+    /// So many of them were sent.
+    sent: usize,
+    bytes: usize,
+    message: u32,
+    lost: VecDeque<Seq>,
+    /// To be sent once more.
+    twins: Vec<Seq>,
+}
+
+impl SendBuffer {
+    pub(crate) const fn new(first: Seq) -> Self {
+        Self {
+            first,
+            acknowledged: first,
+            entries: VecDeque::new(),
+            sent: 0,
+            bytes: 0,
+            message: 0,
+            lost: VecDeque::new(),
+            twins: Vec::new(),
+        }
+    }
+
+    /// Takes a message. Its number is its place.
+    pub(crate) fn push(&mut self, payload: Bytes, timestamp: u32) {
+        // 0 is the number of what is no message (packet filters).
+        self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
+        self.bytes = self.bytes.saturating_add(payload.len());
+        let message = self.message;
+        self.entries.push_back(Entry {
+            payload,
+            timestamp,
+            message,
+            key: KeyFlag::Clear,
+            again_at: None,
+            times: 0,
+            twin: false,
+            lost: false,
+        });
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Packets on their way.
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.sent
+    }
+
+    /// Packets that were never sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.entries.len().saturating_sub(self.sent)
+    }
+
+    /// The key of the oldest packet that was sent.
+    pub(crate) fn oldest_key(&self) -> Option<KeyFlag> {
+        self.entries.front().filter(|_| self.sent > 0).map(|entry| entry.key)
+    }
+
+    fn seq_at(&self, index: usize) -> Seq {
+        self.first.plus(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    fn index_of(&self, seq: Seq) -> Option<usize> {
+        usize::try_from(seq.ahead_of(self.first)?).ok().filter(|index| *index < self.sent)
+    }
+
+    fn pop(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.bytes = self.bytes.saturating_sub(entry.payload.len());
+            self.first = self.first.next();
+            self.sent = self.sent.saturating_sub(1);
+        }
+        if self.entries.is_empty() {
+            self.lost.clear();
+            self.twins.clear();
+            if self.entries.capacity() > KEPT_ENTRIES {
+                self.entries = VecDeque::new();
+                self.lost = VecDeque::new();
+            }
+        }
+    }
+
+    /// The peer has everything before `next`. Gives how many packets that took out of the buffer; `None` when it names
+    /// what was never sent.
+    pub(crate) fn acknowledge(&mut self, next: Seq) -> Option<usize> {
+        let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
+            // Before the first: an old one, or one about packets that were given up.
+            if next.ahead_of(self.acknowledged).is_some() {
+                self.acknowledged = next;
+            }
+            return Some(0);
+        };
+        if count > self.sent {
+            return None;
+        }
+        (0..count).for_each(|_| self.pop());
+        self.acknowledged = next;
+        Some(count)
+    }
+
+    /// Ranges that the peer misses, in order. A packet that was sent again less than `pause_us` ago is on its way and
+    /// is not sent once more. Reading ends at the first range that is no range.
+    pub(crate) fn report(&mut self, ranges: Losses<'_>, now: u32, pause_us: u32) -> Reported {
+        let mut reported = Reported::default();
+        let mut floor = self.acknowledged;
+        let end = self.seq_at(self.sent);
+        for (first, last) in ranges {
+            let in_order = first.ahead_of(floor).is_some() && last.ahead_of(first).is_some();
+            if !in_order || end.previous().ahead_of(last).is_none() {
+                break;
+            }
+            floor = last.next();
+            if self.first.ahead_of(first).is_some_and(|distance| distance > 0) {
+                let gone_to = if last.ahead_of(self.first).is_some() { self.first.previous() } else { last };
+                let gone_from = reported.gone.map_or(first, |(from, _)| from);
+                reported.gone = Some((gone_from, gone_to));
+            }
+            self.mark(first, last, now, pause_us, &mut reported);
+        }
+        reported
+    }
+
+    fn mark(&mut self, first: Seq, last: Seq, now: u32, pause_us: u32, reported: &mut Reported) {
+        let Some(to) = self.index_of(last) else { return };
+        let from = self.index_of(first).unwrap_or(0);
+        for (offset, entry) in self.entries.range_mut(from..=to).enumerate() {
+            reported.named = reported.named.saturating_add(1);
+            let on_its_way = entry.again_at.is_some_and(|at| now.wrapping_sub(at) < pause_us);
+            if entry.lost || on_its_way {
+                continue;
+            }
+            entry.lost = true;
+            let offset = u32::try_from(from.saturating_add(offset)).unwrap_or(u32::MAX);
+            self.lost.push_back(self.first.plus(offset));
+        }
+        let most = self.entries.len().saturating_mul(LOST_PER_ENTRY);
+        while self.lost.len() > most {
+            self.lost.pop_front();
+        }
+    }
+
+    /// Nothing was acknowledged for long: the last packet is sent again, so that the peer sees what it misses before it.
+    pub(crate) fn probe(&mut self) {
+        let Some(index) = self.sent.checked_sub(1) else { return };
+        let seq = self.seq_at(index);
+        if let Some(entry) = self.entries.get_mut(index).filter(|entry| !entry.lost) {
+            entry.lost = true;
+            self.lost.push_back(seq);
+        }
+    }
+
+    /// Gives up what is older than `limit_us`. Gives how many.
+    pub(crate) fn drop_older(&mut self, now: u32, limit_us: u32) -> usize {
+        let mut count: usize = 0;
+        while self.entries.front().is_some_and(|entry| now.wrapping_sub(entry.timestamp) > limit_us) {
+            self.pop();
+            count = count.saturating_add(1);
+        }
+        count
+    }
+
+    /// The next packet that is to be sent again, and its number; not taken.
+    pub(crate) fn next_lost(&mut self) -> Option<(Seq, &mut Entry)> {
+        loop {
+            let seq = *self.lost.front()?;
+            match self.index_of(seq) {
+                Some(index) if self.entries.get(index).is_some_and(|entry| entry.lost) => {
+                    return self.entries.get_mut(index).map(|entry| (seq, entry));
+                }
+                // Acknowledged or given up meanwhile.
+                _ => self.lost.pop_front(),
+            };
+        }
+    }
+
+    /// It was sent again. With `twice` it may be worth a second copy.
+    pub(crate) fn lost_sent(&mut self, now: u32, twice: bool) {
+        let Some(seq) = self.lost.pop_front() else { return };
+        let Some(index) = self.index_of(seq) else { return };
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        let is_twin = entry.twin;
+        (entry.lost, entry.again_at, entry.twin) = (false, Some(now), false);
+        if is_twin {
+            return;
+        }
+        entry.times = entry.times.saturating_add(1);
+        if twice && entry.times >= TWICE_FROM {
+            entry.twin = true;
+            self.twins.push(seq);
+        }
+    }
+
+    /// Whether something waits to be sent again.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// The next packet that was never sent, and its number; not taken.
+    pub(crate) fn next_new(&mut self) -> Option<(Seq, &mut Entry)> {
+        let seq = self.seq_at(self.sent);
+        self.entries.get_mut(self.sent).map(|entry| (seq, entry))
+    }
+
+    /// It was sent.
+    pub(crate) fn new_sent(&mut self) {
+        self.sent = self.sent.saturating_add(1).min(self.entries.len());
+        while let Some(seq) = self.twins.pop() {
+            let Some(index) = self.index_of(seq) else { continue };
+            if let Some(entry) = self.entries.get_mut(index).filter(|entry| entry.twin && !entry.lost) {
+                entry.lost = true;
+                self.lost.push_back(seq);
+            }
+        }
+    }
+
+    /// Age of the oldest packet, microseconds.
+    pub(crate) fn age_us(&self, now: u32) -> u32 {
+        self.entries.front().map_or(0, |entry| now.wrapping_sub(entry.timestamp))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.sent <= self.entries.len());
+        assert!(self.lost.len() <= self.entries.len() * LOST_PER_ENTRY + 1);
+        assert_eq!(self.bytes, self.entries.iter().map(|entry| entry.payload.len()).sum::<usize>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{losses, write_loss};
+
+    const FIRST: Seq = Seq::new(0x7fff_fffa);
+
+    fn sent(count: u32) -> SendBuffer {
+        let mut buffer = SendBuffer::new(FIRST);
+        for n in 0..count {
+            buffer.push(Bytes::from_static(b"payload"), n * 1000);
+            buffer.next_new().unwrap();
+            buffer.new_sent();
+        }
+        buffer
+    }
+
+    fn report(buffer: &mut SendBuffer, ranges: &[(u32, u32)], now: u32) -> Reported {
+        let mut body = Vec::new();
+        ranges.iter().for_each(|(a, b)| write_loss(FIRST.plus(*a), FIRST.plus(*b), &mut body));
+        let reported = buffer.report(losses(&body), now, 50_000);
+        buffer.check_invariants();
+        reported
+    }
+
+    fn send_lost(buffer: &mut SendBuffer, now: u32) -> Vec<u32> {
+        let mut out = Vec::new();
+        while let Some((seq, _)) = buffer.next_lost() {
+            out.push(seq.ahead_of(FIRST).unwrap());
+            buffer.lost_sent(now, true);
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_reported_is_sent_again_once_in_a_round_trip() {
+        let mut buffer = sent(20);
+        report(&mut buffer, &[(2, 4), (9, 9)], 0);
+        report(&mut buffer, &[(3, 3)], 0);
+        assert_eq!(send_lost(&mut buffer, 1_000_000), [2, 3, 4, 9]);
+        report(&mut buffer, &[(2, 2), (9, 9)], 1_049_999);
+        assert!(!buffer.has_lost());
+        assert_eq!(buffer.acknowledge(FIRST.plus(9)), Some(9));
+        assert_eq!(report(&mut buffer, &[(9, 9)], 1_050_000).named, 1);
+        assert_eq!(send_lost(&mut buffer, 1_050_000), [9]);
+        assert_eq!((buffer.in_flight(), buffer.bytes()), (11, 77));
+    }
+
+    #[test]
+    fn what_is_lost_again_goes_out_twice() {
+        let mut buffer = sent(20);
+        for (at, wanted) in [(0, &[][..]), (100_000, &[7]), (200_000, &[7])] {
+            report(&mut buffer, &[(7, 7)], at);
+            assert_eq!(send_lost(&mut buffer, at), [7]);
+            buffer.push(Bytes::from_static(b"payload"), at);
+            buffer.new_sent();
+            assert_eq!(send_lost(&mut buffer, at + 1), wanted);
+            buffer.push(Bytes::from_static(b"payload"), at);
+            buffer.new_sent();
+            assert!(!buffer.has_lost());
+        }
+    }
+
+    #[test]
+    fn s_23_reports_that_make_no_sense_are_ignored() {
+        for ranges in
+            [&[(30, 30)][..], &[(4, 2)], &[(0, 20)], &[(0x3fff_ffff, 0x3fff_ffff)], &[(0, 0x7000_0000)]]
+        {
+            let mut buffer = sent(20);
+            assert_eq!(report(&mut buffer, ranges, 0), Reported::default(), "{ranges:?}");
+        }
+        // The second range overlaps, so it and what follows is not read: a datagram costs at most one pass.
+        let mut buffer = sent(20);
+        report(&mut buffer, &[(5, 9), (7, 12), (15, 15)], 0);
+        assert_eq!(send_lost(&mut buffer, 1), [5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn s_23_acknowledgements_of_what_was_never_sent_are_ignored() {
+        let mut buffer = sent(5);
+        buffer.push(Bytes::new(), 0);
+        assert_eq!(buffer.acknowledge(FIRST.plus(6)), None);
+        assert_eq!(buffer.acknowledge(FIRST.plus(0x3fff_0000)), None);
+        assert_eq!(
+            (buffer.acknowledge(FIRST.plus(3)), buffer.acknowledge(FIRST.plus(1))),
+            (Some(3), Some(0))
+        );
+        assert_eq!((buffer.in_flight(), buffer.unsent()), (2, 1));
+    }
+
+    #[test]
+    fn what_is_too_old_is_given_up_and_told_when_asked_for() {
+        let mut buffer = sent(20);
+        report(&mut buffer, &[(1, 1)], 0);
+        assert_eq!(buffer.drop_older(1_005_000, 1_000_000), 5);
+        assert_eq!(buffer.next_lost().map(|(seq, _)| seq), None);
+        let reported = report(&mut buffer, &[(1, 2), (4, 6)], 0);
+        assert_eq!(reported, Reported { named: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
+        assert_eq!(send_lost(&mut buffer, 0), [5, 6]);
+        // What the peer has skipped itself is not told any more.
+        assert_eq!(buffer.acknowledge(FIRST.plus(4)), Some(0));
+        assert_eq!(report(&mut buffer, &[(1, 2)], 0).gone, None);
+    }
+
+    #[test]
+    fn a_probe_sends_the_last_one_again() {
+        let mut buffer = sent(3);
+        buffer.probe();
+        buffer.probe();
+        assert_eq!(send_lost(&mut buffer, 0), [2]);
+        SendBuffer::new(FIRST).probe();
+    }
+}

@@ -1,0 +1,362 @@
+//! The keys of one connection: payload in and out of AES-CTR, and their refresh
+//! (draft-sharabayko-srt-01 §6.1.6, §6.2, §6.3).
+//!
+//! 1. The caller draws a salt and the even key and sends both in its conclusion; the listener sends it back. From then
+//!    on both directions use it, as libsrt does: two sides that both send media share a key stream until each has
+//!    refreshed its key. (Live media goes one way.)
+//! 2. `key_announce_packets` before a key's end its successor is drawn, and told with it in one message, again and
+//!    again until the peer sends it back.
+//! 3. At the end of its packets, and not before the peer knows the successor, the sender changes over.
+//! 4. Packets that are sent again keep their key: the next successor is drawn when none of the old key is left.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::{AesCtr, Random};
+
+use crate::config::{KeyLength, Passphrase};
+use crate::km::{self, Kek, KeyMaterial, Keys, KmError, Parity, SALT_BYTES, Sek};
+use crate::packet::KeyFlag;
+use crate::seq::Seq;
+
+/// A key message with a new salt costs a millisecond; a peer gets one derivation in this time.
+const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
+
+/// A key, expanded when it is first used: a viewer's connection never receives.
+#[derive(Debug)]
+struct Key {
+    sek: Sek,
+    cipher: Option<AesCtr>,
+}
+
+impl Key {
+    const fn new(sek: Sek) -> Self {
+        Self { sek, cipher: None }
+    }
+
+    fn apply(&mut self, counter: [u8; 16], in_out: &mut [u8]) -> bool {
+        if self.cipher.is_none() {
+            self.cipher = AesCtr::new(self.sek.bytes());
+        }
+        let Some(cipher) = &self.cipher else { return false };
+        cipher.apply(counter, in_out);
+        true
+    }
+}
+
+/// Keys of one direction.
+#[derive(Debug)]
+struct Direction {
+    salt: [u8; SALT_BYTES],
+    kek: Kek,
+    even: Option<Key>,
+    odd: Option<Key>,
+}
+
+impl Direction {
+    fn new(salt: [u8; SALT_BYTES], kek: Kek, keys: Keys) -> Self {
+        Self { salt, kek, even: keys.even.map(Key::new), odd: keys.odd.map(Key::new) }
+    }
+
+    const fn key(&mut self, parity: Parity) -> &mut Option<Key> {
+        match parity {
+            Parity::Even => &mut self.even,
+            Parity::Odd => &mut self.odd,
+        }
+    }
+
+    /// The counter block: the salt's first 112 bits, the packet's number over their last 32, and a counter of blocks
+    /// (§6.2.2).
+    fn counter(&self, seq: Seq) -> [u8; 16] {
+        let salt = u128::from_be_bytes(self.salt) & !0xffff;
+        (salt ^ (u128::from(seq.value()) << 16)).to_be_bytes()
+    }
+
+    fn apply(&mut self, parity: Parity, seq: Seq, in_out: &mut [u8]) -> bool {
+        let counter = self.counter(seq);
+        self.key(parity).as_mut().is_some_and(|key| key.apply(counter, in_out))
+    }
+
+    fn keys(&self) -> Keys {
+        let sek = |key: &Option<Key>| key.as_ref().map(|key| key.sek.clone());
+        Keys { even: sek(&self.even), odd: sek(&self.odd) }
+    }
+}
+
+/// The next key, told to the peer.
+#[derive(Debug)]
+struct Successor {
+    message: Bytes,
+    told_at: Option<Instant>,
+    known: bool,
+}
+
+/// When keys change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refresh {
+    pub(crate) packets: u64,
+    pub(crate) announce: u64,
+}
+
+/// Both directions.
+#[derive(Debug)]
+pub(crate) struct SessionKeys {
+    length: KeyLength,
+    passphrase: Passphrase,
+    send: Direction,
+    receive: Direction,
+    current: Parity,
+    packets: u64,
+    successor: Option<Successor>,
+    refreshes: u64,
+    random: Random,
+    derived_at: Option<Instant>,
+}
+
+impl SessionKeys {
+    /// A caller's: a fresh salt and key.
+    pub(crate) fn draw(passphrase: &Passphrase, length: KeyLength, mut random: Random) -> Self {
+        let mut salt = [0; SALT_BYTES];
+        random.fill(&mut salt);
+        let keys = Keys { even: Some(Sek::draw(&mut random, length)), odd: None };
+        Self::new(passphrase, length, salt, Kek::derive(passphrase, &salt, length), keys, random)
+    }
+
+    /// A listener's: what the caller's message says, if the passphrase opens it.
+    pub(crate) fn open(passphrase: &Passphrase, message: &[u8], random: Random) -> Result<Self, KmError> {
+        let km = KeyMaterial::read(message)?;
+        let kek = Kek::derive(passphrase, km.salt(), km.key_length());
+        let keys = km.unwrap(&kek)?;
+        Ok(Self::new(passphrase, km.key_length(), *km.salt(), kek, keys, random))
+    }
+
+    fn new(
+        passphrase: &Passphrase,
+        length: KeyLength,
+        salt: [u8; SALT_BYTES],
+        kek: Kek,
+        keys: Keys,
+        random: Random,
+    ) -> Self {
+        let current = if keys.even.is_some() { Parity::Even } else { Parity::Odd };
+        Self {
+            length,
+            passphrase: passphrase.clone(),
+            send: Direction::new(salt, kek.clone(), keys.clone()),
+            receive: Direction::new(salt, kek, keys),
+            current,
+            packets: 0,
+            successor: None,
+            refreshes: 0,
+            random,
+            derived_at: None,
+        }
+    }
+
+    pub(crate) const fn length(&self) -> KeyLength {
+        self.length
+    }
+
+    /// How often the sending key has changed.
+    pub(crate) const fn refreshes(&self) -> u64 {
+        self.refreshes
+    }
+
+    /// The message that tells the peer the sending keys.
+    pub(crate) fn message(&self) -> Vec<u8> {
+        km::write(&self.send.kek, &self.send.salt, &self.send.keys()).unwrap_or_default()
+    }
+
+    /// Appends the payload, encrypted with the key that it has, or that is current when it has none. Gives the key.
+    pub(crate) fn seal(&mut self, key: KeyFlag, seq: Seq, payload: &[u8], out: &mut Vec<u8>) -> KeyFlag {
+        let parity = match key {
+            KeyFlag::Even => Parity::Even,
+            KeyFlag::Odd => Parity::Odd,
+            KeyFlag::Clear | KeyFlag::Both => self.current,
+        };
+        let from = out.len();
+        out.extend_from_slice(payload);
+        let body = out.get_mut(from..).unwrap_or_default();
+        if !self.send.apply(parity, seq, body) {
+            body.fill(0);
+        }
+        flag(parity)
+    }
+
+    /// The current key, for a packet that is sent first.
+    pub(crate) const fn current(&self) -> KeyFlag {
+        flag(self.current)
+    }
+
+    /// A packet was sent for the first time; `oldest` is the key of the oldest that may be sent again.
+    pub(crate) fn count(&mut self, refresh: Refresh, oldest: KeyFlag) {
+        self.packets = self.packets.saturating_add(1);
+        match &self.successor {
+            None if self.packets.saturating_add(refresh.announce) >= refresh.packets
+                && oldest == flag(self.current) =>
+            {
+                self.announce();
+            }
+            Some(successor) if successor.known && self.packets >= refresh.packets => {
+                self.current = self.current.other();
+                self.packets = 0;
+                self.refreshes = self.refreshes.saturating_add(1);
+                self.successor = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn announce(&mut self) {
+        let sek = Sek::draw(&mut self.random, self.length);
+        *self.send.key(self.current.other()) = Some(Key::new(sek));
+        self.successor = Some(Successor { message: self.message().into(), told_at: None, known: false });
+    }
+
+    /// Whether there is a successor that was not told yet.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
+    }
+
+    /// When the successor must be told again.
+    pub(crate) fn tell_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
+        let successor = self.successor.as_ref().filter(|successor| !successor.known)?;
+        Some(successor.told_at.map_or(now, |at| at + pause))
+    }
+
+    /// The message to send, if it is time.
+    pub(crate) fn tell(&mut self, now: Instant, pause: Duration) -> Option<Bytes> {
+        self.tell_at(now, pause).filter(|at| *at <= now)?;
+        let successor = self.successor.as_mut()?;
+        successor.told_at = Some(now);
+        Some(successor.message.clone())
+    }
+
+    /// The peer sent the message back. Anything else it may say changes nothing: a forged "unsecured" least of all
+    /// (CVE-2026-55868).
+    pub(crate) fn handle_response(&mut self, body: &[u8]) -> bool {
+        let Some(successor) = &mut self.successor else { return false };
+        let same = successor.message.as_ref() == body;
+        successor.known |= same;
+        same
+    }
+
+    /// The peer tells its keys. What is to be sent back is the message itself.
+    pub(crate) fn handle_request(&mut self, now: Instant, body: &[u8]) -> Result<(), KmError> {
+        let km = KeyMaterial::read(body)?;
+        if *km.salt() != self.receive.salt || km.key_length() != self.length {
+            if self.derived_at.is_some_and(|at| now < at + DERIVATION_PAUSE) {
+                return Err(KmError::Secret);
+            }
+            self.derived_at = Some(now);
+            let kek = Kek::derive(&self.passphrase, km.salt(), km.key_length());
+            self.receive = Direction::new(*km.salt(), kek.clone(), km.unwrap(&kek)?);
+            return Ok(());
+        }
+        let keys = km.unwrap(&self.receive.kek)?;
+        for (parity, sek) in [(Parity::Even, keys.even), (Parity::Odd, keys.odd)] {
+            let place = self.receive.key(parity);
+            if let Some(sek) = sek.filter(|sek| place.as_ref().is_none_or(|key| key.sek != *sek)) {
+                *place = Some(Key::new(sek));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decrypts in place. False when there is no such key.
+    pub(crate) fn unseal(&mut self, key: KeyFlag, seq: Seq, in_out: &mut [u8]) -> bool {
+        match key {
+            KeyFlag::Even => self.receive.apply(Parity::Even, seq, in_out),
+            KeyFlag::Odd => self.receive.apply(Parity::Odd, seq, in_out),
+            KeyFlag::Clear | KeyFlag::Both => false,
+        }
+    }
+}
+
+const fn flag(parity: Parity) -> KeyFlag {
+    match parity {
+        Parity::Even => KeyFlag::Even,
+        Parity::Odd => KeyFlag::Odd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::Seed;
+    use netsim::{Clock, ms, secs};
+
+    use super::*;
+
+    const REFRESH: Refresh = Refresh { packets: 100, announce: 10 };
+
+    fn pair(length: KeyLength) -> (SessionKeys, SessionKeys) {
+        let passphrase = Passphrase::new("0123456789").unwrap();
+        let caller = SessionKeys::draw(&passphrase, length, Seed::from_number(1).random());
+        let listener =
+            SessionKeys::open(&passphrase, &caller.message(), Seed::from_number(2).random()).unwrap();
+        (caller, listener)
+    }
+
+    fn pass(from: &mut SessionKeys, to: &mut SessionKeys, seq: u32) -> bool {
+        let mut out = Vec::new();
+        let key = from.seal(KeyFlag::Clear, Seq::new(seq), b"payload", &mut out);
+        assert_ne!(out, b"payload");
+        to.unseal(key, Seq::new(seq), &mut out) && out == b"payload"
+    }
+
+    #[test]
+    fn both_directions_work_with_each_length() {
+        for length in [KeyLength::Bytes16, KeyLength::Bytes24, KeyLength::Bytes32] {
+            let (mut caller, mut listener) = pair(length);
+            assert!(pass(&mut caller, &mut listener, 7) && pass(&mut listener, &mut caller, 9));
+            assert!(!listener.unseal(KeyFlag::Odd, Seq::new(7), &mut [0; 4]));
+        }
+    }
+
+    #[test]
+    fn s_25_the_sender_changes_over_when_the_peer_knows_the_key_and_not_before() {
+        let (clock, pause) = (Clock::new(), ms(50));
+        let (mut caller, mut listener) = pair(KeyLength::Bytes16);
+        for n in 0..300 {
+            assert!(pass(&mut caller, &mut listener, n));
+            let oldest = caller.current();
+            caller.count(REFRESH, oldest);
+        }
+        let message = caller.tell(clock.now(), pause).unwrap();
+        assert_eq!((caller.current(), caller.tell(clock.now(), pause)), (KeyFlag::Even, None));
+        assert_eq!(caller.tell(clock.at(pause), pause), Some(message.clone()), "told again");
+        for forged in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 3], &message[1..]] {
+            assert!(!caller.handle_response(forged));
+        }
+        listener.handle_request(clock.now(), &message).unwrap();
+        assert!(caller.handle_response(&message));
+        let oldest = caller.current();
+        caller.count(REFRESH, oldest);
+        assert_eq!((caller.current(), caller.refreshes()), (KeyFlag::Odd, 1));
+        assert!(pass(&mut caller, &mut listener, 301));
+        // A packet of the old key, sent again.
+        let mut out = Vec::new();
+        assert_eq!(caller.seal(KeyFlag::Even, Seq::new(5), b"x", &mut out), KeyFlag::Even);
+        assert!(listener.unseal(KeyFlag::Even, Seq::new(5), &mut out) && out == b"x");
+    }
+
+    #[test]
+    fn s_20_requests_after_the_handshake_change_nothing_unless_they_open() {
+        let clock = Clock::new();
+        let (mut caller, mut listener) = pair(KeyLength::Bytes32);
+        let other = Passphrase::new("another one").unwrap();
+        let stranger = SessionKeys::draw(&other, KeyLength::Bytes32, Seed::from_number(9).random());
+        for body in [&[][..], &[0; 4], &[0x5a; 1400], &stranger.message()] {
+            assert!(listener.handle_request(clock.now(), body).is_err());
+        }
+        // Another derivation within the second is not done, even if it would open.
+        let fresh = SessionKeys::draw(
+            &Passphrase::new("0123456789").unwrap(),
+            KeyLength::Bytes32,
+            Seed::from_number(10).random(),
+        );
+        assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
+        assert!(pass(&mut caller, &mut listener, 1));
+        assert!(listener.handle_request(clock.at(secs(2)), &fresh.message()).is_ok());
+    }
+}

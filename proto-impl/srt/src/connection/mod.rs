@@ -1,0 +1,371 @@
+//! One connection: caller or listener, from the handshake to the goodbye.
+//!
+//! ```text
+//!      caller                                   listener (port: crate::Endpoint)
+//!  1.  induction  ------------------------->    no state
+//!      <----------------------  induction with cookie
+//!  2.  conclusion, cookie, HSREQ, stream id, KMREQ  -->   Incoming; the application decides
+//!      <----------------------  conclusion, HSRSP, KMRSP; or a refusal
+//!  3.  data  ------------------------------>    (and the other way)
+//!      <----------------------  ACK each 10 ms, light ACK each 64 packets; NAK at a gap and later
+//!      ACKACK, data again, DROPREQ  -------->
+//!  4.  keep-alive after a second of silence, KMREQ and KMRSP for new keys
+//!  5.  shutdown
+//! ```
+
+mod call;
+mod link;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::{Random, Seed};
+use wire::{Datagrams, Reader};
+
+use self::call::{Answer, Call};
+use self::link::{Link, Start};
+use crate::cipher::SessionKeys;
+use crate::config::Config;
+use crate::event::{CloseReason, Event, SendError};
+use crate::handshake::{Handshake, request};
+use crate::incoming::{Incoming, write_rejection};
+use crate::km::KmError;
+use crate::packet::{Control, ControlWriter, Packet, SocketId};
+use crate::reject::RejectReason;
+use crate::stats::Stats;
+
+/// Datagrams outside of the stream that wait to be sent: handshakes, keys, the goodbye.
+const OUT_MAX: usize = 8;
+
+/// Where a connection stands.
+#[derive(Debug)]
+enum State {
+    /// We call.
+    Calling(Box<Call>),
+    /// We were called, and the application has not decided.
+    Pending(Box<Incoming>),
+    /// Payload goes.
+    Connected(Box<Link>),
+    /// Nothing any more.
+    Closed,
+}
+
+/// An SRT connection in live mode. It knows no addresses: its owner sends what it is given to the peer, and gives it only
+/// what came from there.
+#[derive(Debug)]
+pub struct Connection {
+    local: SocketId,
+    start: Instant,
+    random: Random,
+    state: State,
+    out: VecDeque<Bytes>,
+    event: Option<Event>,
+    closed: Option<CloseReason>,
+    last_stats: Option<Box<Stats>>,
+    /// The keys of a pending caller, once they are known; `None` inside: in the clear.
+    unlocked: Option<Option<Box<SessionKeys>>>,
+}
+
+impl Connection {
+    /// The listener's end of `incoming`. Nothing is answered before [`Connection::accept`] or [`Connection::reject`].
+    /// `local` is drawn by the owner: not 0, and not in use at the port.
+    #[must_use]
+    pub fn incoming(now: Instant, incoming: Incoming, local: SocketId, seed: &Seed) -> Self {
+        let start = now.min(incoming.arrived);
+        Self::new(start, local, seed, State::Pending(Box::new(incoming)))
+    }
+
+    /// A caller's end. The stream id has at most 512 bytes; more is cut. The first question waits to be sent.
+    ///
+    /// With a passphrase this derives a key, which takes about a millisecond.
+    #[must_use]
+    pub fn caller(now: Instant, config: Arc<Config>, local: SocketId, stream_id: &str, seed: &Seed) -> Self {
+        let mut random = seed.derive("srt caller", u64::from(local.0)).random();
+        let call = Call::new(now, config, local, stream_id, &mut random);
+        let mut connection = Self::new(now, local, seed, State::Calling(Box::new(call)));
+        connection.handle_timeout(now);
+        connection
+    }
+
+    fn new(start: Instant, local: SocketId, seed: &Seed, state: State) -> Self {
+        let random = seed.derive("srt connection", u64::from(local.0)).random();
+        let (out, event, closed) = (VecDeque::new(), None, None);
+        Self { local, start, random, state, out, event, closed, last_stats: None, unlocked: None }
+    }
+
+    /// Checks a caller's key material against the passphrase, before anybody is asked about what the caller wants.
+    /// [`Connection::accept`] with the same settings does not do it again.
+    ///
+    /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms.
+    ///
+    /// # Errors
+    /// The reason to refuse it with.
+    pub fn unlock(&mut self, config: &Config) -> Result<(), RejectReason> {
+        let State::Pending(incoming) = &self.state else { return Ok(()) };
+        let keys = match (&config.passphrase, &incoming.km) {
+            (None, None) => None,
+            (Some(passphrase), Some(km)) => {
+                let keys = SessionKeys::open(passphrase, km, self.random.clone());
+                Some(Box::new(keys.map_err(|_: KmError| RejectReason::BADSECRET)?))
+            }
+            (Some(_), None) | (None, Some(_)) => return Err(RejectReason::UNSECURE),
+        };
+        self.unlocked = Some(keys);
+        Ok(())
+    }
+
+    /// Lets a caller in. A passphrase that does not fit refuses it: the end is then [`CloseReason::Refused`].
+    pub fn accept(&mut self, now: Instant, config: Arc<Config>) {
+        if self.unlocked.is_none()
+            && let Err(reason) = self.unlock(&config)
+        {
+            return self.reject(now, reason);
+        }
+        let keys = self.unlocked.take().flatten();
+        let State::Pending(incoming) = std::mem::replace(&mut self.state, State::Closed) else { return };
+        let (link, response) =
+            Start::of_incoming(&incoming, &config, self.start, self.local, keys).finish(now);
+        self.event = Some(Event::Connected(link.connected()));
+        self.state = State::Connected(Box::new(link));
+        self.push_out(response);
+    }
+
+    /// Refuses a caller.
+    pub fn reject(&mut self, now: Instant, reason: RejectReason) {
+        let State::Pending(incoming) = &self.state else { return };
+        let mut out = Vec::new();
+        write_rejection(&incoming.handshake, incoming.from(), self.timestamp(now), reason, &mut out);
+        self.push_out(out.into());
+        self.end(CloseReason::Refused(reason));
+    }
+
+    /// A datagram of the peer.
+    pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) {
+        let Ok(packet) = Packet::read(datagram) else {
+            if let State::Connected(link) = &mut self.state {
+                link.count_malformed();
+            }
+            return;
+        };
+        match &mut self.state {
+            State::Calling(_) => self.handle_answer(now, &packet),
+            State::Connected(link) => {
+                let handshake = matches!(packet, Packet::Control { control: Control::Handshake(_), .. });
+                if handshake && let Some(response) = link.response(now, &packet) {
+                    return self.push_out(response);
+                }
+                if let Some(reason) = link.handle_packet(now, packet, datagram.len()) {
+                    self.end(reason);
+                }
+            }
+            // A pending caller repeats itself until there is a verdict.
+            State::Pending(_) | State::Closed => {}
+        }
+    }
+
+    fn handle_answer(&mut self, now: Instant, packet: &Packet<'_>) {
+        let State::Calling(call) = &mut self.state else { return };
+        let Packet::Control { timestamp, to, control: Control::Handshake(body) } = packet else { return };
+        let mut r = Reader::new(body);
+        let Ok(handshake) = Handshake::read(&mut r) else { return };
+        if *to != self.local {
+            return;
+        }
+        match call.handle(now, &handshake, r) {
+            Answer::Nothing => {}
+            Answer::Again => self.handle_timeout(now),
+            Answer::Ended(reason) => self.end(reason),
+            Answer::Agreed(hs) => {
+                let start = call.agree(&handshake, &hs, self.start, *timestamp);
+                let (link, _) = start.finish(now);
+                self.event = Some(Event::Connected(link.connected()));
+                self.state = State::Connected(Box::new(link));
+            }
+        }
+    }
+
+    /// The deadline passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Calling(call) if call.is_over(now) => self.end(CloseReason::ConnectTimeout),
+            State::Calling(call) => {
+                if let Some(datagram) = call.question(now, self.start) {
+                    self.push_out(datagram);
+                }
+            }
+            State::Connected(link) => {
+                if let Some(reason) = link.handle_timeout(now) {
+                    self.end(reason);
+                }
+            }
+            State::Pending(_) | State::Closed => {}
+        }
+    }
+
+    /// Takes one message. It carries this call's time as its timestamp, leaves with [`Connection::poll_transmit`], and is
+    /// kept until the peer has it or it is too late.
+    pub fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
+        match &mut self.state {
+            State::Connected(link) if self.closed.is_none() => link.send(now, payload),
+            State::Connected(_) | State::Calling(_) | State::Pending(_) | State::Closed => {
+                Err(SendError::NotConnected)
+            }
+        }
+    }
+
+    /// Says goodbye. What was not sent is not sent any more.
+    pub fn close(&mut self, now: Instant, reason: CloseReason) {
+        if self.closed.is_some() {
+            return;
+        }
+        if let State::Connected(link) = &self.state {
+            let mut out = Vec::new();
+            link.writer(now).write(&Control::Shutdown, &mut out);
+            self.push_out(out.into());
+        }
+        if !matches!(self.state, State::Closed) {
+            self.end(reason);
+        }
+    }
+
+    /// What the owner must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.event.take() {
+            return Some(event);
+        }
+        if let State::Connected(link) = &mut self.state {
+            // What came before the end is delivered, without waiting for its time.
+            let flush = self.closed.is_some_and(|reason| reason != CloseReason::Local);
+            let delivery = if self.closed.is_some() && !flush { None } else { link.deliver(flush) };
+            if delivery.is_some() {
+                return delivery;
+            }
+        }
+        let reason = self.closed.filter(|_| !matches!(self.state, State::Closed))?;
+        if let State::Connected(link) = &self.state {
+            self.last_stats = Some(Box::new(link.stats()));
+        }
+        self.state = State::Closed;
+        Some(Event::Closed(reason))
+    }
+
+    /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
+    /// there may still be a goodbye.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
+        let before = out.len();
+        while let Some(datagram) = self.out.pop_front() {
+            if !out.has_room(datagram.len()) {
+                self.out.push_front(datagram);
+                return out.len() > before;
+            }
+            out.push(&[], &datagram);
+        }
+        if let State::Connected(link) = &mut self.state
+            && self.closed.is_none()
+        {
+            link.poll_transmit(now, out);
+        }
+        out.len() > before
+    }
+
+    /// The next deadline. A connection that only sends moves it a few times a second, not with every packet.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed.is_some() {
+            return None;
+        }
+        match &self.state {
+            State::Calling(call) => Some(call.deadline()),
+            State::Connected(link) => link.deadline(),
+            State::Pending(_) | State::Closed => None,
+        }
+    }
+
+    /// Figures; after the end the last ones.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        match &self.state {
+            State::Connected(link) => link.stats(),
+            State::Calling(_) | State::Pending(_) | State::Closed => {
+                self.last_stats.as_deref().copied().unwrap_or_default()
+            }
+        }
+    }
+
+    /// This end's name.
+    #[must_use]
+    pub const fn local(&self) -> SocketId {
+        self.local
+    }
+
+    /// Whether payload can be sent.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected(_)) && self.closed.is_none()
+    }
+
+    /// Whether the last event was given and nothing is left to send.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Closed) && self.event.is_none() && self.out.is_empty()
+    }
+
+    /// How long what arrives is held, and how long the peer holds; once connected.
+    #[must_use]
+    pub fn latencies(&self) -> Option<(Duration, Duration)> {
+        self.link().map(Link::latencies)
+    }
+
+    /// Bytes that [`Connection::send`] still takes.
+    #[must_use]
+    pub fn send_room(&self) -> usize {
+        self.link().map_or(0, Link::send_room)
+    }
+
+    /// Bytes that were taken and are not acknowledged or given up.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.link().map_or(0, Link::queued_bytes)
+    }
+
+    fn link(&self) -> Option<&Link> {
+        match &self.state {
+            State::Connected(link) => Some(link),
+            State::Calling(_) | State::Pending(_) | State::Closed => None,
+        }
+    }
+
+    fn push_out(&mut self, datagram: Bytes) {
+        if self.out.len() < OUT_MAX {
+            self.out.push_back(datagram);
+        }
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_none() {
+            tracing::debug!(?reason, "connection ends");
+            self.closed = Some(reason);
+        }
+    }
+
+    fn timestamp(&self, now: Instant) -> u32 {
+        crate::incoming::micros(self.start, now)
+    }
+}
+
+/// A handshake as a datagram.
+fn handshake_datagram(timestamp: u32, to: SocketId, handshake: &Handshake, extensions: &[u8]) -> Bytes {
+    let mut body = Vec::new();
+    handshake.write(&mut body);
+    body.extend_from_slice(extensions);
+    let mut out = Vec::new();
+    ControlWriter { timestamp, to }.write(&Control::Handshake(&body), &mut out);
+    debug_assert!(handshake.request == request::INDUCTION || handshake.request == request::CONCLUSION);
+    out.into()
+}

@@ -1,0 +1,326 @@
+//! The receiving half, and what the peer reports about the sending one.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::arq::receive::{Arrival, Delivery};
+use crate::connection::link::{Link, PAYLOAD_MAX, Rate, stamp};
+use crate::event::{CloseReason, Event};
+use crate::handshake::extension;
+use crate::packet::{Ack, AckFigures, Control, DataHead, KeyFlag, Losses, Packet};
+use crate::seq::Seq;
+use crate::stats::count;
+
+/// An acknowledgement follows the first packet after the last one by this (draft-sharabayko-srt-01 §4.8.1).
+const ACK_US: i64 = 10_000;
+/// A light one comes after so many packets.
+const LIGHT_ACK_PACKETS: u32 = 64;
+/// An acknowledgement that nobody confirms is repeated so often.
+const ACK_REPEATS_MAX: u32 = 8;
+/// Acknowledgements that may still be confirmed.
+const ACKS_KEPT: usize = 256;
+/// The first confirmations: the peer's first samples of the round trip.
+const ACKACK_FIRST: u32 = 32;
+/// They follow each other by this, as libsrt's do.
+const ACKACK_FIRST_US: i64 = 10_000;
+/// Later ones by this. The peer smooths its round trip over eight samples and its drift over a thousand: both are slower
+/// than twenty samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
+/// acknowledgement that is not confirmed only when nothing new was to be acknowledged for a round trip.
+const ACKACK_US: i64 = 50_000;
+/// One of so many data packets begins a probing pair (libsrt sends them back to back).
+const PAIR_EVERY: u32 = 16;
+/// A jump is believed when the packets behind it follow within so many.
+const JUMP_WITNESS: u32 = 16;
+/// Ranges that wait to be told as given up.
+pub(super) const DROPS_MAX: usize = 16;
+
+impl Rate {
+    /// Packets per second that the path could carry.
+    pub(super) const fn bandwidth(&self) -> u32 {
+        match 1_000_000u32.checked_div(self.pair_us) {
+            Some(rate) => rate,
+            None => 0,
+        }
+    }
+
+    fn arrived(&mut self, now_us: i64, seq: Seq, bytes: usize) {
+        self.packets = self.packets.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let elapsed = now_us.saturating_sub(self.since_us);
+        if elapsed >= 1_000_000 {
+            let per_second =
+                |n: u32| u32::try_from(i64::from(n).saturating_mul(1_000_000) / elapsed).unwrap_or(u32::MAX);
+            self.packets_per_second = per_second(self.packets);
+            self.bytes_per_second = per_second(self.bytes);
+            (self.since_us, self.packets, self.bytes) = (now_us, 0, 0);
+        }
+        if seq.value().is_multiple_of(PAIR_EVERY) {
+            self.pair = Some((seq.next(), now_us));
+        } else if let Some((_, at)) = self.pair.take().filter(|(second, _)| *second == seq) {
+            let gap = u32::try_from(now_us.saturating_sub(at)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
+            self.pair_us =
+                if self.pair_us == 0 { gap } else { self.pair_us.saturating_mul(7).saturating_add(gap) / 8 };
+        }
+    }
+}
+
+impl Link {
+    /// A packet of the peer. Gives a reason when it ends the connection.
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Instant,
+        packet: Packet<'_>,
+        bytes: usize,
+    ) -> Option<CloseReason> {
+        let now_us = self.micros(now);
+        self.horizon_us = self.horizon_us.max(now_us);
+        self.heard_us = now_us;
+        match packet {
+            Packet::Data(head, payload) => self.handle_data(now_us, head, payload, bytes),
+            Packet::Control { timestamp, control, .. } => {
+                return self.handle_control(now, now_us, timestamp, control);
+            }
+        }
+        None
+    }
+
+    fn handle_control(
+        &mut self,
+        now: Instant,
+        now_us: i64,
+        timestamp: u32,
+        control: Control<'_>,
+    ) -> Option<CloseReason> {
+        match control {
+            Control::Ack(number, ack) => self.handle_ack(now_us, number, ack),
+            Control::Nak(losses) => self.handle_nak(now_us, losses),
+            Control::AckAck(number) => self.handle_ackack(now_us, timestamp, number),
+            Control::DropRequest(_, first, last) => self.handle_drop_request(now_us, first, last),
+            Control::Shutdown => return Some(CloseReason::Peer),
+            Control::User(extension::KM_REQUEST, body) => self.handle_km_request(now, body),
+            Control::User(extension::KM_RESPONSE, body) => {
+                if !self.keys.as_mut().is_some_and(|keys| keys.handle_response(body)) {
+                    self.count_malformed();
+                }
+            }
+            Control::KeepAlive
+            | Control::Handshake(_)
+            | Control::CongestionWarning
+            | Control::PeerError(_) => {}
+            Control::User(..) | Control::Unknown(_) => self.count_malformed(),
+        }
+        None
+    }
+
+    fn handle_data(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
+        count(&mut self.stats.pkt_recv, 1);
+        count(&mut self.stats.byte_recv, bytes);
+        if payload.is_empty() || payload.len() > PAYLOAD_MAX {
+            return self.count_malformed();
+        }
+        if (head.key == KeyFlag::Clear) != self.keys.is_none() {
+            return count(&mut self.stats.pkt_rcv_undecrypt, 1);
+        }
+        if head.retransmitted {
+            count(&mut self.stats.pkt_rcv_retrans, 1);
+        }
+        let arrival = self.receiver.look(head.seq, payload.len());
+        match arrival {
+            Arrival::New(_) | Arrival::Filled => {}
+            Arrival::Duplicate => return,
+            Arrival::Belated => return count(&mut self.stats.pkt_rcv_belated, 1),
+            Arrival::NoRoom => {
+                count(&mut self.stats.pkt_rcv_no_room, 1);
+                return self.consider_jump(head.seq);
+            }
+        }
+        let Some(payload) = self.open(&head, payload) else {
+            return count(&mut self.stats.pkt_rcv_undecrypt, 1);
+        };
+        count(&mut self.stats.pkt_recv_unique, 1);
+        count(&mut self.stats.byte_recv_unique, bytes);
+        if !head.retransmitted {
+            self.rate.arrived(now_us, head.seq, bytes);
+        }
+        self.jump = None;
+        match arrival {
+            Arrival::New(Some((first, last))) => self.missing(now_us, first, last),
+            Arrival::Filled => self.losses.remove(self.receiver.base(), head.seq),
+            Arrival::New(None) | Arrival::Duplicate | Arrival::Belated | Arrival::NoRoom => {}
+        }
+        let moment = self.tsbpd.moment(now_us, head.timestamp);
+        self.receiver.insert(head.seq, moment, payload);
+        self.acks.packets_since = self.acks.packets_since.saturating_add(1);
+        self.acks.light |= self.acks.packets_since.is_multiple_of(LIGHT_ACK_PACKETS);
+        self.ack_soon(now_us);
+    }
+
+    fn open(&mut self, head: &DataHead, payload: &[u8]) -> Option<Bytes> {
+        let Some(keys) = &mut self.keys else { return Some(Bytes::copy_from_slice(payload)) };
+        let mut clear = BytesMut::from(payload);
+        keys.unseal(head.key, head.seq, &mut clear).then(|| clear.freeze())
+    }
+
+    fn missing(&mut self, now_us: i64, first: Seq, last: Seq) {
+        let missing = last.ahead_of(first).unwrap_or(0).saturating_add(1);
+        count(&mut self.stats.pkt_rcv_loss, usize::try_from(missing).unwrap_or(0));
+        self.losses.push(now_us, first, last);
+    }
+
+    /// Packets beyond the window, when nothing waits within: a long darkness, or nonsense. Several in a row are believed.
+    fn consider_jump(&mut self, seq: Seq) {
+        let follows = self.jump.is_some_and(|before| {
+            seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
+        });
+        self.jump = Some(seq);
+        if follows && self.receiver.is_empty() {
+            self.skipped = self.skipped.saturating_add(self.receiver.jump(seq.next()));
+            self.losses.remove_before(seq.next());
+            self.jump = None;
+        }
+    }
+
+    fn ack_soon(&mut self, now_us: i64) {
+        let soon = now_us.saturating_add(ACK_US);
+        self.acks.due_us = Some(self.acks.due_us.map_or(soon, |due| due.min(soon)));
+        self.acks.repeats = 0;
+    }
+
+    /// The next packet that is due. At the end of the connection everything is.
+    pub(super) fn deliver(&mut self, flush: bool) -> Option<Event> {
+        let skipped = std::mem::take(&mut self.skipped);
+        if skipped > 0 {
+            return Some(self.skip(skipped));
+        }
+        let (horizon, tsbpd) = (self.horizon_us, &self.tsbpd);
+        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= horizon)? {
+            Delivery::Payload(payload) => Some(Event::Payload(payload)),
+            Delivery::Skipped(packets) => Some(self.skip(packets)),
+        }
+    }
+
+    fn skip(&mut self, packets: u32) -> Event {
+        count(&mut self.stats.pkt_rcv_drop, usize::try_from(packets).unwrap_or(0));
+        self.losses.remove_before(self.receiver.base());
+        self.ack_soon(self.horizon_us);
+        Event::Skipped(packets)
+    }
+
+    pub(super) fn next_delivery_us(&self) -> Option<i64> {
+        self.receiver.next_moment().map(|moment| self.tsbpd.delivery(moment))
+    }
+
+    /// The acknowledgement to send, if it is time.
+    pub(super) fn take_ack(&mut self, now_us: i64) -> Option<(u32, Ack)> {
+        let next = self.receiver.next_missing();
+        if self.acks.due_us.is_none_or(|due| due > now_us) {
+            let light = std::mem::take(&mut self.acks.light) && next != self.acks.last;
+            return light.then_some((0, Ack { next, figures: None }));
+        }
+        self.acks.due_us = None;
+        self.acks.light = false;
+        if next == self.acks.confirmed {
+            return None;
+        }
+        let pause = i64::from(self.rtt.us()) + 4 * i64::from(self.rtt.var_us());
+        let repeat_us = self.acks.last_us.saturating_add(pause.max(ACK_US));
+        if next == self.acks.last {
+            if self.acks.repeats >= ACK_REPEATS_MAX {
+                return None;
+            }
+            if now_us < repeat_us {
+                self.acks.due_us = Some(repeat_us);
+                return None;
+            }
+            self.acks.repeats = self.acks.repeats.saturating_add(1);
+        }
+        self.acks.due_us = Some(now_us.saturating_add(pause.max(ACK_US)));
+        Some((self.number_ack(now_us, next), Ack { next, figures: Some(self.figures()) }))
+    }
+
+    fn number_ack(&mut self, now_us: i64, next: Seq) -> u32 {
+        let acks = &mut self.acks;
+        acks.number = acks.number.wrapping_add(1).max(1);
+        (acks.last, acks.last_us, acks.packets_since) = (next, now_us, 0);
+        if acks.sent.len() >= ACKS_KEPT {
+            acks.sent.pop_front();
+        }
+        acks.sent.push_back((acks.number, now_us, next));
+        acks.number
+    }
+
+    fn figures(&self) -> AckFigures {
+        AckFigures {
+            rtt_us: self.rtt.us(),
+            rtt_var_us: self.rtt.var_us(),
+            room_packets: u32::try_from(self.receiver.room()).unwrap_or(u32::MAX).max(2),
+            rate_packets: self.rate.packets_per_second,
+            bandwidth_packets: self.rate.bandwidth(),
+            rate_bytes: self.rate.bytes_per_second,
+        }
+    }
+
+    /// The peer confirms an acknowledgement: a round trip.
+    fn handle_ackack(&mut self, now_us: i64, timestamp: u32, number: u32) {
+        let sent = &mut self.acks.sent;
+        let index = sent.iter().position(|(of, _, _)| *of == number);
+        let Some((_, at, next)) = index.and_then(|index| sent.get(index).copied()) else { return };
+        sent.drain(..=index.unwrap_or(0));
+        self.acks.confirmed = next;
+        let rtt_us = u32::try_from(now_us.saturating_sub(at)).unwrap_or(u32::MAX);
+        self.rtt.update(rtt_us);
+        self.tsbpd.sample_drift(now_us, timestamp, rtt_us);
+    }
+
+    fn handle_ack(&mut self, now_us: i64, number: u32, ack: Ack) {
+        count(&mut self.stats.pkt_recv_ack, 1);
+        let Some(taken) = self.sender.acknowledge(ack.next) else { return self.count_malformed() };
+        if taken > 0 {
+            self.progress_us = now_us;
+            self.probe_pause_us = self.probe_us();
+        }
+        let Some(figures) = ack.figures else { return };
+        self.window = self.peer_window.min(figures.room_packets.max(2));
+        self.bandwidth_packets = figures.bandwidth_packets;
+        self.rtt.update_from_peer(figures.rtt_us, figures.rtt_var_us);
+        let pause = if self.ackacks < ACKACK_FIRST { ACKACK_FIRST_US } else { ACKACK_US };
+        if number != 0 && now_us.saturating_sub(self.ackack_us) >= pause {
+            self.ackacks = self.ackacks.saturating_add(1);
+            self.ackack_us = now_us;
+            self.ackack = Some(number);
+        }
+    }
+
+    fn handle_nak(&mut self, now_us: i64, losses: Losses<'_>) {
+        count(&mut self.stats.pkt_recv_nak, 1);
+        let reported = self.sender.report(losses, stamp(now_us), self.rtt.us());
+        count(&mut self.stats.pkt_snd_loss, usize::try_from(reported.named).unwrap_or(0));
+        if let Some(gone) = reported.gone.filter(|_| self.drops.len() < DROPS_MAX) {
+            self.drops.push(gone);
+        }
+    }
+
+    fn handle_drop_request(&mut self, now_us: i64, first: Seq, last: Seq) {
+        let end = self.receiver.end();
+        let behind_end = first.ahead_of(end).filter(|distance| *distance > 0);
+        if !self.receiver.give_up(first, last) {
+            return self.count_malformed();
+        }
+        if behind_end.is_some() {
+            self.missing(now_us, end, first.previous());
+        }
+        // It may begin before what is still waited for.
+        let base = self.receiver.base();
+        let first = if first.ahead_of(base).is_some() { first } else { base };
+        self.losses.remove_range(base, first, last);
+        self.ack_soon(now_us);
+    }
+
+    fn handle_km_request(&mut self, now: Instant, body: &[u8]) {
+        match self.keys.as_mut().map(|keys| keys.handle_request(now, body)) {
+            Some(Ok(())) => self.reply = Some(Bytes::copy_from_slice(body)),
+            Some(Err(_)) | None => self.count_malformed(),
+        }
+    }
+}

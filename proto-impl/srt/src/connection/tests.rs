@@ -1,0 +1,137 @@
+//! What only the inside shows: numbers that wrap, and sizes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crypto::Seed;
+use netsim::{Clock, ms};
+use wire::Datagrams;
+
+use super::*;
+use crate::endpoint::{Endpoint, Route};
+use crate::seq::Seq;
+
+/// Both ends without a network: datagrams pass at once, or are lost.
+struct Ends {
+    clock: Clock,
+    port: Endpoint<()>,
+    caller: Connection,
+    listener: Option<Connection>,
+    random: Random,
+    loss: f64,
+    received: Vec<u32>,
+    skipped: u32,
+}
+
+impl Ends {
+    fn new(first_seq: Seq, config: Config) -> Self {
+        let (clock, config) = (Clock::new(), Arc::new(config));
+        let seed = Seed::from_number(4);
+        let mut caller = Connection::caller(clock.now(), Arc::clone(&config), SocketId(1), "a/b", &seed);
+        let State::Calling(call) = &mut caller.state else { panic!("no call") };
+        call.first_seq = first_seq;
+        let port = Endpoint::new(clock.now(), &seed);
+        let mut ends = Self {
+            clock,
+            port,
+            caller,
+            listener: None,
+            random: seed.random(),
+            loss: 0.0,
+            received: Vec::new(),
+            skipped: 0,
+        };
+        while !(ends.caller.is_connected() && ends.listener.as_ref().is_some_and(Connection::is_connected)) {
+            ends.turn(&config);
+        }
+        ends
+    }
+
+    /// A millisecond.
+    fn turn(&mut self, config: &Arc<Config>) {
+        self.clock.advance(ms(1));
+        let now = self.clock.now();
+        let from = "127.0.0.1:9".parse().unwrap();
+        for datagram in drain(&mut self.caller, now) {
+            let mut reply = Vec::new();
+            match self.port.route(now, from, &datagram, &mut reply) {
+                Route::Session(()) if self.random.chance(self.loss) => {}
+                Route::Session(()) => self.listener.as_mut().unwrap().handle_datagram(now, &datagram),
+                Route::New(incoming) => {
+                    self.port.insert(SocketId(2), from, incoming.peer_socket(), ());
+                    let mut listener =
+                        Connection::incoming(now, *incoming, SocketId(2), &Seed::from_number(5));
+                    listener.accept(now, Arc::clone(config));
+                    self.listener = Some(listener);
+                }
+                Route::Reply | Route::Drop(_) => self.caller.handle_datagram(now, &reply),
+            }
+        }
+        let Some(listener) = &mut self.listener else { return };
+        for datagram in drain(listener, now) {
+            self.caller.handle_datagram(now, &datagram);
+        }
+        while self.caller.poll_event().is_some() {}
+        while let Some(event) = listener.poll_event() {
+            match event {
+                Event::Payload(payload) => {
+                    self.received.push(u32::from_be_bytes(payload[..].try_into().unwrap()));
+                }
+                Event::Skipped(count) => self.skipped += count,
+                Event::Connected(_) | Event::Closed(_) => {}
+            }
+        }
+        if let State::Connected(link) = &self.caller.state {
+            link.sender.check_invariants();
+        }
+    }
+}
+
+fn drain(connection: &mut Connection, now: Instant) -> Vec<Bytes> {
+    if connection.poll_timeout().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now);
+    }
+    let (mut out, mut all) = (Datagrams::new(), Vec::new());
+    while connection.poll_transmit(now, &mut out) {
+        all.extend((0..out.len()).map(|n| Bytes::copy_from_slice(out.get(n))));
+        out.clear();
+    }
+    all
+}
+
+#[test]
+fn s_08_sequence_numbers_wrap_under_loss() {
+    for encrypted in [false, true] {
+        let passphrase = encrypted.then(|| crate::Passphrase::new("0123456789").unwrap());
+        let config = Config { passphrase, latency: ms(200), ..Config::default() };
+        let mut ends = Ends::new(Seq::new(0x7fff_ffff - 500), config.clone());
+        let config = Arc::new(config);
+        ends.loss = 0.1;
+        for n in 0..3000_u32 {
+            let now = ends.clock.now();
+            ends.caller.send(now, n.to_be_bytes().to_vec().into()).unwrap();
+            ends.turn(&config);
+        }
+        (0..1000).for_each(|_| ends.turn(&config));
+        assert_eq!((ends.received.len(), ends.skipped), (3000, 0));
+        assert!(ends.received.is_sorted());
+    }
+}
+
+#[test]
+fn s_06_a_connection_before_media_is_small() {
+    let inline = size_of::<Connection>() + size_of::<Link>();
+    assert!(inline <= 2048, "{inline}");
+    let mut ends = Ends::new(Seq::new(7), Config::default());
+    let State::Connected(link) = &ends.caller.state else { panic!("not connected") };
+    assert_eq!((link.sender.len(), link.receiver.bytes()), (0, 0));
+    // After media, room is given back.
+    let config = Arc::new(Config::default());
+    for n in 0..2000_u32 {
+        let now = ends.clock.now();
+        ends.caller.send(now, n.to_be_bytes().to_vec().into()).unwrap();
+        ends.turn(&config);
+    }
+    (0..1500).for_each(|_| ends.turn(&config));
+    assert_eq!((ends.received.len(), ends.caller.queued_bytes()), (2000, 0));
+}

@@ -1,0 +1,199 @@
+//! The demux of one UDP port at which connections come in.
+//!
+//! 1. An induction is answered with a cookie and forgotten. The answer is as long as the question or shorter.
+//! 2. A conclusion that brings the cookie of its address back is an [`Incoming`], once; when it is repeated it goes to
+//!    the connection that came of it.
+//! 3. Everything else names the socket it is for, and counts only from that socket's peer.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crypto::Seed;
+use wire::Reader;
+
+use crate::config::{HEAD_BYTES, MSS_MAX};
+use crate::cookie::Cookies;
+use crate::handshake::{HANDSHAKE_BYTES, Handshake, MAGIC, VERSION_4, VERSION_5, address_field, request};
+use crate::incoming::{Incoming, micros, write_rejection};
+use crate::packet::{Control, ControlWriter, Packet, SocketId};
+
+/// Where a datagram goes.
+#[derive(Debug)]
+pub enum Route<T> {
+    /// To this connection.
+    Session(T),
+    /// A new caller: accept, refuse or ignore it.
+    New(Box<Incoming>),
+    /// Nowhere; what is in `reply` goes back.
+    Reply,
+    /// Nowhere.
+    Drop(DropReason),
+}
+
+/// Why a datagram is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Not an SRT packet, or not one that can be sent to nobody.
+    Malformed,
+    /// Longer than any packet may be.
+    TooLong,
+    /// For a socket that does not exist.
+    UnknownSocket,
+    /// From an address that is not the socket's peer.
+    WrongAddress,
+    /// A conclusion without the cookie of its address.
+    Cookie,
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Peer {
+    address: SocketAddr,
+    socket: SocketId,
+}
+
+/// Knows the connections of a port. `T` is the application's name for one.
+#[derive(Debug)]
+pub struct Endpoint<T> {
+    cookies: Cookies,
+    epoch: Instant,
+    sockets: HashMap<SocketId, (Peer, T)>,
+    peers: HashMap<Peer, SocketId>,
+}
+
+impl<T: Copy + Eq> Endpoint<T> {
+    /// Endpoints with the same `secret` and `epoch` take each other's cookies: workers that share a port.
+    #[must_use]
+    pub fn new(epoch: Instant, secret: &Seed) -> Self {
+        Self { cookies: Cookies::new(epoch, secret), epoch, sockets: HashMap::new(), peers: HashMap::new() }
+    }
+
+    /// Says where a datagram goes. An answer is appended to `reply`, at most as long as the datagram.
+    pub fn route(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Route<T> {
+        if datagram.len() > usize::try_from(MSS_MAX).unwrap_or(usize::MAX) {
+            return Route::Drop(DropReason::TooLong);
+        }
+        let mut head = Reader::new(datagram);
+        let to = head.take(12).and_then(|_| head.u32());
+        match to {
+            Err(_) => Route::Drop(DropReason::Malformed),
+            Ok(0) => self.route_handshake(now, from, datagram, reply),
+            Ok(to) => self.route_named(from, SocketId(to)),
+        }
+    }
+
+    fn route_named(&self, from: SocketAddr, to: SocketId) -> Route<T> {
+        match self.sockets.get(&to) {
+            None => Route::Drop(DropReason::UnknownSocket),
+            Some((peer, _)) if peer.address != from => Route::Drop(DropReason::WrongAddress),
+            Some((_, session)) => Route::Session(*session),
+        }
+    }
+
+    fn route_handshake(
+        &self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Route<T> {
+        let Ok(Packet::Control { timestamp, control: Control::Handshake(body), .. }) = Packet::read(datagram)
+        else {
+            return Route::Drop(DropReason::Malformed);
+        };
+        let mut r = Reader::new(body);
+        let Ok(handshake) = Handshake::read(&mut r) else { return Route::Drop(DropReason::Malformed) };
+        match handshake.request {
+            request::INDUCTION => {
+                self.answer_induction(now, from, &handshake, reply);
+                Route::Reply
+            }
+            request::CONCLUSION => self.route_conclusion(now, from, timestamp, handshake, r, reply),
+            _ => Route::Drop(DropReason::Malformed),
+        }
+    }
+
+    fn answer_induction(&self, now: Instant, from: SocketAddr, question: &Handshake, reply: &mut Vec<u8>) {
+        let answer = Handshake {
+            version: VERSION_5,
+            encryption: 0,
+            extension: MAGIC,
+            cookie: self.cookies.make(now, from),
+            peer_ip: address_field(from.ip()),
+            ..*question
+        };
+        let mut body = Vec::with_capacity(HANDSHAKE_BYTES);
+        answer.write(&mut body);
+        let head = ControlWriter { timestamp: micros(self.epoch, now), to: question.socket };
+        head.write(&Control::Handshake(&body), reply);
+        debug_assert!(body.len() + HEAD_BYTES <= HEAD_BYTES + HANDSHAKE_BYTES && VERSION_4 < VERSION_5);
+    }
+
+    fn route_conclusion(
+        &self,
+        now: Instant,
+        from: SocketAddr,
+        timestamp: u32,
+        handshake: Handshake,
+        rest: Reader<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Route<T> {
+        let peer = Peer { address: from, socket: handshake.socket };
+        if let Some((_, session)) = self.peers.get(&peer).and_then(|local| self.sockets.get(local)) {
+            return Route::Session(*session);
+        }
+        if !self.cookies.check(now, from, handshake.cookie) {
+            return Route::Drop(DropReason::Cookie);
+        }
+        match Incoming::read(now, from, timestamp, handshake, rest) {
+            Ok(incoming) => Route::New(Box::new(incoming)),
+            Err(reason) => {
+                tracing::debug!(%reason, "refused a handshake");
+                write_rejection(&handshake, from, micros(self.epoch, now), reason, reply);
+                Route::Reply
+            }
+        }
+    }
+
+    /// A connection exists: what comes for `local` from `address` is its, and so is a conclusion of `peer` there. Before
+    /// the verdict already, so that a repeated conclusion does not look like another caller. False, and nothing
+    /// changes, when `local` is in use.
+    pub fn insert(&mut self, local: SocketId, address: SocketAddr, peer: SocketId, session: T) -> bool {
+        if self.sockets.contains_key(&local) || local.0 == 0 {
+            return false;
+        }
+        let peer = Peer { address, socket: peer };
+        self.sockets.insert(local, (peer, session));
+        self.peers.insert(peer, local);
+        true
+    }
+
+    /// The connection is no more.
+    pub fn remove(&mut self, local: SocketId) -> Option<T> {
+        let (peer, session) = self.sockets.remove(&local)?;
+        if self.peers.get(&peer) == Some(&local) {
+            self.peers.remove(&peer);
+        }
+        Some(session)
+    }
+
+    /// How many connections are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+}

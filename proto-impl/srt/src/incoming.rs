@@ -1,0 +1,136 @@
+//! A caller who has proven its address and waits for a verdict.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use wire::Reader;
+
+use crate::config::{FLOW_WINDOW_MIN, KeyLength, MSS_MAX, MSS_MIN};
+use crate::handshake::{
+    Extensions, Handshake, HsExtension, VERSION_5, address_field, extension_field, flag, request,
+};
+use crate::km::KeyMaterial;
+use crate::packet::{Control, ControlWriter, SocketId};
+use crate::reject::RejectReason;
+
+/// A conclusion with a valid cookie.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    from: SocketAddr,
+    pub(crate) arrived: Instant,
+    pub(crate) timestamp: u32,
+    pub(crate) handshake: Handshake,
+    pub(crate) hs: HsExtension,
+    pub(crate) km: Option<Vec<u8>>,
+    stream_id: Option<String>,
+}
+
+impl Incoming {
+    /// Reads what follows the fixed part.
+    pub(crate) fn read(
+        now: Instant,
+        from: SocketAddr,
+        timestamp: u32,
+        handshake: Handshake,
+        rest: Reader<'_>,
+    ) -> Result<Self, RejectReason> {
+        if handshake.version != VERSION_5 {
+            return Err(RejectReason::VERSION);
+        }
+        let window = FLOW_WINDOW_MIN..=i32::MAX.cast_unsigned();
+        if !(MSS_MIN..=MSS_MAX).contains(&handshake.mss) || !window.contains(&handshake.flow_window) {
+            return Err(RejectReason::ROGUE);
+        }
+        if handshake.extension & extension_field::HS == 0 || handshake.socket.0 == 0 {
+            return Err(RejectReason::ROGUE);
+        }
+        let extensions = Extensions::read(rest)?;
+        let hs = extensions.hs.ok_or(RejectReason::ROGUE)?;
+        if hs.flags & flag::STREAM != 0 {
+            return Err(RejectReason::MESSAGEAPI);
+        }
+        if hs.flags & (flag::TSBPD_SEND | flag::TSBPD_RECEIVE) == 0 {
+            return Err(RejectReason::ROGUE);
+        }
+        let km = extensions.km.map(<[u8]>::to_vec);
+        Ok(Self { from, arrived: now, timestamp, handshake, hs, km, stream_id: extensions.stream_id })
+    }
+
+    /// Who.
+    #[must_use]
+    pub const fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// The name of the caller's end, for [`crate::Endpoint::insert`].
+    #[must_use]
+    pub const fn peer_socket(&self) -> SocketId {
+        self.handshake.socket
+    }
+
+    /// What the caller wants: text without controls, not empty, at most 512 bytes.
+    #[must_use]
+    pub fn stream_id(&self) -> Option<&str> {
+        self.stream_id.as_deref()
+    }
+
+    /// The caller's library, as 0x010503 for 1.5.3.
+    #[must_use]
+    pub const fn peer_version(&self) -> u32 {
+        self.hs.version
+    }
+
+    /// How long the caller wants to hold what it receives, and how long what it sends shall be held.
+    #[must_use]
+    pub fn wanted_latencies(&self) -> (Duration, Duration) {
+        let ms = |ms: u16| Duration::from_millis(u64::from(ms));
+        (ms(self.hs.receive_latency_ms), ms(self.hs.send_latency_ms))
+    }
+
+    /// Whether the caller has a passphrase.
+    #[must_use]
+    pub const fn is_encrypted(&self) -> bool {
+        self.km.is_some()
+    }
+
+    /// The length of its keys, when its key material can be read.
+    #[must_use]
+    pub fn key_length(&self) -> Option<KeyLength> {
+        self.km.as_deref().and_then(|km| KeyMaterial::read(km).ok()).map(|km| km.key_length())
+    }
+
+    /// Refuses; the answer is appended to `out`. No connection is needed for it.
+    pub fn reject(&self, now: Instant, reason: RejectReason, out: &mut Vec<u8>) {
+        let timestamp = micros(self.arrived, now);
+        write_rejection(&self.handshake, self.from, timestamp, reason, out);
+    }
+}
+
+/// Microseconds from one time to another, as a timestamp that wraps.
+pub(crate) fn micros(from: Instant, to: Instant) -> u32 {
+    #[allow(clippy::cast_possible_truncation, reason = "timestamps wrap")]
+    let micros = to.saturating_duration_since(from).as_micros() as u32;
+    micros
+}
+
+/// The fixed part again, with the refusal as its type. Never longer than what it answers.
+pub(crate) fn write_rejection(
+    to: &Handshake,
+    address: SocketAddr,
+    timestamp: u32,
+    reason: RejectReason,
+    out: &mut Vec<u8>,
+) {
+    let answer = Handshake {
+        version: VERSION_5,
+        encryption: 0,
+        extension: 0,
+        request: reason.to_wire(),
+        peer_ip: address_field(address.ip()),
+        ..*to
+    };
+    let mut body = Vec::new();
+    answer.write(&mut body);
+    ControlWriter { timestamp, to: to.socket }.write(&Control::Handshake(&body), out);
+    debug_assert_ne!(reason.to_wire(), request::CONCLUSION);
+}

@@ -1,0 +1,126 @@
+//! How fast packets leave: the period of live congestion control (draft-sharabayko-srt-01 §5.1), and the share of what
+//! is sent again (§5.1.1, SRTO_OHEADBW).
+
+use std::time::{Duration, Instant};
+
+/// Before anything was sent so much may be sent again: a small stream's first losses.
+const OVERHEAD_BYTES_MIN: u64 = 64 * 1024;
+/// The share that was not used is kept for so long: a second of darkness takes it all at once.
+const OVERHEAD_KEPT_S: u64 = 5;
+/// Packets may leave so much before their time, so that several go out together.
+const BURST: Duration = Duration::from_millis(2);
+
+/// What may be sent again.
+#[derive(Debug)]
+pub(crate) struct Overhead {
+    percent: u32,
+    tokens: u64,
+    /// Bytes that were sent first, fading with a time of [`OVERHEAD_KEPT_S`].
+    recent: u64,
+    faded_at: i64,
+}
+
+impl Overhead {
+    pub(crate) const fn new(percent: u32) -> Self {
+        Self { percent, tokens: OVERHEAD_BYTES_MIN, recent: 0, faded_at: 0 }
+    }
+
+    fn share(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(u64::from(self.percent)) / 100
+    }
+
+    /// Bytes were sent for the first time.
+    pub(crate) fn earn(&mut self, now_us: i64, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        if now_us.saturating_sub(self.faded_at) >= 1_000_000 {
+            self.recent -= self.recent / OVERHEAD_KEPT_S;
+            self.faded_at = now_us;
+        }
+        self.recent = self.recent.saturating_add(bytes);
+        let most = self.share(self.recent).max(OVERHEAD_BYTES_MIN);
+        self.tokens = self.tokens.saturating_add(self.share(bytes)).min(most);
+    }
+
+    /// Whether so many bytes may be sent again.
+    pub(crate) fn allows(&self, bytes: usize) -> bool {
+        u64::try_from(bytes).is_ok_and(|bytes| bytes <= self.tokens)
+    }
+
+    /// Whether most of the share is left.
+    pub(crate) fn is_ample(&self) -> bool {
+        self.tokens >= self.share(self.recent).max(OVERHEAD_BYTES_MIN) / 2
+    }
+
+    /// They were.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.tokens = self.tokens.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+}
+
+/// The period between packets. Without a bandwidth there is none.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    bytes_per_second: Option<u64>,
+    next_at: Option<Instant>,
+}
+
+impl Pacer {
+    pub(crate) const fn new(bytes_per_second: Option<u64>) -> Self {
+        Self { bytes_per_second, next_at: None }
+    }
+
+    /// When the next packet may leave; `None` when it may at once.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
+        self.next_at.filter(|at| now + BURST < *at)
+    }
+
+    /// A packet has left.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
+        let Some(rate) = self.bytes_per_second else { return };
+        let nanos = u64::try_from(bytes).unwrap_or(0).saturating_mul(1_000_000_000) / rate.max(1);
+        let from = self.next_at.map_or(now, |at| at.max(now));
+        self.next_at = Some(from + Duration::from_nanos(nanos));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netsim::{Clock, ms};
+
+    use super::*;
+
+    #[test]
+    fn s_23_what_is_sent_again_is_a_quarter_of_what_is_sent() {
+        let mut overhead = Overhead::new(25);
+        let mut again = 0;
+        for n in 0..60_000_i64 {
+            overhead.earn(n * 2000, 1000);
+            while overhead.allows(1000) {
+                overhead.spend(1000);
+                again += 1;
+            }
+        }
+        assert!((15_000..15_100).contains(&again), "{again}");
+        // A minute without loss keeps five seconds' share.
+        (60_000..90_000).for_each(|n| overhead.earn(n * 2000, 1000));
+        assert!((500_000..800_000).contains(&overhead.tokens), "{}", overhead.tokens);
+    }
+
+    #[test]
+    fn packets_leave_at_the_bandwidth() {
+        let mut clock = Clock::new();
+        let mut pacer = Pacer::new(Some(1_000_000));
+        let mut sent = 0;
+        for _ in 0..1000 {
+            while pacer.wait(clock.now()).is_none() {
+                pacer.sent(clock.now(), 1000);
+                sent += 1;
+            }
+            clock.advance(ms(1));
+        }
+        assert!((995..1010).contains(&sent), "{sent}");
+        let mut free = Pacer::new(None);
+        (0..1000).for_each(|_| free.sent(clock.now(), 1000));
+        assert_eq!(free.wait(clock.now()), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Sequence numbers of data packets: 31 bits that wrap (draft-sharabayko-srt-01 §3.1).
+
+const MASK: u32 = 0x7fff_ffff;
+/// Half of the number space: what is farther ahead counts as behind.
+const HALF: u32 = 0x4000_0000;
+
+/// A sequence number. It has no order; it has distances.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Seq(u32);
+
+impl Seq {
+    /// The lower 31 bits of `value`.
+    #[must_use]
+    pub const fn new(value: u32) -> Self {
+        Self(value & MASK)
+    }
+
+    /// As on the wire.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The number `count` behind this one.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self::new(self.0.wrapping_add(count))
+    }
+
+    /// The next number.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// The number before.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        self.plus(MASK)
+    }
+
+    /// How far ahead of `base` this is; `None` when it is behind, by the shorter way round.
+    #[must_use]
+    pub const fn ahead_of(self, base: Self) -> Option<u32> {
+        let distance = self.0.wrapping_sub(base.0) & MASK;
+        if distance < HALF { Some(distance) } else { None }
+    }
+}
+
+impl std::fmt::Debug for Seq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_wrap_at_31_bits_and_distances_go_the_shorter_way() {
+        let last = Seq::new(0x7fff_ffff);
+        assert_eq!(
+            (last.next(), Seq::new(0).previous(), Seq::new(0x8000_0001)),
+            (Seq::new(0), last, Seq::new(1))
+        );
+        assert_eq!((Seq::new(3).ahead_of(last), last.ahead_of(Seq::new(3))), (Some(4), None));
+        assert_eq!(last.ahead_of(last), Some(0));
+        assert_eq!(Seq::new(HALF).ahead_of(Seq::new(0)), None);
+        assert_eq!(Seq::new(HALF - 1).ahead_of(Seq::new(0)), Some(HALF - 1));
+    }
+}

@@ -1,0 +1,210 @@
+//! The demux of a port, datagram by datagram.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use crypto::Seed;
+use netsim::{Clock, secs};
+use srt::handshake::{Extensions, Handshake, request};
+use srt::packet::{Ack, Control, ControlWriter, Packet};
+use srt::{Config, Connection, DropReason, Endpoint, Incoming, RejectReason, Route, Seq, SocketId};
+use wire::{Datagrams, Reader};
+
+use crate::harness::address;
+
+const FROM: &str = "192.0.2.7:6000";
+
+/// A port, and a caller's two questions to it: the second with a good cookie.
+fn questions(clock: &Clock, config: Config, stream_id: &str) -> (Endpoint<u32>, Bytes, Bytes) {
+    let mut port: Endpoint<u32> = Endpoint::new(clock.now(), &Seed::from_number(1));
+    let seed = Seed::from_number(2);
+    let mut caller = Connection::caller(clock.now(), config.into(), SocketId(77), stream_id, &seed);
+    let induction = transmit(clock, &mut caller);
+    let mut reply = Vec::new();
+    let route = port.route(clock.now(), address(FROM), &induction, &mut reply);
+    assert!(matches!(route, Route::Reply) && reply.len() <= induction.len());
+    caller.handle_datagram(clock.now(), &reply);
+    (port, induction, transmit(clock, &mut caller))
+}
+
+fn transmit(clock: &Clock, connection: &mut Connection) -> Bytes {
+    let mut out = Datagrams::new();
+    assert!(connection.poll_transmit(clock.now(), &mut out));
+    Bytes::copy_from_slice(out.get(0))
+}
+
+/// A conclusion with fields changed.
+fn changed(conclusion: &[u8], change: impl FnOnce(&mut Handshake)) -> Vec<u8> {
+    let mut r = Reader::new(&conclusion[16..]);
+    let mut handshake = Handshake::read(&mut r).unwrap();
+    change(&mut handshake);
+    let mut out = conclusion[..16].to_vec();
+    handshake.write(&mut out);
+    out.extend_from_slice(r.rest());
+    out
+}
+
+/// What a port makes of a datagram: a reason of a refusal, or of a drop, or nothing when it is a caller.
+fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<Box<Incoming>, String> {
+    let mut reply = Vec::new();
+    let route = port.route(clock.now(), address(FROM), datagram, &mut reply);
+    assert!(reply.len() <= datagram.len());
+    match route {
+        Route::New(incoming) => Ok(incoming),
+        Route::Drop(reason) => Err(format!("{reason:?}")),
+        Route::Session(id) => Err(format!("session {id}")),
+        Route::Reply => {
+            let answer = Handshake::read(&mut Reader::new(&reply[16..])).unwrap();
+            Err(format!("{}", answer.request))
+        }
+    }
+}
+
+#[test]
+fn s_01_truncated_packets_are_dropped() {
+    let clock = Clock::new();
+    let (mut port, induction, conclusion) = questions(&clock, Config::default(), "live/a");
+    for whole in [&induction, &conclusion] {
+        for length in 0..whole.len() {
+            let got = verdict(&mut port, &clock, &whole[..length]);
+            // Cut between two extensions it is still one, and the rest is missing.
+            assert!(length < 64 || got.is_ok() || got.is_err(), "{length}");
+            assert!(length >= 64 || got.unwrap_err() == "Malformed", "{length}");
+        }
+    }
+    assert_eq!(verdict(&mut port, &clock, &[0x80; 1501]).unwrap_err(), "TooLong");
+    assert!(port.is_empty());
+}
+
+#[test]
+fn s_02_a_hundred_thousand_inductions_leave_nothing() {
+    let clock = Clock::new();
+    let (mut port, induction, _) = questions(&clock, Config::default(), "");
+    let mut reply = Vec::new();
+    for n in 0..100_000_u32 {
+        let from = SocketAddr::from(([198, 51, 100, 1], u16::try_from(n % 60_000).unwrap()));
+        reply.clear();
+        assert!(matches!(port.route(clock.now(), from, &induction, &mut reply), Route::Reply));
+        assert!(reply.len() <= induction.len());
+    }
+    assert!(port.is_empty());
+}
+
+#[test]
+fn s_03_cookies_that_were_not_given_to_this_address_are_dropped() {
+    let mut clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "");
+    assert!(verdict(&mut port, &clock, &conclusion).is_ok());
+    let mut reply = Vec::new();
+    for other in ["192.0.2.7:6001", "192.0.2.8:6000"] {
+        let route = port.route(clock.now(), address(other), &conclusion, &mut reply);
+        assert!(matches!(route, Route::Drop(DropReason::Cookie)));
+    }
+    assert_eq!(verdict(&mut port, &clock, &changed(&conclusion, |h| h.cookie ^= 1)).unwrap_err(), "Cookie");
+    // As libsrt makes them.
+    let good = Handshake::read(&mut Reader::new(&conclusion[16..])).unwrap().cookie;
+    for minute in 0..100_000 {
+        let [a, b, c, d, ..] = md5::compute(format!("192.0.2.7:6000:{minute}")).0;
+        let cookies = [u32::from_be_bytes([a, b, c, d]), u32::from_le_bytes([a, b, c, d])];
+        assert!(!cookies.contains(&good));
+    }
+    clock.advance(secs(120));
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "Cookie");
+    assert!(reply.is_empty() && port.is_empty());
+}
+
+#[test]
+fn s_04_handshakes_out_of_bounds_are_refused() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "");
+    let mut check = |change: &dyn Fn(&mut Handshake), wanted: Option<RejectReason>| {
+        let got = verdict(&mut port, &clock, &changed(&conclusion, change));
+        let wanted = wanted.map(|reason| (reason.code() + 1000).to_string());
+        assert_eq!(got.err(), wanted);
+    };
+    for version in [0, 4, 6, u32::MAX] {
+        check(&|h| h.version = version, Some(RejectReason::VERSION));
+    }
+    for mss in [0, 75, 1501, u32::MAX] {
+        check(&|h| h.mss = mss, Some(RejectReason::ROGUE));
+    }
+    for window in [0, 1, 31, 1 << 31, u32::MAX] {
+        check(&|h| h.flow_window = window, Some(RejectReason::ROGUE));
+    }
+    check(&|h| h.socket = SocketId(0), Some(RejectReason::ROGUE));
+    check(&|h| h.extension = 0, Some(RejectReason::ROGUE));
+    for (mss, window) in [(76, 32), (1500, i32::MAX.cast_unsigned())] {
+        check(&|h| (h.mss, h.flow_window) = (mss, window), None);
+    }
+    for request in [0, 2, 5, 1000, 0x8000_0000, u32::MAX - 1] {
+        let got = verdict(&mut port, &clock, &changed(&conclusion, |h| h.request = request));
+        assert_eq!(got.unwrap_err(), "Malformed");
+    }
+}
+
+#[test]
+fn s_05_stream_ids_that_are_too_long_or_no_text_are_refused_with_1400() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), &"x".repeat(600));
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap().stream_id().unwrap().len(), 512);
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "a\0b");
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "2400");
+}
+
+#[test]
+fn s_09_only_the_peer_speaks_for_a_socket() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "");
+    let incoming = verdict(&mut port, &clock, &conclusion).unwrap();
+    assert!(port.insert(SocketId(5), incoming.from(), incoming.peer_socket(), 42));
+    assert!(!port.insert(SocketId(5), incoming.from(), SocketId(1), 43), "in use");
+    assert!(!port.insert(SocketId(0), incoming.from(), SocketId(1), 43), "nobody's name");
+    let ack = Ack { next: Seq::new(1), figures: None };
+    let controls = [
+        Control::Shutdown,
+        Control::KeepAlive,
+        Control::Ack(1, ack),
+        Control::AckAck(1),
+        Control::DropRequest(0, Seq::new(1), Seq::new(2)),
+        Control::User(3, &[0; 4]),
+        Control::Handshake(&[0; 48]),
+    ];
+    let mut reply = Vec::new();
+    for control in &controls {
+        let mut datagram = Vec::new();
+        ControlWriter { timestamp: 0, to: SocketId(5) }.write(control, &mut datagram);
+        for other in ["192.0.2.7:6001", "192.0.2.8:6000", "[::ffff:192.0.2.9]:6000"] {
+            let route = port.route(clock.now(), address(other), &datagram, &mut reply);
+            assert!(matches!(route, Route::Drop(DropReason::WrongAddress)));
+        }
+        assert!(matches!(port.route(clock.now(), address(FROM), &datagram, &mut reply), Route::Session(42)));
+    }
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 42", "said again");
+    assert_eq!(port.remove(SocketId(5)), Some(42));
+    let mut data = vec![0; 100];
+    data[15] = 5;
+    assert_eq!(verdict(&mut port, &clock, &data).unwrap_err(), "UnknownSocket");
+    assert!(reply.is_empty() && port.is_empty() && port.remove(SocketId(5)).is_none());
+}
+
+#[test]
+fn a_refusal_needs_no_connection_and_a_caller_is_what_it_says() {
+    let clock = Clock::new();
+    let config = Config { passphrase: crate::harness::passphrase("correct horse"), ..Config::default() };
+    let (mut port, _, conclusion) = questions(&clock, config, "#!::r=live/a");
+    let incoming = verdict(&mut port, &clock, &conclusion).unwrap();
+    assert_eq!((incoming.stream_id(), incoming.is_encrypted()), (Some("#!::r=live/a"), true));
+    assert_eq!(incoming.key_length(), Some(srt::KeyLength::Bytes16));
+    assert_eq!(incoming.peer_version(), 0x01_05_03);
+    let mut out = Vec::new();
+    incoming.reject(clock.now(), RejectReason::NOTFOUND, &mut out);
+    assert!(out.len() <= conclusion.len());
+    let Ok(Packet::Control { to: SocketId(77), control: Control::Handshake(body), .. }) = Packet::read(&out)
+    else {
+        panic!("no handshake");
+    };
+    let mut r = Reader::new(body);
+    assert_eq!(Handshake::read(&mut r).unwrap().request, 2404);
+    assert_eq!(Extensions::read(r), Ok(Extensions::default()));
+    assert_ne!(request::CONCLUSION, 2404);
+}

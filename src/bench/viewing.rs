@@ -1,0 +1,60 @@
+//! What every player measures, whatever its protocol: units, stamps, the time to the first frame.
+
+use super::{Now, Score, Sequence, Stamp, Tally};
+
+/// One player's measurements.
+#[derive(Debug)]
+pub(super) struct Viewing {
+    asked: Now,
+    first_frame: FirstFrame,
+    video: Sequence,
+    audio: Sequence,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstFrame {
+    /// Neither picture nor sound yet.
+    Awaited,
+    /// A sound, after this long; a picture may follow.
+    Sound(u64),
+    Seen,
+}
+
+impl Viewing {
+    pub(super) fn new(asked: Now) -> Self {
+        let (video, audio) = (Sequence::default(), Sequence::default());
+        Self { asked, first_frame: FirstFrame::Awaited, video, audio }
+    }
+
+    /// A unit came whole, with the stamp that was found.
+    pub(super) fn unit(&mut self, now: Now, is_video: bool, stamp: Option<Stamp>, tally: &mut Tally) {
+        tally.count(is_video);
+        self.see_first_frame(now, is_video, tally);
+        let Some(stamp) = stamp else { return };
+        let sequence = if is_video { &mut self.video } else { &mut self.audio };
+        sequence.take(stamp);
+        tally.take(now, self.asked.unix_nanos, is_video, stamp);
+    }
+
+    pub(super) const fn score(&self) -> Score {
+        Score::Got([self.video, self.audio])
+    }
+
+    fn see_first_frame(&mut self, now: Now, is_video: bool, tally: &mut Tally) {
+        let waited = now.mono.saturating_duration_since(self.asked.mono).as_nanos();
+        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
+        self.first_frame = match (self.first_frame, is_video) {
+            (FirstFrame::Awaited | FirstFrame::Sound(_), true) => {
+                tally.first_frame.record(waited);
+                FirstFrame::Seen
+            }
+            (FirstFrame::Awaited, false) => FirstFrame::Sound(waited),
+            // So much sound without a picture is a stream without pictures.
+            (FirstFrame::Sound(first), false) if waited > first.saturating_add(1_000_000_000) => {
+                tally.first_frame.record(first);
+                FirstFrame::Seen
+            }
+            (state @ (FirstFrame::Sound(_) | FirstFrame::Seen), _) => state,
+        };
+    }
+}

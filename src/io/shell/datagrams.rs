@@ -1,0 +1,184 @@
+//! The shell's half for datagrams: ports that many peers share, and sockets of single connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use mio::Interest;
+
+use super::{Shell, token_of};
+use crate::io::listen;
+use crate::io::udp::{Peer, UdpSocket};
+use crate::mail::{ConnId, Now};
+use crate::protocol::{Port, Remote};
+use crate::worker::{Destination, Routed};
+
+/// Receive calls on one socket in one turn.
+const RECEIVES_TURN: usize = 16;
+
+impl Shell {
+    /// Reads every port that has something, with a bound per turn.
+    pub(super) fn read_ports(&mut self, now: Now) {
+        for index in 0..self.parts.ports.len() {
+            for _ in 0..RECEIVES_TURN {
+                let Some((port, socket)) = self.parts.ports.get_mut(index) else { break };
+                let port = *port;
+                if !socket.readable {
+                    break;
+                }
+                let mut batch = std::mem::take(&mut self.batch);
+                match socket.receive(&mut batch) {
+                    Ok(messages) => {
+                        for (from, datagram) in batch.datagrams(messages) {
+                            self.route(now, index, port, from, datagram);
+                        }
+                    }
+                    Err(error) => note_receive_error(&error),
+                }
+                self.batch = batch;
+            }
+        }
+    }
+
+    fn route(&mut self, now: Now, index: usize, port: Port, from: Remote, datagram: &[u8]) {
+        match self.worker.handle_datagram(now, port, from, datagram) {
+            Routed::Done => {}
+            Routed::Reply => {
+                let Some((_, socket)) = self.parts.ports.get(index) else { return };
+                let reply = self.worker.reply();
+                if let Err(error) = socket.send_run(from, reply, reply.len()) {
+                    tracing::debug!(%error, peer = %from.peer, "reply not sent");
+                }
+            }
+            Routed::New => self.admit_peer(now, port, from),
+        }
+    }
+
+    /// A peer that has proved its address gets a session, if there is a place for it.
+    fn admit_peer(&mut self, now: Now, port: Port, from: Remote) {
+        let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
+        let place = match self.parts.budget.admit(peer, now.mono) {
+            Ok(place) => place,
+            Err(why) => {
+                tracing::debug!(%peer, ?why, "peer refused");
+                self.worker.note_refused(why);
+                return;
+            }
+        };
+        // A slot that was freed in this turn may be given out again: its former owner must be gone by then.
+        while let Some(output) = self.worker.poll_output() {
+            self.perform(now, output);
+        }
+        if let Some(id) = self.worker.accept_peer(now, port, from) {
+            self.install_peer(id, Some(place), None);
+        }
+    }
+
+    fn install_peer(&mut self, id: ConnId, place: Option<crate::io::budget::Place>, own: Option<UdpSocket>) {
+        let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+        if self.peers.len() <= slot {
+            self.peers.resize_with(slot.saturating_add(1), || None);
+        }
+        if let Some(entry) = self.peers.get_mut(slot) {
+            *entry = Some(Peer { generation: id.generation, place, own });
+            self.load().fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Opens the socket that an outgoing connection, or one that waits for its peer, has for itself.
+    pub(super) fn open_udp(
+        &mut self,
+        now: Now,
+        id: ConnId,
+        bind: Option<SocketAddr>,
+        to: Option<SocketAddr>,
+    ) {
+        let opened = listen::open_udp(bind, to).and_then(UdpSocket::new).and_then(|mut own| {
+            self.parts.poll.registry().register(&mut own.socket, token_of(id), Interest::READABLE)?;
+            Ok(own)
+        });
+        match opened {
+            Ok(own) => {
+                self.install_peer(id, None, Some(own));
+                self.worker.handle_connected(now, id, Ok(()));
+            }
+            Err(error) => self.worker.handle_connected(now, id, Err(error.to_string())),
+        }
+    }
+
+    /// Reads a connection's own socket.
+    pub(super) fn read_own(&mut self, now: Now, id: ConnId) {
+        for _ in 0..RECEIVES_TURN {
+            let mut batch = std::mem::take(&mut self.batch);
+            let received = match self.peer(id) {
+                Some(Peer { own: Some(own), .. }) if own.readable => own.receive(&mut batch),
+                _ => {
+                    self.batch = batch;
+                    return;
+                }
+            };
+            match received {
+                Ok(messages) => {
+                    for (from, datagram) in batch.datagrams(messages) {
+                        self.worker.handle_own_datagram(now, id, from.peer, datagram);
+                    }
+                }
+                // A peer that is not there answers so (ICMP); the session's own patience decides.
+                Err(error) => note_receive_error(&error),
+            }
+            self.batch = batch;
+        }
+        self.ready.push_back(id);
+    }
+
+    pub(super) fn write_datagrams(&mut self, now: Now, id: ConnId) -> usize {
+        self.datagrams.clear();
+        let Some(to) = self.worker.gather_datagrams(now, id, &mut self.datagrams) else { return 0 };
+        if self.datagrams.is_empty() {
+            return 0;
+        }
+        let (taken, lost) = match to {
+            Destination::Port(port, remote) => {
+                let socket = self.parts.ports.iter().find(|(of, _)| *of == port);
+                socket.map_or((0, self.datagrams.len()), |(_, socket)| socket.send(remote, &self.datagrams))
+            }
+            Destination::Own(to) => {
+                match self.own(id).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
+                    Some((own, peer)) => own.send(Remote { peer, local: None }, &self.datagrams),
+                    None => (0, self.datagrams.len()),
+                }
+            }
+        };
+        self.worker.datagrams_sent(Instant::now(), id, taken, lost);
+        self.datagrams.bytes()
+    }
+
+    /// Closes a connection of datagrams. False when it is another's.
+    pub(super) fn close_peer(&mut self, id: ConnId) -> bool {
+        let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
+        let Some(entry) = self.peers.get_mut(slot) else { return false };
+        let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return false };
+        self.load().fetch_sub(1, Ordering::Relaxed);
+        if let Some(own) = &mut peer.own {
+            let _ = self.parts.poll.registry().deregister(&mut own.socket);
+        }
+        true
+    }
+
+    pub(super) fn peer(&mut self, id: ConnId) -> Option<&mut Peer> {
+        let slot = usize::try_from(id.slot).ok()?;
+        self.peers.get_mut(slot)?.as_mut().filter(|peer| peer.generation == id.generation)
+    }
+
+    fn own(&self, id: ConnId) -> Option<&UdpSocket> {
+        let slot = usize::try_from(id.slot).ok()?;
+        self.peers.get(slot)?.as_ref().filter(|peer| peer.generation == id.generation)?.own.as_ref()
+    }
+}
+
+fn note_receive_error(error: &io::Error) {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        tracing::debug!(%error, "UDP receive");
+    }
+}

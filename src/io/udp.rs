@@ -1,0 +1,181 @@
+//! UDP sockets: batches in, runs of equal length out (quinn-udp). What a send does not take is lost, as it might be on
+//! the way; the protocols above repair that.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use smallvec::SmallVec;
+use wire::Datagrams;
+
+use super::budget::Place;
+use crate::protocol::Remote;
+
+/// Messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
+const BATCH: usize = 16;
+/// Bytes of one message: the largest that segmentation offload makes.
+const MESSAGE_BYTES: usize = 65_536;
+/// What a port that many share asks the system to hold for it, in and out; `net.core.rmem_max` and `wmem_max` bound it.
+const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
+
+/// Received datagrams.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    buffer: Vec<u8>,
+    metas: Vec<RecvMeta>,
+}
+
+impl Batch {
+    /// One by one: who sent it, and what.
+    pub(super) fn datagrams(&self, messages: usize) -> impl Iterator<Item = (Remote, &[u8])> {
+        let received = self.metas.iter().zip(self.buffer.chunks_exact(MESSAGE_BYTES)).take(messages);
+        received.flat_map(|(meta, buffer)| {
+            let bytes = buffer.get(..meta.len).unwrap_or_default();
+            let from = Remote { peer: meta.addr, local: meta.dst_ip };
+            // An empty datagram is none: no protocol has a use for it.
+            bytes.chunks(meta.stride.max(1)).map(move |datagram| (from, datagram))
+        })
+    }
+}
+
+/// A UDP socket.
+#[derive(Debug)]
+pub(super) struct UdpSocket {
+    pub(super) socket: mio::net::UdpSocket,
+    state: UdpSocketState,
+    /// The kernel may have datagrams for us.
+    pub(super) readable: bool,
+}
+
+impl UdpSocket {
+    /// Of a bound socket that does not block.
+    pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        Ok(Self { socket: mio::net::UdpSocket::from_std(socket), state, readable: true })
+    }
+
+    /// For many peers at once: room for their bursts, as far as the system grants it.
+    pub(super) fn for_many(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let this = Self::new(socket)?;
+        let reference = UdpSockRef::from(&this.socket);
+        for granted in [
+            this.state.set_recv_buffer_size(UdpSockRef::from(&this.socket), PORT_BUFFER_BYTES),
+            this.state.set_send_buffer_size(reference, PORT_BUFFER_BYTES),
+        ] {
+            if let Err(error) = granted {
+                tracing::debug!(%error, "UDP buffer");
+            }
+        }
+        Ok(this)
+    }
+
+    /// Receives what is there, up to a batch. The number of messages; `WouldBlock` when there is none.
+    pub(super) fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        if batch.buffer.is_empty() {
+            batch.buffer = vec![0; BATCH * MESSAGE_BYTES];
+            batch.metas = vec![RecvMeta::default(); BATCH];
+        }
+        let chunks = batch.buffer.chunks_exact_mut(MESSAGE_BYTES);
+        let mut slices: SmallVec<[IoSliceMut<'_>; BATCH]> = chunks.map(IoSliceMut::new).collect();
+        let received = self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut batch.metas);
+        if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.readable = false;
+        }
+        received
+    }
+
+    /// Sends all of them. The bytes that the system took, and how many datagrams it did not take.
+    pub(super) fn send(&self, to: Remote, datagrams: &Datagrams) -> (usize, usize) {
+        let (mut taken, mut lost, mut from) = (0usize, 0usize, 0);
+        while let Some(run) = datagrams.run(from, self.state.max_gso_segments()) {
+            if self.send_run(to, run.bytes, run.segment).is_ok() {
+                taken = taken.saturating_add(run.bytes.len());
+            } else {
+                lost = lost.saturating_add(run.next.saturating_sub(from));
+            }
+            from = run.next;
+        }
+        (taken, lost)
+    }
+
+    /// Sends one datagram, or several of `segment` bytes.
+    pub(super) fn send_run(&self, to: Remote, bytes: &[u8], segment: usize) -> io::Result<()> {
+        let transmit = Transmit {
+            destination: to.peer,
+            ecn: None,
+            contents: bytes,
+            segment_size: Some(segment),
+            src_ip: to.local,
+        };
+        let sent = self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
+        // The first refusal of segmentation turns it off: one by one then.
+        match sent {
+            Err(error) if self.state.max_gso_segments() == 1 && segment < bytes.len() => {
+                tracing::debug!(%error, "no segmentation offload");
+                bytes.chunks(segment.max(1)).try_for_each(|bytes| {
+                    let single = Transmit { contents: bytes, segment_size: None, ..transmit.clone() };
+                    self.state.try_send(UdpSockRef::from(&self.socket), &single)
+                })
+            }
+            other => other,
+        }
+    }
+
+    /// To whom the socket is connected.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+}
+
+/// What a connection of datagrams has in the shell.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) generation: u32,
+    pub(super) place: Option<Place>,
+    /// Its own; `None`: it shares a port.
+    pub(super) own: Option<UdpSocket>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive_all(socket: &mut UdpSocket, batch: &mut Batch, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            match socket.receive(batch) {
+                Ok(messages) => {
+                    all.extend(batch.datagrams(messages).map(|(from, bytes)| (from.peer, bytes.to_vec())))
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn runs_arrive_as_the_datagrams_that_they_were() {
+        let socket = || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            UdpSocket::for_many(socket).unwrap()
+        };
+        let (a, mut b) = (socket(), socket());
+        let to = Remote { peer: b.socket.local_addr().unwrap(), local: None };
+        let mut datagrams = Datagrams::new();
+        let lengths = [1332, 1332, 1332, 700, 20, 1332, 1332];
+        for (n, length) in (0u8..).zip(lengths) {
+            datagrams.push(&[n], &vec![n; length - 1]);
+        }
+        assert_eq!(a.send(to, &datagrams), (datagrams.bytes(), 0));
+        let mut batch = Batch::default();
+        let mut received = receive_all(&mut b, &mut batch, lengths.len());
+        received.sort_by_key(|(_, bytes)| bytes.first().copied());
+        for (n, (from, bytes)) in received.iter().enumerate() {
+            assert_eq!(*from, a.socket.local_addr().unwrap());
+            assert_eq!((bytes.len(), usize::from(bytes[0])), (lengths[n], n));
+        }
+        assert!(!b.readable || b.receive(&mut batch).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! What servers send, as units: tags of FLV and packets of MPEG-TS.
+
+use std::sync::Arc;
+
+use flv::file::TagKind;
+use media::{AccessUnit, TrackKind, Tracks};
+
+use super::Media;
+use crate::mail::Grant;
+use crate::protocol::{tags, ts};
+
+/// What became of a piece of the stream.
+#[derive(Debug)]
+pub(super) enum Fed {
+    /// A unit for the hub. `ms` is its time when it is a picture or sound.
+    Unit {
+        /// The unit.
+        unit: AccessUnit,
+        /// The tracks that decode it.
+        tracks: Arc<Tracks>,
+        /// In milliseconds of the stream.
+        ms: Option<i64>,
+    },
+    /// Units came that could not be used.
+    Dropped {
+        /// How many.
+        units: u64,
+        /// Pictures or sound.
+        media: bool,
+    },
+    /// It makes no sense.
+    Bad,
+    /// The stream cannot be carried.
+    Unsupported(String),
+}
+
+/// The ingest that fits what comes.
+#[derive(Debug)]
+pub(super) enum Feed {
+    Tags(tags::Ingest),
+    Ts(ts::Ingest),
+}
+
+impl Feed {
+    /// Continues the stream where the grant says it stands.
+    pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
+        match first {
+            Some(Media::Payload(_) | Media::Lost) => Self::Ts(ts::Ingest::new(grant)),
+            Some(Media::Tag(_)) | None => Self::Tags(tags::Ingest::new(grant)),
+        }
+    }
+
+    pub(super) fn take(&mut self, media: &Media, out: &mut Vec<Fed>) {
+        match (self, media) {
+            (Self::Tags(ingest), Media::Tag(tag)) => {
+                let outcome = match tag.kind {
+                    TagKind::Video => ingest.video(tag.timestamp, &tag.body),
+                    TagKind::Audio => ingest.audio(tag.timestamp, &tag.body),
+                    TagKind::Data => ingest.data(tag.timestamp, &tag.body),
+                    TagKind::Other(_) => return,
+                };
+                match outcome {
+                    tags::Outcome::Unit(unit) => out.push(fed(unit, ingest.tracks())),
+                    tags::Outcome::Taken => {}
+                    tags::Outcome::Dropped => {
+                        out.push(Fed::Dropped { units: 1, media: tag.kind != TagKind::Data });
+                    }
+                    tags::Outcome::Bad => out.push(Fed::Bad),
+                    tags::Outcome::Unsupported(what) => out.push(Fed::Unsupported(what)),
+                }
+            }
+            (Self::Ts(ingest), Media::Payload(payload)) => {
+                ingest.handle(payload);
+                while let Some((unit, tracks)) = ingest.poll_unit() {
+                    out.push(fed(unit, &tracks));
+                }
+                let dropped = ingest.take_dropped();
+                if dropped > 0 {
+                    out.push(Fed::Dropped { units: dropped, media: true });
+                }
+            }
+            (Self::Ts(ingest), Media::Lost) => ingest.lost(),
+            // A server sends one kind.
+            (Self::Tags(_), Media::Payload(_) | Media::Lost) | (Self::Ts(_), Media::Tag(_)) => {}
+        }
+    }
+}
+
+fn fed(unit: AccessUnit, tracks: &Arc<Tracks>) -> Fed {
+    let track = tracks.get(unit.track).filter(|track| track.kind() != TrackKind::Data);
+    let ms = track.map(|track| track.timescale.to_ms(unit.dts));
+    Fed::Unit { unit, tracks: Arc::clone(tracks), ms }
+}

@@ -1,0 +1,112 @@
+//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. Inside is MPEG-TS, which is said
+//! here and nowhere below.
+//!
+//! [`SrtPort`] tells the peers of the shared port apart, [`SrtSession`] puts a connection of the `srt` crate between the
+//! port and the hub; [`Line`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
+//! [`SrtPush`] and the pull client use; [`super::ts`] turns payloads into access units and back.
+//!
+//! A caller that comes:
+//! 1. induction, answered by the port without a trace;
+//! 2. conclusion: a session, which reads the stream id, checks the passphrase of the application, and asks (publish or
+//!    play); the caller's repetitions wait;
+//! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (streaming.md §5.2).
+
+mod line;
+mod packer;
+mod port;
+mod push;
+mod session;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason};
+use bytes::Bytes;
+
+use crate::auth::access::Secret;
+use crate::config::{AppSettings, SrtSettings};
+use crate::mail::{NoSubscription, Refusal};
+
+pub(crate) use line::{Line, LineEvent};
+pub(crate) use packer::Packer;
+pub(super) use port::SrtPort;
+pub(super) use push::SrtPush;
+
+/// What a connection is made with.
+fn config(
+    server: &SrtSettings,
+    latency: Option<Duration>,
+    passphrase: Option<&Secret>,
+    key_bytes: Option<u8>,
+) -> Arc<Config> {
+    let latency = latency.unwrap_or(server.latency).min(server.latency_max);
+    let key_length = match key_bytes.unwrap_or(server.key_bytes) {
+        24 => KeyLength::Bytes24,
+        32 => KeyLength::Bytes32,
+        _ => KeyLength::Bytes16,
+    };
+    Arc::new(Config {
+        latency,
+        latency_max: server.latency_max,
+        // Its length was checked with the settings.
+        passphrase: passphrase.and_then(|secret| Passphrase::new(secret.reveal()).ok()),
+        key_length,
+        ..Config::default()
+    })
+}
+
+/// What a caller for a stream of this application is answered with.
+fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
+    let passphrase = app.srt_passphrase.as_ref().or(server.passphrase.as_ref());
+    config(server, app.srt_latency, passphrase, None)
+}
+
+/// Whether a unit is taken: a large one must find room, too.
+fn has_room(connection: &Connection) -> bool {
+    connection.send_room() > connection.queued_bytes()
+}
+
+/// Why a connection is over, for logs and states.
+fn words(reason: CloseReason) -> String {
+    match reason {
+        CloseReason::Local => "closed here".to_owned(),
+        CloseReason::Peer => "the peer said goodbye".to_owned(),
+        CloseReason::Idle => "the peer is silent".to_owned(),
+        CloseReason::ConnectTimeout => "no answer".to_owned(),
+        CloseReason::Rejected(why) => format!("the peer refuses: {why}"),
+        CloseReason::Refused(why) => format!("refused: {why}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Sends a message. There was room for it; what has none all the same is counted by the connection as dropped.
+fn send(connection: &mut Connection, now: Instant, payload: Bytes) {
+    if let Err(error) = connection.send(now, payload) {
+        tracing::trace!(%error, "payload not sent");
+    }
+}
+
+/// The codes of streaming.md §5.2.
+const fn refusal_code(refusal: &Refusal) -> RejectReason {
+    match refusal {
+        Refusal::NoApplication => RejectReason::NOTFOUND,
+        Refusal::InUse | Refusal::Loop => RejectReason::CONFLICT,
+        Refusal::NotAllowed(_) => RejectReason::FORBIDDEN,
+        Refusal::Denied(denial) => denial_code(denial),
+        Refusal::Resources => RejectReason::OVERLOAD,
+        Refusal::Draining => RejectReason::DOWN,
+    }
+}
+
+const fn no_subscription_code(why: &NoSubscription) -> RejectReason {
+    match why {
+        NoSubscription::NotFound => RejectReason::NOTFOUND,
+        NoSubscription::Disabled => RejectReason::BAD_MODE,
+        NoSubscription::Denied(denial) => denial_code(denial),
+        NoSubscription::Unavailable => RejectReason::OVERLOAD,
+    }
+}
+
+const fn denial_code(denial: &crate::auth::access::Denial) -> RejectReason {
+    if denial.is_of_credentials() { RejectReason::UNAUTHORIZED } else { RejectReason::FORBIDDEN }
+}

@@ -1,0 +1,164 @@
+//! A push: publishes one of our streams to another SRT server. Its supervisor is control; one session is one try.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crypto::Seed;
+use wire::{Datagrams, SendQueue};
+
+use super::line::{Line, LineEvent};
+use super::packer::Packer;
+use crate::auth::srt::SrtAddress;
+use crate::hub::Parts;
+use crate::mail::{PushState, StreamEnd};
+use crate::protocol::{Context, Event, Format, Session};
+
+/// One try of a push.
+#[derive(Debug)]
+pub(crate) struct SrtPush {
+    address: SrtAddress,
+    seed: Seed,
+    /// Begins when the socket is there.
+    line: Option<Box<Line>>,
+    packer: Option<Packer>,
+    events: VecDeque<Event>,
+    broadcasting: bool,
+    ending: bool,
+    closed: bool,
+}
+
+impl SrtPush {
+    pub(crate) fn new(address: &SrtAddress, seed: Seed) -> Self {
+        Self {
+            address: address.clone(),
+            seed,
+            line: None,
+            packer: None,
+            events: VecDeque::new(),
+            broadcasting: false,
+            ending: false,
+            closed: false,
+        }
+    }
+
+    fn drain_line(&mut self) {
+        while let Some(line) = &mut self.line
+            && let Some(event) = line.poll_event()
+        {
+            match event {
+                LineEvent::Connected { payload_bytes } => {
+                    self.packer = Some(Packer::new(payload_bytes));
+                    self.broadcasting = true;
+                    self.events.push_back(Event::SubscribePush { format: Format::Ts });
+                    self.events.push_back(Event::Push(PushState::Broadcasting));
+                }
+                // A target that sends media to its publisher is odd, and not our concern.
+                LineEvent::Payload(_) | LineEvent::Lost => {}
+                LineEvent::Closed(reason) => self.end(&reason),
+            }
+        }
+    }
+
+    /// The first reason counts.
+    fn end(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        let state = match (self.ending, self.broadcasting) {
+            (true, _) => PushState::Finished,
+            (false, true) => PushState::Error(reason.to_owned()),
+            (false, false) => PushState::Failed(reason.to_owned()),
+        };
+        self.events.push_back(Event::Push(state));
+        self.events.push_back(Event::Unsubscribe);
+        self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+}
+
+impl Session for SrtPush {
+    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
+
+    fn handle_connected(&mut self, ctx: &Context<'_>) {
+        let line = Line::new(ctx.now.mono, &ctx.server.srt, &self.address, self.seed.clone());
+        self.line = Some(Box::new(line));
+        self.events.push_back(Event::Push(PushState::Preparing));
+    }
+
+    fn handle_datagram(&mut self, ctx: &Context<'_>, from: SocketAddr, datagram: &[u8]) {
+        if let Some(line) = &mut self.line {
+            line.handle_datagram(ctx.now.mono, from, datagram);
+        }
+    }
+
+    fn handle_hangup(&mut self, _ctx: &Context<'_>, error: Option<&str>) {
+        self.end(error.unwrap_or("the socket is gone"));
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Some(line) = &mut self.line {
+            line.handle_timeout(ctx.now.mono);
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn takes_units(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.has_send_room())
+    }
+
+    fn send_unit(&mut self, ctx: &Context<'_>, parts: &Parts) {
+        let (Some(line), Some(packer)) = (&mut self.line, &mut self.packer) else { return };
+        packer.push(parts, |payload| line.send(ctx.now.mono, payload));
+    }
+
+    fn end_units(&mut self, ctx: &Context<'_>) {
+        let (Some(line), Some(packer)) = (&mut self.line, &mut self.packer) else { return };
+        if let Some(payload) = packer.finish() {
+            line.send(ctx.now.mono, payload);
+        }
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.line.as_mut()?.poll_datagrams(ctx.now.mono, out)
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            self.drain_line();
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.line.as_ref().and_then(|line| line.poll_timeout())
+    }
+
+    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+        self.close(ctx, "the stream ended");
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.ending = true;
+        if let Some(line) = &mut self.line {
+            line.close(ctx.now.mono);
+        }
+        self.end(reason);
+    }
+
+    fn srt_stats(&self) -> Option<::srt::Stats> {
+        self.line.as_ref().and_then(|line| line.stats())
+    }
+
+    fn is_authenticated(&self) -> bool {
+        true
+    }
+
+    fn protocol(&self) -> &'static str {
+        "srt-push"
+    }
+}

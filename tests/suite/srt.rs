@@ -1,0 +1,338 @@
+//! SRT at the server: encoders and players of libsrt, refusals to the number, and networks that misbehave.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::publish_play::{assert_track_within, is_broadcasting};
+use crate::support::{
+    Home, Knock, Packet, Player, Program, Publisher, Relay, Server, SrtTool, SrtUrl, Way, data_is_encrypted,
+    forged, media_file, ms, secs, socket_id, ts_file, unit_md5, wait_for,
+};
+
+/// A stream id that plays.
+fn request(id: &str) -> String {
+    format!("#!::r=live/{id},m=request")
+}
+
+fn srt(server: &Server) -> SocketAddr {
+    server.srt.expect("the server does not listen for SRT")
+}
+
+/// Begins to publish, and waits until the server has it.
+fn publish(server: &Server, tool: SrtTool, url: &SrtUrl, id: &str) -> Program {
+    let program = tool.send(&ts_file(true, 12), &url.clone().stream_id(&format!("live/{id}")));
+    wait_for("the stream", secs(20), || is_broadcasting(server, id));
+    program
+}
+
+/// Records until there is something to compare, and gives all but the last of each track, which may have been cut.
+fn record(tool: SrtTool, url: &SrtUrl) -> Vec<Packet> {
+    let home = Home::new();
+    let into = home.path().join("recorded.ts");
+    let program = tool.record(url, &into);
+    wait_for("enough to compare", secs(30), || {
+        std::fs::metadata(&into).is_ok_and(|file| file.len() > 450_000)
+    });
+    drop(program);
+    let mut packets = unit_md5(into.to_str().unwrap(), None);
+    for track in 0..2 {
+        let last = packets.iter().rposition(|packet| packet.0 == track);
+        last.into_iter().for_each(|at| drop(packets.remove(at)));
+    }
+    packets
+}
+
+/// FLV counts milliseconds, TS 90 of them.
+fn assert_equal(source: &[Packet], played: &[Packet]) {
+    (0..2).for_each(|track| assert_track_within(1, (track, source), (track, played)));
+}
+
+fn units_of(file: &Path) -> Vec<Packet> {
+    unit_md5(file.to_str().unwrap(), None)
+}
+
+/// How a peer of a stream ends that has lost its publisher.
+fn wait_for_end(server: &Server, id: &str) {
+    wait_for("the stream to end", secs(30), || server.api().broadcast("live", id).is_none());
+}
+
+#[test]
+fn s_26_what_is_published_by_srt_is_played_by_rtmp_http_and_srt_alike() {
+    for tool in [SrtTool::Libsrt, SrtTool::GStreamer] {
+        let server = Server::start(&[]);
+        let _publisher = publish(&server, tool, &SrtUrl::caller(srt(&server)), "whole");
+        let broadcast = server.api().broadcast("live", "whole").unwrap();
+        assert_eq!(broadcast["publishType"], "SRT");
+        let (rtmp, flv) = (server.rtmp_url("live/whole"), format!("http://{}/live/whole.flv", server.http));
+        let by_srt = SrtUrl::caller(srt(&server)).stream_id(&request("whole"));
+        std::thread::scope(|scope| {
+            let rtmp = scope.spawn(|| unit_md5(&rtmp, Some(6)));
+            let flv = scope.spawn(|| unit_md5(&flv, Some(4)));
+            let played = record(SrtTool::Ffmpeg9, &by_srt);
+            let source = units_of(&ts_file(true, 12));
+            assert_equal(&source, &played);
+            assert_equal(&source, &rtmp.join().unwrap());
+            assert_equal(&source, &flv.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn s_26_what_is_published_by_rtmp_is_played_by_every_srt_player() {
+    for bframes in [false, true] {
+        let server = Server::start(&[]);
+        let file = media_file(bframes, 12);
+        let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/from-rtmp"));
+        wait_for("the stream", secs(20), || is_broadcasting(&server, "from-rtmp"));
+        let source = units_of(&file);
+        let url = SrtUrl::caller(srt(&server)).stream_id(&request("from-rtmp"));
+        std::thread::scope(|scope| {
+            for tool in SrtTool::ALL {
+                let (url, source) = (&url, &source);
+                scope.spawn(move || assert_equal(source, &record(tool, url)));
+            }
+        });
+    }
+}
+
+#[test]
+fn s_26_keys_of_all_lengths_and_both_families() {
+    for (host, tool, key) in [
+        ("127.0.0.1", SrtTool::Libsrt, 16),
+        ("::1", SrtTool::Ffmpeg, 24),
+        ("127.0.0.1", SrtTool::GStreamer, 32),
+        ("::1", SrtTool::Ffmpeg9, 16),
+    ] {
+        let server = Server::start(&[&format!("server.host={host}"), "srt.passphrase=correct horse battery"]);
+        let [clear, encrypted] = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+        let count = [Arc::clone(&clear), Arc::clone(&encrypted)];
+        let relay = Relay::to(srt(&server)).tap(move |_, datagram| {
+            if let Some(encrypted) = data_is_encrypted(datagram) {
+                count[usize::from(encrypted)].fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let relay = relay.start();
+        let url = SrtUrl::caller(relay.address()).secret("correct horse battery", key);
+        let _publisher = publish(&server, tool, &url, "secret");
+        let played = record(tool, &url.stream_id(&request("secret")));
+        assert_equal(&units_of(&ts_file(true, 12)), &played);
+        assert_eq!(clear.load(Ordering::SeqCst), 0, "{tool:?}: something was sent in the clear");
+        assert!(encrypted.load(Ordering::SeqCst) > 500);
+    }
+}
+
+#[test]
+fn s_05_refusals_have_the_codes_of_their_reasons() {
+    let server = Server::start(&[]);
+    let _live = Publisher::start(server.rtmp, "live", "taken");
+    for (stream_id, code) in [
+        ("nowhere/x", 1404),
+        ("#!::r=live/offline,m=request", 1404),
+        ("live/taken", 1409),
+        ("#!::r=live/taken,m=publish", 1409),
+        ("live/a b", 1400),
+        ("live/", 1400),
+        ("#!::m=publish", 1400),
+        ("#!::r=live/x,r=live/y,m=publish", 1400),
+        ("#!::r", 1400),
+        ("#!::r=live/x,m=steal", 1405),
+        ("#!::r=live/x,m=bidirectional", 1405),
+    ] {
+        assert_eq!(Knock::new(stream_id).connect(srt(&server)), Err(code), "{stream_id}");
+    }
+    // Where it leads does not matter, as long as it is nowhere.
+    for stream_id in ["#!::r=../../x,m=publish", "live/../x", "/", "live/%2e%2e/x", "live/a\0b"] {
+        let refused = Knock::new(stream_id).connect(srt(&server));
+        assert!(matches!(refused, Err(1400..=1499)), "{stream_id}: {refused:?}");
+    }
+    let longest = format!("live/x,p={}", "v".repeat(512 - 9));
+    assert_eq!(longest.len(), 512);
+    assert_eq!(Knock::new(&longest).connect(srt(&server)), Ok(()));
+    assert_eq!(Knock::new("#!::r=live/taken,m=request").connect(srt(&server)), Ok(()));
+}
+
+#[test]
+fn s_22_a_wrong_passphrase_and_none_are_refused_and_said_so() {
+    let closed = Server::start(&["srt.passphrase=correct horse battery"]);
+    assert_eq!(Knock::new("live/x").connect(srt(&closed)), Err(11));
+    assert_eq!(Knock::with_wrong_key("live/x").connect(srt(&closed)), Err(10));
+    let open = Server::start(&[]);
+    let refused = Knock::with_wrong_key("live/x").connect(srt(&open));
+    assert!(matches!(refused, Err(10 | 11)), "{refused:?}");
+    let url = SrtUrl::caller(srt(&closed)).secret("wrong horse battery", 16).stream_id("live/x");
+    let ended = SrtTool::Ffmpeg.send(&ts_file(true, 12), &url).wait(secs(10));
+    assert!(ended.is_some_and(|status| !status.success()), "ffmpeg takes it for success");
+    assert!(closed.api().broadcast("live", "x").is_none());
+}
+
+/// A viewer by RTMP gets more, from now on.
+fn goes_on(player: &Player) {
+    let before = player.media();
+    wait_for("the picture to go on", secs(20), || player.media() > before + 60);
+}
+
+#[test]
+fn n_01_to_n_05_what_a_bad_network_loses_is_repaired() {
+    let server = Server::start(&[]);
+    let relay = Relay::to(srt(&server))
+        .seed(11)
+        .links(|link| link.latency(ms(15)).jitter(ms(20)).loss(0.02).reorder(0.05).duplicate(0.05));
+    let relay = relay.start();
+    let url = SrtUrl::caller(relay.address()).latency_ms(800);
+    let _publisher = publish(&server, SrtTool::Ffmpeg9, &url, "repaired");
+    let played = record(SrtTool::Libsrt, &url.stream_id(&request("repaired")));
+    let (there, back) = (relay.stats(Way::There), relay.stats(Way::Back));
+    assert!(there.lost > 5 && back.lost > 5, "{there:?} {back:?}");
+    assert_equal(&units_of(&ts_file(true, 12)), &played);
+}
+
+#[test]
+fn n_08_a_blackout_of_three_seconds_keeps_the_session_and_its_viewers() {
+    let server = Server::start(&["app.publisherGraceMs=0"]);
+    let relay = Relay::to(srt(&server)).links(|link| link.latency(ms(10))).start();
+    let _publisher = publish(&server, SrtTool::Libsrt, &SrtUrl::caller(relay.address()), "dark");
+    let player = Player::start(server.rtmp, "live", "dark");
+    goes_on(&player);
+    relay.blackout(secs(3));
+    goes_on(&player);
+    // A publisher that is lost ends the stream at once here, and with it the viewer.
+    assert!(relay.stats(Way::There).dark > 100 && player.is_playing());
+    assert_eq!(relay.clients(), 1);
+}
+
+#[test]
+fn n_08_a_longer_blackout_ends_the_session_then_its_grace_and_the_id_is_free() {
+    let server = Server::start(&["app.publisherGraceMs=500"]);
+    let relay = Relay::to(srt(&server)).start();
+    let url = SrtUrl::caller(relay.address());
+    let _publisher = publish(&server, SrtTool::Libsrt, &url, "gone");
+    relay.blackout(secs(3600));
+    wait_for_end(&server, "gone");
+    assert_eq!(Knock::new("live/gone").connect(srt(&server)), Ok(()));
+}
+
+#[test]
+fn n_09_a_publisher_whose_address_changes_is_another_and_the_old_one_ends_by_idle() {
+    let server = Server::start(&["app.publisherGraceMs=500"]);
+    let relay = Relay::to(srt(&server)).start();
+    let url = SrtUrl::caller(relay.address());
+    let _publisher = publish(&server, SrtTool::Libsrt, &url, "moved");
+    relay.rebind();
+    wait_for_end(&server, "moved");
+}
+
+#[test]
+fn n_11_one_direction_is_not_enough() {
+    for way in Way::BOTH {
+        let server = Server::start(&["app.publisherGraceMs=500"]);
+        let relay = Relay::to(srt(&server)).start();
+        let _publisher = publish(&server, SrtTool::Ffmpeg, &SrtUrl::caller(relay.address()), "half");
+        relay.darken(way, secs(3600));
+        wait_for_end(&server, "half");
+    }
+}
+
+#[test]
+fn n_10_n_12_small_paths_and_marked_packets() {
+    let server = Server::start(&[]);
+    // 1316 bytes and both headers are 1360: a path of 1400 takes them, whatever its bits.
+    let relay = Relay::to(srt(&server)).links(|link| link.mtu(1372)).tos(0x8b).start();
+    let url = SrtUrl::caller(relay.address());
+    let _publisher = publish(&server, SrtTool::GStreamer, &url, "marked");
+    assert_equal(
+        &units_of(&ts_file(true, 12)),
+        &record(SrtTool::GStreamer, &url.stream_id(&request("marked"))),
+    );
+    assert_eq!(relay.stats(Way::Back).too_big, 0);
+}
+
+#[test]
+fn s_09_what_comes_from_another_address_does_nothing() {
+    let server = Server::start(&["app.publisherGraceMs=0"]);
+    let id = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&id);
+    let relay = Relay::to(srt(&server)).tap(move |way, datagram| {
+        if way == Way::There && data_is_encrypted(datagram).is_some() {
+            seen.store(socket_id(datagram), Ordering::SeqCst);
+        }
+    });
+    let relay = relay.start();
+    let _publisher = publish(&server, SrtTool::Libsrt, &SrtUrl::caller(relay.address()), "robbed");
+    let player = Player::start(server.rtmp, "live", "robbed");
+    goes_on(&player);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..50 {
+        for datagram in forged(id.load(Ordering::SeqCst)) {
+            stranger.send_to(&datagram, srt(&server)).unwrap();
+        }
+    }
+    goes_on(&player);
+    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(stranger.recv_from(&mut [0; 1500]).is_err(), "it is answered");
+}
+
+#[test]
+fn s_01_garbage_is_dropped_beside_a_stream() {
+    let mut server = Server::start(&[]);
+    let bystander = crate::support::Bystander::start(&server);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut random = crypto::Seed::from_number(1).random();
+    for length in 0..1500 {
+        let mut datagram = vec![0; length];
+        random.fill(&mut datagram);
+        for control in [false, true] {
+            if let Some(first) = datagram.first_mut() {
+                *first = if control { 0x80 } else { *first & 0x7f };
+            }
+            socket.send_to(&datagram, srt(&server)).unwrap();
+        }
+    }
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn many_publishers_come_over_one_network() {
+    const STREAMS: usize = 8;
+    let server = Server::start(&[]);
+    let relay = Relay::to(srt(&server)).links(|link| link.latency(ms(5)).loss(0.01)).start();
+    let file = ts_file(true, 12);
+    let ids: Vec<String> = (0..STREAMS).map(|number| format!("many{number}")).collect();
+    let publish = |id: &String| {
+        let url = SrtUrl::caller(relay.address()).latency_ms(400).stream_id(&format!("live/{id}"));
+        SrtTool::Ffmpeg.send(&file, &url)
+    };
+    let _publishers: Vec<Program> = ids.iter().map(publish).collect();
+    wait_for("all streams", secs(30), || ids.iter().all(|id| is_broadcasting(&server, id)));
+    let players: Vec<Player> = ids.iter().map(|id| Player::start(server.rtmp, "live", id)).collect();
+    players.iter().for_each(goes_on);
+    assert_eq!(relay.clients(), STREAMS);
+}
+
+#[test]
+fn ffmpeg_and_gstreamer_decode_what_they_play() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server, SrtTool::Ffmpeg, &SrtUrl::caller(srt(&server)), "seen");
+    let url = SrtUrl::caller(srt(&server)).stream_id(&request("seen"));
+    let mut decoder = Command::new("ffmpeg");
+    decoder.args([
+        "-hide_banner",
+        "-loglevel",
+        "error",
+        "-nostdin",
+        "-xerror",
+        "-i",
+        &url.text(SrtTool::Ffmpeg),
+    ]);
+    decoder.args(["-t", "3", "-map", "0:v", "-map", "0:a", "-f", "null", "-"]);
+    let (status, _, err) = crate::support::run(&mut decoder);
+    assert!(status.success() && err.is_empty(), "{err}");
+    let mut player = Command::new("gst-launch-1.0");
+    player.args(["-q", "srtsrc", &format!("uri={}", url.text(SrtTool::GStreamer)), "num-buffers=200", "!"]);
+    player.args(["tsdemux", "!", "h264parse", "!", "avdec_h264", "!", "fakesink"]);
+    let (status, _, err) = crate::support::run(&mut player);
+    assert!(status.success() && !err.contains("ERROR"), "{err}");
+}

@@ -1,0 +1,207 @@
+//! SRT by those who speak it: libsrt's own tool, two ffmpegs, GStreamer.
+//!
+//! Three things differ between them. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds
+//! for ffmpeg. libsrt's tool and ffmpeg 5.1 take a stream id as it is and decode nothing; ffmpeg 9 and GStreamer decode
+//! it, and GStreamer drops everything behind a bare `#` without a word. What ffmpeg sends and records it has muxed anew.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Program, ffmpeg9};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SrtTool {
+    /// `srt-live-transmit`.
+    Libsrt,
+    /// Debian's.
+    Ffmpeg,
+    Ffmpeg9,
+    GStreamer,
+}
+
+/// Where, and how.
+#[derive(Debug, Clone)]
+pub struct SrtUrl {
+    address: SocketAddr,
+    listens: bool,
+    stream_id: Option<String>,
+    secret: Option<(String, u8)>,
+    latency_ms: u32,
+}
+
+impl SrtUrl {
+    /// Calls this address.
+    pub const fn caller(address: SocketAddr) -> Self {
+        Self { address, listens: false, stream_id: None, secret: None, latency_ms: 120 }
+    }
+
+    /// Listens there.
+    pub fn listener(address: SocketAddr) -> Self {
+        Self { listens: true, ..Self::caller(address) }
+    }
+
+    pub fn stream_id(mut self, id: &str) -> Self {
+        self.stream_id = Some(id.to_owned());
+        self
+    }
+
+    /// A passphrase, and the length of the key in bytes.
+    pub fn secret(mut self, passphrase: &str, key: u8) -> Self {
+        self.secret = Some((passphrase.to_owned(), key));
+        self
+    }
+
+    pub const fn latency_ms(mut self, latency: u32) -> Self {
+        self.latency_ms = latency;
+        self
+    }
+
+    /// As the example `live` of the crate reads it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mode = if self.listens { "listener" } else { "caller" };
+        let mut arguments = vec!["--mode".to_owned(), mode.to_owned(), self.address.to_string()];
+        arguments.extend(["--latency".to_owned(), self.latency_ms.to_string()]);
+        if let Some(id) = &self.stream_id {
+            arguments.extend(["--streamid".to_owned(), id.clone()]);
+        }
+        if let Some((passphrase, key)) = &self.secret {
+            arguments.extend(["--passphrase".to_owned(), passphrase.clone()]);
+            arguments.extend(["--pbkeylen".to_owned(), key.to_string()]);
+        }
+        arguments
+    }
+
+    /// As this program reads it.
+    pub fn text(&self, tool: SrtTool) -> String {
+        let mode = if self.listens { "listener" } else { "caller" };
+        let is_ffmpeg = matches!(tool, SrtTool::Ffmpeg | SrtTool::Ffmpeg9);
+        let latency = u64::from(self.latency_ms) * if is_ffmpeg { 1000 } else { 1 };
+        let mut url = format!("srt://{}?mode={mode}&latency={latency}", self.address);
+        if let Some(id) = &self.stream_id {
+            let decodes = matches!(tool, SrtTool::Ffmpeg9 | SrtTool::GStreamer);
+            let id = if decodes { escaped(id) } else { id.clone() };
+            let _ = write!(url, "&streamid={id}");
+        }
+        if let Some((passphrase, key)) = &self.secret {
+            let _ = write!(url, "&passphrase={passphrase}&pbkeylen={key}");
+        }
+        url
+    }
+}
+
+impl SrtTool {
+    pub const ALL: [Self; 4] = [Self::Libsrt, Self::Ffmpeg, Self::Ffmpeg9, Self::GStreamer];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Libsrt => "srt-live-transmit",
+            Self::Ffmpeg => "ffmpeg 5.1",
+            Self::Ffmpeg9 => "ffmpeg 9",
+            Self::GStreamer => "GStreamer",
+        }
+    }
+
+    /// Sends a TS file in real time, once.
+    pub fn send(self, file: &Path, url: &SrtUrl) -> Program {
+        let text = url.text(self);
+        match self {
+            Self::Libsrt => {
+                let mut source = reading(Path::new("ffmpeg"), file);
+                source.args(["-f", "mpegts", "-"]);
+                let mut sender = Command::new("srt-live-transmit");
+                sender.args(["-q", "-a:no", "-chunk:1316", "file://con", &text]);
+                Program::start_piped(&mut source, &mut sender)
+            }
+            Self::Ffmpeg => Program::start(reading(Path::new("ffmpeg"), file).args(["-f", "mpegts", &text])),
+            Self::Ffmpeg9 => Program::start(reading(&ffmpeg9(), file).args(["-f", "mpegts", &text])),
+            Self::GStreamer => {
+                let mut sender = Command::new("gst-launch-1.0");
+                sender.args(["-q", "filesrc", &format!("location={}", file.display()), "!"]);
+                sender.args(["tsparse", "set-timestamps=true", "alignment=7", "!", "srtsink", "sync=true"]);
+                Program::start(sender.arg(format!("uri={text}")))
+            }
+        }
+    }
+
+    /// Writes what comes into a TS file, until it is ended.
+    pub fn record(self, url: &SrtUrl, into: &Path) -> Program {
+        let text = url.text(self);
+        match self {
+            Self::Libsrt => {
+                let mut receiver = Command::new("srt-live-transmit");
+                receiver.args(["-q", "-a:no", "-chunk:1316", &text, "file://con"]);
+                Program::start_into(&mut receiver, File::create(into).unwrap())
+            }
+            Self::Ffmpeg => Program::start(writing(Path::new("ffmpeg"), &text).arg(into)),
+            Self::Ffmpeg9 => Program::start(writing(&ffmpeg9(), &text).arg(into)),
+            Self::GStreamer => {
+                let mut receiver = Command::new("gst-launch-1.0");
+                receiver.args(["-q", "srtsrc", &format!("uri={text}"), "!", "filesink"]);
+                receiver.args(["buffer-mode=unbuffered", &format!("location={}", into.display())]);
+                Program::start(&mut receiver)
+            }
+        }
+    }
+}
+
+fn reading(ffmpeg: &Path, file: &Path) -> Command {
+    let mut command = Command::new(ffmpeg);
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file);
+    command.args(["-map", "0", "-c", "copy"]);
+    command
+}
+
+fn writing(ffmpeg: &Path, url: &str) -> Command {
+    let mut command = Command::new(ffmpeg);
+    // Without this, 5.1 looks at five seconds before it writes anything.
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-analyzeduration", "1000000"]);
+    command.args([
+        "-i",
+        url,
+        "-map",
+        "0:v",
+        "-map",
+        "0:a",
+        "-c",
+        "copy",
+        "-flush_packets",
+        "1",
+        "-f",
+        "mpegts",
+    ]);
+    command
+}
+
+/// Every byte that means something in a URL.
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+/// A port that was free a moment ago, for those who cannot take any and say which.
+pub fn free_udp_port(host: &str) -> SocketAddr {
+    UdpSocket::bind((host, 0)).unwrap().local_addr().unwrap()
+}
+
+/// The TS twin of [`super::media_file`].
+pub fn ts_file(bframes: bool, seconds: u32) -> PathBuf {
+    let source = super::media_file(bframes, seconds);
+    let path = source.with_extension("ts");
+    super::media::make_once(&path, |part| {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-i"]).arg(&source);
+        command.args(["-map", "0", "-c", "copy", "-f", "mpegts"]).arg(part);
+        assert!(command.stdin(Stdio::null()).status().unwrap().success(), "ffmpeg could not make a TS file");
+    });
+    path
+}

@@ -1,0 +1,129 @@
+//! SRT by hand, as far as a caller's handshake goes: what the server answers to the conclusion, to the number.
+//!
+//! The layouts are those of draft-sharabayko-srt-01, section 3.2.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use super::secs;
+
+/// Control, type 0.
+const HANDSHAKE: u16 = 0x8000;
+const SHUTDOWN: u16 = 0x8005;
+const KEEPALIVE: u16 = 0x8001;
+const INDUCTION: u32 = 1;
+const CONCLUSION: u32 = 0xffff_ffff;
+/// What request types of refusals begin at.
+const REFUSED: u32 = 1000;
+const OUR_SOCKET: u32 = 0x1234_5678;
+
+/// What a caller brings to its conclusion.
+#[derive(Debug, Clone, Copy)]
+pub struct Knock<'a> {
+    pub stream_id: &'a str,
+    /// A key that nobody has: what a wrong passphrase makes.
+    pub wrong_key: bool,
+}
+
+impl<'a> Knock<'a> {
+    pub const fn new(stream_id: &'a str) -> Self {
+        Self { stream_id, wrong_key: false }
+    }
+
+    pub const fn with_wrong_key(stream_id: &'a str) -> Self {
+        Self { stream_id, wrong_key: true }
+    }
+
+    /// The whole handshake. An error is the code of the refusal.
+    pub fn connect(self, server: SocketAddr) -> Result<(), u32> {
+        let local = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+        let socket = UdpSocket::bind(local).unwrap();
+        socket.connect(server).unwrap();
+        socket.set_read_timeout(Some(secs(5))).unwrap();
+        let answer = exchange(&socket, &handshake(4, 2, INDUCTION, 0, &[]));
+        assert_eq!(
+            (word(&answer, 5) & 0xffff, word(&answer, 9)),
+            (0x4a17, INDUCTION),
+            "the induction's answer"
+        );
+        assert!(answer.len() <= 64, "it is larger than the question");
+        let (flags, mut extensions) = (5 | u32::from(self.wrong_key) << 1, Vec::new());
+        // SRT 1.5.1 with all features, 120 ms each way.
+        extension(&mut extensions, 1, &[0x0001_0501, 0xbf, 120 << 16 | 120]);
+        if self.wrong_key {
+            // AES-CTR of the even key, 16 bytes of salt, 24 of a wrapped key.
+            let key = [0x1220_2901, 0, 0x0200_0200, 0x0000_0404];
+            extension(&mut extensions, 3, &[&key[..], &[0x5a5a_5a5a; 10]].concat());
+        }
+        let name = self.stream_id.as_bytes().chunks(4).map(|chunk| {
+            let mut bytes = [0; 4];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            u32::from_le_bytes(bytes)
+        });
+        extension(&mut extensions, 5, &name.collect::<Vec<_>>());
+        let cipher = if self.wrong_key { 2 << 16 } else { 0 };
+        let answer =
+            exchange(&socket, &handshake(5, cipher | flags, CONCLUSION, word(&answer, 11), &extensions));
+        match word(&answer, 9) {
+            CONCLUSION => Ok(()),
+            refused => Err(refused - REFUSED),
+        }
+    }
+}
+
+/// Sends until there is an answer to a handshake.
+fn exchange(socket: &UdpSocket, datagram: &[u8]) -> Vec<u8> {
+    socket.send(datagram).unwrap();
+    let mut buffer = [0; 1500];
+    loop {
+        let length = socket.recv(&mut buffer).expect("no answer to a handshake");
+        if word(&buffer, 0) >> 16 == u32::from(HANDSHAKE) && length >= 64 {
+            return buffer[..length].to_vec();
+        }
+    }
+}
+
+fn handshake(version: u32, fields: u32, request: u32, cookie: u32, extensions: &[u8]) -> Vec<u8> {
+    let first_sequence = 1000;
+    let body =
+        [version, fields, first_sequence, 1500, 8192, request, OUR_SOCKET, cookie, 0x7f00_0001, 0, 0, 0];
+    let mut bytes = control(HANDSHAKE, 0, &body);
+    bytes.extend_from_slice(extensions);
+    bytes
+}
+
+fn control(kind: u16, to: u32, body: &[u32]) -> Vec<u8> {
+    let head = [u32::from(kind) << 16, 0, 0, to];
+    head.iter().chain(body).flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn extension(out: &mut Vec<u8>, kind: u32, words: &[u32]) {
+    let head = kind << 16 | words.len() as u32;
+    out.extend([head].iter().chain(words).flat_map(|word| word.to_be_bytes()));
+}
+
+fn word(datagram: &[u8], index: usize) -> u32 {
+    u32::from_be_bytes(datagram[index * 4..][..4].try_into().unwrap())
+}
+
+/// Whether this is data, and if so, whether it is encrypted.
+pub fn data_is_encrypted(datagram: &[u8]) -> Option<bool> {
+    (datagram.len() >= 16 && datagram[0] & 0x80 == 0).then(|| datagram[4] & 0x18 != 0)
+}
+
+/// The socket that a datagram is for.
+pub fn socket_id(datagram: &[u8]) -> u32 {
+    if datagram.len() < 16 { 0 } else { word(datagram, 3) }
+}
+
+/// What somebody else might send to a connection's socket: its end, a sign of life, an acknowledgement of the far
+/// future, data.
+pub fn forged(socket: u32) -> [Vec<u8>; 4] {
+    let data: Vec<u8> =
+        [1001, 0xe000_0001, 0, socket].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+    [
+        control(SHUTDOWN, socket, &[0]),
+        control(KEEPALIVE, socket, &[0]),
+        control(0x8002, socket, &[0x7fff_0000, 100, 100, 8192, 100, 100, 100]),
+        [data, vec![0x47; 1316]].concat(),
+    ]
+}
