@@ -15,6 +15,7 @@ mod rtmp_targets;
 mod settings;
 mod splits;
 mod srt_targets;
+mod ts_targets;
 mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
@@ -34,6 +35,7 @@ pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
+pub use ts_targets::ts_demux;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
@@ -62,6 +64,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
+    ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
     ("ws_frame", ws_frame),

@@ -28,6 +28,7 @@ mod http_flv;
 mod http_rows;
 mod linear;
 mod management;
+mod mpegts;
 mod observe;
 mod process;
 mod publish_play;

@@ -239,7 +239,11 @@ impl Audio {
         let Some(anchor) = self.anchor else {
             return made.push(Made::Early);
         };
-        let ticks = |samples: u64, rate: u32| samples * u64::from(TICKS_PER_SECOND) / u64::from(rate.max(1));
+        // Rounded as encoders round, so that the time of the next packet is the one that was expected.
+        let ticks = |samples: u64, rate: u32| {
+            let rate = u64::from(rate.max(1));
+            (samples.saturating_mul(u64::from(TICKS_PER_SECOND)).saturating_add(rate / 2)) / rate
+        };
         if rate != self.rate {
             self.anchor = Some(anchor.wrapping_add(ticks(self.samples, self.rate)));
             (self.samples, self.rate) = (0, rate);

@@ -6,6 +6,9 @@
 //!
 //! A stream with video begins with a key frame: what comes before is dropped, sound too, because the tables have
 //! announced the picture. When there is none for [`VIDEO_WAIT`], the sound goes on alone.
+//!
+//! The first units wait until all that the tables announce is known, at most [`START_WAIT`]: muxers put a quarter of a
+//! second of sound into a PES packet, and a player that is told of a picture only may never ask for the sound.
 
 mod audio;
 mod video;
@@ -24,6 +27,10 @@ use crate::mail::Grant;
 
 /// Sound waits so long for the picture that was announced: 3 s.
 const VIDEO_WAIT: u64 = 3 * 90_000;
+/// The first units wait so long for the other track: 1 s.
+const START_WAIT: i64 = 90_000;
+/// So many bytes of them at most.
+const START_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A picture is shown so much after it is decoded at most: 60 s. More is nonsense.
 const COMPOSITION_MAX: u64 = 60 * 90_000;
 /// Units that wait to be polled: more than any sane input of one call makes.
@@ -77,6 +84,8 @@ pub(crate) struct Ingest {
     /// Since when sound has been waiting for the picture.
     waits_since: Option<u64>,
     waited: bool,
+    /// Not all tracks are known that were announced: units wait.
+    starting: bool,
     made: Vec<Made>,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
@@ -97,6 +106,7 @@ impl Ingest {
             key_seen: false,
             waits_since: None,
             waited: false,
+            starting: true,
             made: Vec::new(),
             units: VecDeque::new(),
             dropped: 0,
@@ -135,11 +145,21 @@ impl Ingest {
             video.finish(&mut self.made);
             self.settle(TrackId::VIDEO);
         }
+        self.start();
     }
 
     /// The next unit, and the tracks that decode it.
     pub(crate) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        if self.starting {
+            return None;
+        }
         self.units.pop_front()
+    }
+
+    /// The tracks of the units that came out last.
+    #[cfg(test)]
+    pub(super) const fn tracks(&self) -> &Arc<Tracks> {
+        &self.tracks
     }
 
     /// What was counted.
@@ -188,6 +208,32 @@ impl Ingest {
         }
     }
 
+    /// Whether the first units must wait no longer.
+    fn is_started(&self) -> bool {
+        let (Some((first, _)), Some((last, _))) = (self.units.front(), self.units.back()) else {
+            return false;
+        };
+        let known = (self.video.is_none() || self.tracks.video.is_some())
+            && (self.audio.is_none() || self.tracks.audio.is_some());
+        let bytes = || self.units.iter().map(|(unit, _)| unit.payload.len()).sum::<usize>();
+        known
+            || self.waited
+            || last.dts.saturating_sub(first.dts) >= START_WAIT
+            || self.units.len() >= QUEUE_MAX
+            || bytes() >= START_BYTES_MAX
+    }
+
+    /// Lets the first units go, with the tracks as they are known now where those decode them.
+    fn start(&mut self) {
+        self.starting = false;
+        for (unit, tracks) in &mut self.units {
+            if tracks.get(unit.track) == self.tracks.get(unit.track) {
+                unit.config_epoch = self.tracks.epoch;
+                *tracks = Arc::clone(&self.tracks);
+            }
+        }
+    }
+
     fn settle(&mut self, track: TrackId) {
         let mut made = std::mem::take(&mut self.made);
         for made in made.drain(..) {
@@ -199,6 +245,9 @@ impl Ingest {
             }
         }
         self.made = made;
+        if self.starting && self.is_started() {
+            self.start();
+        }
     }
 
     /// Makes this the configuration of the track. One that differs begins an epoch.

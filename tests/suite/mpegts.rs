@@ -1,0 +1,128 @@
+//! T: the oracle of valid transport streams. ffprobe and GStreamer see the packets that we see, in files of ffmpeg and in
+//! files of ours.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use mpegts::{Demuxer, Event, Kind, Muxer, Pes, StreamKind, Unit};
+
+use super::support::run;
+
+/// A packet: PTS, DTS, bytes.
+type Seen = (i64, i64, usize);
+
+/// A transport stream of ffmpeg: six seconds of 640x360 at 30 a second, with sound.
+fn ts_file(name: &str, coding: &[&str]) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.ts", std::process::id()));
+    let mut command = Command::new("ffmpeg");
+    command
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi", "-i"])
+        .arg("testsrc2=size=640x360:rate=30")
+        .args(["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "6", "-pix_fmt", "yuv420p"])
+        .args(coding)
+        .args(["-f", "mpegts"])
+        .arg(&path);
+    let (status, _, err) = run(&mut command);
+    assert!(status.success(), "{err}");
+    path
+}
+
+/// The packets of a stream of the file by ffprobe. It puts access units together again, so sound that has several
+/// frames in a PES packet has more packets than that.
+fn probe(path: &Path, stream: &str) -> Vec<Seen> {
+    let mut command = Command::new("ffprobe");
+    command.args(["-v", "error", "-select_streams", stream, "-show_entries", "packet=pts,dts,size"]);
+    let (_, out, err) = run(command.args(["-of", "csv=p=0"]).arg(path));
+    assert!(err.is_empty(), "{err}");
+    let packet = |line: &str| {
+        let fields: Vec<i64> = line.split(',').filter_map(|field| field.parse().ok()).collect();
+        (fields[0], fields[1], usize::try_from(fields[2]).unwrap())
+    };
+    out.lines().filter(|line| !line.is_empty()).map(packet).collect()
+}
+
+/// The PES packets of the file, fed as SRT brings them.
+fn demux(path: &Path) -> Vec<Pes> {
+    let bytes = std::fs::read(path).unwrap();
+    let mut demuxer = Demuxer::new();
+    let mut out = Vec::new();
+    let mut take = |event| match event {
+        Event::Pes(pes) => out.push(pes),
+        Event::Program(map) => assert_eq!(map.streams.len(), 2),
+    };
+    for mut piece in bytes.chunks(1316) {
+        while let Some(event) = demuxer.read(&mut piece) {
+            take(event);
+        }
+    }
+    demuxer.finish();
+    while let Some(event) = demuxer.read(&mut &[][..]) {
+        take(event);
+    }
+    let stats = demuxer.stats();
+    assert_eq!((stats.gaps, stats.pes_cut, stats.pes_damaged, stats.sections_invalid), (0, 0, 0, 0));
+    out
+}
+
+fn seen(packets: &[Pes], video: bool) -> Vec<Seen> {
+    let time = |time: u64| i64::try_from(time).unwrap();
+    let packet = |pes: &Pes| {
+        let pts = pes.pts.unwrap();
+        (time(pts), time(pes.dts.unwrap_or(pts)), pes.payload.len())
+    };
+    packets.iter().filter(|pes| pes.stream.kind.is_video() == video).map(packet).collect()
+}
+
+/// Buffers that tsdemux gives for a stream: one at a time, because it writes of both in one line.
+fn gstreamer_buffers(path: &Path, pad: &str) -> usize {
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-v", "filesrc"]).arg(format!("location={}", path.display()));
+    command.args(["!", "tsdemux", "name=d"]).arg(format!("d.{pad}"));
+    let (_, out, _) = run(command.args(["!", "identity", "silent=false", "!", "fakesink"]));
+    out.lines().filter(|line| line.contains("chain   **")).count()
+}
+
+#[test]
+fn transport_streams_in_and_out_are_what_ffprobe_and_gstreamer_see() {
+    let codings: [(&str, &[&str]); 3] = [
+        ("avc", &["-c:v", "libx264", "-preset", "veryfast", "-g", "30", "-bf", "2", "-c:a", "aac"]),
+        ("opus", &["-c:v", "libx264", "-preset", "ultrafast", "-b:v", "8M", "-c:a", "libopus"]),
+        ("mp3", &["-c:v", "libx264", "-preset", "ultrafast", "-muxdelay", "0", "-c:a", "libmp3lame"]),
+    ];
+    for (name, coding) in codings {
+        let file = ts_file(name, coding);
+        let packets = demux(&file);
+        assert_eq!(seen(&packets, true), probe(&file, "v"), "{name}");
+        let times: Vec<i64> = probe(&file, "a").iter().map(|packet| packet.0).collect();
+        assert!(seen(&packets, false).iter().all(|packet| times.contains(&packet.0)), "{name}");
+
+        // The same written by us.
+        let ours = file.with_extension("ours.ts");
+        std::fs::write(&ours, mux(&packets)).unwrap();
+        assert_eq!(probe(&ours, "v"), probe(&file, "v"), "{name}");
+        assert_eq!(probe(&ours, "a"), probe(&file, "a"), "{name}");
+        assert_eq!(gstreamer_buffers(&ours, "video_0_0100"), seen(&packets, true).len(), "{name}");
+        let sound = |file| gstreamer_buffers(file, "audio_0_0101");
+        assert_eq!(sound(&ours), sound(&file), "{name}");
+        for file in [file, ours] {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+fn mux(packets: &[Pes]) -> Vec<u8> {
+    let kind = |video: bool| -> Option<StreamKind> {
+        let of = packets.iter().find(|pes| pes.stream.kind.is_video() == video);
+        of.map(|pes| pes.stream.kind)
+    };
+    let mut muxer = Muxer::new();
+    muxer.set_streams(kind(true), kind(false));
+    let write = |pes: &Pes| -> Bytes {
+        let pts = pes.pts.unwrap();
+        let kind = if pes.stream.kind.is_video() { Kind::Video } else { Kind::Audio };
+        let (dts, random_access) = (pes.dts.unwrap_or(pts), pes.random_access);
+        muxer.write(&Unit { kind, pts, dts, random_access, payload: &[&pes.payload] })
+    };
+    packets.iter().map(write).collect::<Vec<_>>().concat()
+}
