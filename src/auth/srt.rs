@@ -78,7 +78,7 @@ impl StreamRequest {
         // Some programs send what stands in their URL as it is.
         let decoded =
             text.starts_with("%23").then(|| percent_encoding::percent_decode_str(text).decode_utf8());
-        let text = &*decoded.unwrap_or(Ok(text.into())).map_err(|_| BadStreamId::Malformed)?;
+        let text = &*decoded.unwrap_or_else(|| Ok(text.into())).map_err(|_| BadStreamId::Malformed)?;
         let graphic = text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte >= 0x80);
         if text.len() > STREAM_ID_BYTES_MAX || !graphic {
             return Err(BadStreamId::Malformed);

@@ -37,16 +37,16 @@ pub(super) enum Fed {
 /// The ingest that fits what comes.
 #[derive(Debug)]
 pub(super) enum Feed {
-    Tags(tags::Ingest),
-    Ts(ts::Ingest),
+    Tags(Box<tags::Ingest>),
+    Ts(Box<ts::Ingest>),
 }
 
 impl Feed {
     /// Continues the stream where the grant says it stands.
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
-            Some(Media::Payload(_) | Media::Lost) => Self::Ts(ts::Ingest::new(grant)),
-            Some(Media::Tag(_)) | None => Self::Tags(tags::Ingest::new(grant)),
+            Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Ingest::new(grant))),
+            Some(Media::Tag(_)) | None => Self::Tags(Box::new(tags::Ingest::new(grant))),
         }
     }
 

@@ -146,7 +146,7 @@ enum Stage {
     Asked,
     /// The stream flows.
     Live {
-        feed: Box<Feed>,
+        feed: Feed,
         stall: Instant,
         pace: Pace,
     },
@@ -379,7 +379,7 @@ impl Session for PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let feed = Box::new(Feed::new(&grant, held.front()));
+                let feed = Feed::new(&grant, held.front());
                 self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
                 for media in held {
                     self.ingest(now, &media);
