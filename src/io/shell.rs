@@ -173,6 +173,11 @@ impl Shell {
         })
     }
 
+    /// The token of a port.
+    const fn port_token(&self, index: usize) -> Token {
+        Token(LISTENERS - self.parts.listeners.len() - index)
+    }
+
     /// The wake-up's token, for the mailbox.
     pub(super) const fn wake_token() -> Token {
         WAKE
@@ -217,7 +222,8 @@ impl Shell {
         let linger = self.lingering.period();
         let now = Instant::now();
         let until = |due: Instant| due.saturating_duration_since(now);
-        [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger]
+        let muted = self.muted_until().map(until);
+        [self.worker.poll_timeout().map(until), self.accept_paused_until.map(until), linger, muted]
             .into_iter()
             .flatten()
             .min()

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use smallvec::SmallVec;
@@ -45,13 +46,18 @@ pub(super) struct UdpSocket {
     state: UdpSocketState,
     /// The kernel may have datagrams for us.
     pub(super) readable: bool,
+    /// When it was read last.
+    pub(super) read_at: Option<Instant>,
+    /// It does not wake the loop before.
+    pub(super) muted_until: Option<Instant>,
 }
 
 impl UdpSocket {
     /// Of a bound socket that does not block.
     pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        Ok(Self { socket: mio::net::UdpSocket::from_std(socket), state, readable: true })
+        let socket = mio::net::UdpSocket::from_std(socket);
+        Ok(Self { socket, state, readable: true, read_at: None, muted_until: None })
     }
 
     /// For many peers at once: room for their bursts, as far as the system grants it.

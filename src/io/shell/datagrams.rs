@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::Interest;
 
@@ -16,11 +16,15 @@ use crate::worker::{Destination, Routed};
 
 /// Receive calls on one socket in one turn.
 const RECEIVES_TURN: usize = 16;
+/// A busy port wakes the loop at most so often. Hundreds of viewers acknowledge a hundred times a second each, and to be
+/// woken for one costs more than to handle it. What comes is held by its protocol for much longer anyway.
+const MUTE: Duration = Duration::from_millis(1);
 
 impl Shell {
     /// Reads every port that has something, with a bound per turn.
     pub(super) fn read_ports(&mut self, now: Now) {
         for index in 0..self.parts.ports.len() {
+            self.unmute(now.mono, index);
             for _ in 0..RECEIVES_TURN {
                 let Some((port, socket)) = self.parts.ports.get_mut(index) else { break };
                 let port = *port;
@@ -30,6 +34,10 @@ impl Shell {
                 let mut batch = std::mem::take(&mut self.batch);
                 match socket.receive(&mut batch) {
                     Ok(messages) => {
+                        let before = socket.read_at.replace(now.mono);
+                        if before.is_some_and(|at| now.mono.saturating_duration_since(at) < MUTE) {
+                            self.mute(now.mono, index);
+                        }
                         for (from, datagram) in batch.datagrams(messages) {
                             self.route(now, index, port, from, datagram);
                         }
@@ -38,6 +46,32 @@ impl Shell {
                 }
                 self.batch = batch;
             }
+        }
+    }
+
+    /// When a port that was too loud is looked at again.
+    pub(super) fn muted_until(&self) -> Option<Instant> {
+        self.parts.ports.iter().filter_map(|(_, port)| port.muted_until).min()
+    }
+
+    fn mute(&mut self, now: Instant, index: usize) {
+        let Some((_, port)) = self.parts.ports.get_mut(index) else { return };
+        if port.muted_until.is_none() && self.parts.poll.registry().deregister(&mut port.socket).is_ok() {
+            port.muted_until = Some(now + MUTE);
+        }
+    }
+
+    fn unmute(&mut self, now: Instant, index: usize) {
+        let token = self.port_token(index);
+        let Some((_, port)) = self.parts.ports.get_mut(index) else { return };
+        if port.muted_until.is_none_or(|until| until > now) {
+            return;
+        }
+        port.muted_until = None;
+        // To be registered tells nothing of what came before.
+        port.readable = true;
+        if let Err(error) = self.parts.poll.registry().register(&mut port.socket, token, Interest::READABLE) {
+            tracing::error!(%error, "a UDP port was lost");
         }
     }
 

@@ -37,7 +37,11 @@ impl Packer {
             while slice.len() >= self.payload {
                 send(slice.split_to(self.payload));
             }
-            self.rest.extend_from_slice(&slice);
+            if !slice.is_empty() {
+                // What follows is to find room without moving it.
+                self.rest.reserve(self.payload);
+                self.rest.extend_from_slice(&slice);
+            }
         }
     }
 

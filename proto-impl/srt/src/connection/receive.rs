@@ -25,9 +25,9 @@ const ACKACK_FIRST: u32 = 32;
 /// They follow each other by this, as libsrt's do.
 const ACKACK_FIRST_US: i64 = 10_000;
 /// Later ones by this. The peer smooths its round trip over eight samples and its drift over a thousand: both are slower
-/// than twenty samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
+/// than ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
 /// acknowledgement that is not confirmed only when nothing new was to be acknowledged for a round trip.
-const ACKACK_US: i64 = 50_000;
+const ACKACK_US: i64 = 100_000;
 /// One of so many data packets begins a probing pair (libsrt sends them back to back).
 const PAIR_EVERY: u32 = 16;
 /// A jump is believed when the packets behind it follow within so many.
