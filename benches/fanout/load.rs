@@ -17,6 +17,8 @@ use super::rest::Asker;
 
 /// A unit that takes longer is late.
 const LATE: Duration = Duration::from_millis(100);
+/// Over SRT players hold what has come for 120 ms.
+const LATE_SRT: Duration = Duration::from_millis(220);
 /// Connections that are in their handshake at once.
 const CONNECTING_MAX: usize = 32;
 /// All connections must be ready by then.
@@ -62,7 +64,8 @@ pub struct Load {
 impl Load {
     /// Without connections.
     pub fn new(addresses: Addresses, class: Class, spin: bool) -> Result<Self, String> {
-        let inner = Loop::new(LATE, spin).map_err(|error| error.to_string())?;
+        let late = if matches!(class, Class::Srt | Class::SrtAes) { LATE_SRT } else { LATE };
+        let inner = Loop::new(late, spin).map_err(|error| error.to_string())?;
         Ok(Self { addresses, class, inner, opened: 0 })
     }
 
