@@ -1,7 +1,7 @@
 //! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. Inside is MPEG-TS, which is said
 //! here and nowhere below.
 //!
-//! [`SrtPort`] tells the peers of the shared port apart, [`SrtSession`] puts a connection of the `srt` crate between the
+//! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
 //! port and the hub; [`Line`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
 //! [`SrtPush`] and the pull client use; [`super::ts`] turns payloads into access units and back.
 //!
