@@ -191,6 +191,46 @@ fn n_01_to_n_05_what_a_bad_network_loses_is_repaired() {
 }
 
 #[test]
+fn n_06_n_07_fades_and_a_narrow_road_are_got_over() {
+    let server = Server::start(&["app.publisherGraceMs=0"]);
+    let relay = Relay::to(srt(&server)).seed(3).links(|link| link.latency(ms(10)).fading(secs(5), ms(200)));
+    let relay = relay.start();
+    let url = SrtUrl::caller(relay.address()).latency_ms(1200);
+    let _publisher = publish(&server, SrtTool::Libsrt, &url, "fading");
+    let played = record(SrtTool::Ffmpeg9, &url.clone().stream_id(&request("fading")));
+    assert_equal(&units_of(&ts_file(true, 12)), &played);
+    assert!(relay.stats(Way::There).dark > 20, "{:?}", relay.stats(Way::There));
+    // A road of half the rate: what is too late is dropped, and the session is there when the road is wide again.
+    let player = Player::start(server.rtmp, "live", "fading");
+    goes_on(&player);
+    let now = std::time::Instant::now();
+    relay.change(Way::There, move |link| link.rate_between(now, now + secs(6), 400_000));
+    std::thread::sleep(secs(6));
+    goes_on(&player);
+    assert!(player.is_playing());
+}
+
+#[test]
+fn s_06_callers_that_fall_silent_cost_little_and_go() {
+    let mut server = Server::start(&["app.publisherGraceMs=500"]);
+    let bystander = crate::support::Bystander::start(&server);
+    let before = server.rss_kb();
+    for number in 0..500 {
+        assert_eq!(Knock::new(&format!("live/silent{number}")).connect(srt(&server)), Ok(()));
+    }
+    let grown = server.rss_kb().saturating_sub(before);
+    assert!(grown < 500 * 64, "{grown} KB more for 500 callers");
+    let open = || {
+        let page = server.api().get("/metrics").body;
+        let of_srt = page.lines().filter(|line| line.starts_with("millstream_sessions{"));
+        let of_srt = of_srt.filter(|line| line.contains("protocol=\"srt\""));
+        of_srt.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    wait_for("the silent ones to be gone", secs(30), || open() == 0);
+    bystander.finish(&mut server);
+}
+
+#[test]
 fn n_08_a_blackout_of_three_seconds_keeps_the_session_and_its_viewers() {
     let server = Server::start(&["app.publisherGraceMs=0"]);
     let relay = Relay::to(srt(&server)).links(|link| link.latency(ms(10))).start();
