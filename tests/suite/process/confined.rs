@@ -36,7 +36,12 @@ fn c_08_nothing_listens_but_what_the_ready_line_says() {
         listening.map(|row| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap()).collect();
     let told = [Some(server.http), server.https, Some(server.rtmp), server.rtmps];
     assert_eq!(ports, told.into_iter().flatten().map(|address| address.port()).collect());
-    for table in ["udp", "udp6", "raw", "raw6"] {
+    // Each worker has its socket at the one port of SRT.
+    let srt = format!("{:04X}", server.srt.unwrap().port());
+    let datagrams: Vec<_> = ["udp", "udp6"].into_iter().flat_map(|table| rows(&server, table, 9)).collect();
+    assert_eq!(datagrams.len(), 2);
+    assert!(datagrams.iter().all(|row| row[1].rsplit(':').next() == Some(&srt)), "{datagrams:?}");
+    for table in ["raw", "raw6"] {
         assert_eq!(rows(&server, table, 9), Vec::<Vec<String>>::new(), "{table}");
     }
     // A socket of the file system has its path in the last column.
