@@ -217,6 +217,23 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 }
 
 #[test]
+fn a_stream_stands_where_its_units_do_whatever_they_count() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.publisher();
+    let Event::Unit { mut unit, tracks } = picture(180_000, true) else { panic!("no unit") };
+    let mut tracks = Tracks::clone(&tracks);
+    tracks.video = tracks.video.map(|track| Track { timescale: Timescale::new(90_000), ..track });
+    unit.pts += 3000;
+    let departure = Departure::Lost;
+    rig.say(id, &actor, [Event::Unit { unit, tracks: Arc::new(tracks) }, Event::Unpublished(departure)]);
+    let position = rig.outputs().into_iter().find_map(|output| match output {
+        Output::Control(ToControl::PublisherGone { position, .. }) => Some(position),
+        _ => None,
+    });
+    assert_eq!(position, Some(media::Position { dts_ms: 2000, started: true }));
+}
+
+#[test]
 fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
