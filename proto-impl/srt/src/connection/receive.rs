@@ -74,7 +74,7 @@ impl Link {
         bytes: usize,
     ) -> Option<CloseReason> {
         let now_us = self.micros(now);
-        self.horizon_us = self.horizon_us.max(now_us);
+        self.heard_of(now_us);
         self.heard_us = now_us;
         match packet {
             Packet::Data(head, payload) => self.handle_data(now_us, head, payload, bytes),
@@ -193,8 +193,8 @@ impl Link {
         if skipped > 0 {
             return Some(self.skip(skipped));
         }
-        let (horizon, tsbpd) = (self.horizon_us, &self.tsbpd);
-        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= horizon)? {
+        let (due, tsbpd) = (self.due_us, &self.tsbpd);
+        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= due)? {
             Delivery::Payload(payload) => Some(Event::Payload(payload)),
             Delivery::Skipped(packets) => Some(self.skip(packets)),
         }

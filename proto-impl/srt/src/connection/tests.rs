@@ -135,3 +135,29 @@ fn s_06_a_connection_before_media_is_small() {
     (0..1500).for_each(|_| ends.turn(&config));
     assert_eq!((ends.received.len(), ends.caller.queued_bytes()), (2000, 0));
 }
+
+#[test]
+fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
+    let mut ends = Ends::new(Seq::new(7), Config::default());
+    let now = ends.clock.now();
+    ends.caller.send(now, vec![1; 4].into()).unwrap();
+    let datagrams = drain(&mut ends.caller, now);
+    let listener = ends.listener.as_mut().unwrap();
+    datagrams.iter().for_each(|datagram| listener.handle_datagram(now, datagram));
+    assert_eq!(listener.poll_event(), None, "it is held for the latency");
+    // The owner only sends meanwhile, and late: the deadline stays the delivery's.
+    let late = now + ms(200);
+    listener.poll_transmit(late, &mut Datagrams::new());
+    assert_eq!(listener.poll_event(), None);
+    assert!(listener.poll_timeout().is_some_and(|at| at <= late));
+    // The owner takes nothing for a while, as it does that waits for a verdict.
+    for n in 0..1000 {
+        let at = late + ms(n);
+        if listener.poll_timeout().is_some_and(|due| due <= at) {
+            listener.handle_timeout(at);
+            listener.poll_transmit(at, &mut Datagrams::new());
+            assert!(listener.poll_timeout().is_some_and(|due| due > at), "a deadline that stays");
+        }
+    }
+    assert!(matches!(listener.poll_event(), Some(Event::Payload(_))));
+}
