@@ -119,6 +119,9 @@ impl Link {
         if payload.is_empty() || payload.len() > PAYLOAD_MAX {
             return self.count_malformed();
         }
+        if !self.config.receives {
+            return count(&mut self.stats.pkt_rcv_no_room, 1);
+        }
         if (head.key == KeyFlag::Clear) != self.keys.is_none() {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
         }
@@ -304,7 +307,7 @@ impl Link {
     fn handle_drop_request(&mut self, now_us: i64, first: Seq, last: Seq) {
         let end = self.receiver.end();
         let behind_end = first.ahead_of(end).filter(|distance| *distance > 0);
-        if !self.receiver.give_up(first, last) {
+        if !self.config.receives || !self.receiver.give_up(first, last) {
             return self.count_malformed();
         }
         if behind_end.is_some() {

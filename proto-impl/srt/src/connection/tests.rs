@@ -161,3 +161,33 @@ fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
     }
     assert!(matches!(listener.poll_event(), Some(Event::Payload(_))));
 }
+
+#[test]
+fn s_06_who_takes_nothing_holds_nothing() {
+    for receives in [true, false] {
+        let mut ends = Ends::new(Seq::new(7), Config { receives, ..Config::default() });
+        let now = ends.clock.now();
+        let State::Connected(link) = &mut ends.listener.as_mut().unwrap().state else {
+            panic!("not connected")
+        };
+        let far = link.receiver.base().plus(20_000);
+        let head = crate::packet::DataHead {
+            seq: far,
+            position: crate::packet::POSITION_SOLO,
+            in_order: false,
+            key: crate::packet::KeyFlag::Clear,
+            retransmitted: false,
+            message: 1,
+            timestamp: 0,
+            to: SocketId(2),
+        };
+        link.handle_packet(now, Packet::Data(head, b"x"), 17);
+        let drop = Control::DropRequest(0, far.plus(1), far.plus(2));
+        link.handle_packet(now, Packet::Control { timestamp: 0, to: SocketId(2), control: drop }, 24);
+        assert_eq!(
+            link.receiver.end().ahead_of(link.receiver.base()),
+            Some(if receives { 20_003 } else { 0 })
+        );
+        assert_eq!(link.losses.len(), usize::from(receives));
+    }
+}
