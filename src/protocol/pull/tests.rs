@@ -342,8 +342,8 @@ impl Rig {
     }
 }
 
-#[test]
-fn nobody_is_kept_busy_by_what_an_srt_server_sends_before_the_verdict() {
+/// A pull that was called by an SRT server.
+fn called() -> (Rig, ::srt::Connection) {
     let mut rig = Rig::new(PullSource::Srt(SrtAddress { listens: true, ..SrtAddress::default() }));
     let (latency, latency_max) = (Duration::from_millis(120), secs(8));
     rig.server.srt = crate::config::SrtSettings { latency, latency_max, ..Default::default() };
@@ -353,6 +353,27 @@ fn nobody_is_kept_busy_by_what_an_srt_server_sends_before_the_verdict() {
     while !peer.is_connected() {
         rig.exchange(&mut peer);
     }
+    (rig, peer)
+}
+
+#[test]
+fn an_srt_server_hears_that_it_was_given_up() {
+    let (mut rig, mut peer) = called();
+    assert_eq!(rig.events(), [""; 0]);
+    for half in 1..=20 {
+        rig.now.mono = rig.began + secs(half) / 2;
+        peer.handle_timeout(rig.now.mono);
+        rig.call(|session, ctx| session.handle_timeout(ctx));
+        rig.exchange(&mut peer);
+    }
+    assert_eq!(rig.events(), ["Lost", "failed: no media came", "closed"]);
+    let last = std::iter::from_fn(|| peer.poll_event()).last();
+    assert_eq!(last, Some(::srt::Event::Closed(::srt::CloseReason::Peer)));
+}
+
+#[test]
+fn nobody_is_kept_busy_by_what_an_srt_server_sends_before_the_verdict() {
+    let (mut rig, mut peer) = called();
     let (mut events, mut turns, end) = (rig.events(), 0, rig.began + secs(3));
     while rig.now.mono < end {
         if turns < 20 {
