@@ -13,5 +13,5 @@ mod stream;
 
 pub use cursor::{Cursor, Forwarded, Given, Jump};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
-pub use ring::{Entry, Ring, RingLimits};
+pub use ring::{Entry, Ring, RingLimits, dts_ms};
 pub use stream::{Flow, Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};

@@ -25,12 +25,18 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Converts the unit's DTS by its track's timescale (data units count milliseconds).
+    /// With its DTS in milliseconds.
     #[must_use]
     pub fn new(received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
-        let dts_ms = tracks.get(unit.track).map_or(unit.dts, |track| track.timescale.to_ms(unit.dts));
+        let dts_ms = dts_ms(&unit, &tracks);
         Self { unit, tracks, dts_ms, received }
     }
+}
+
+/// Converts a unit's DTS by its track's timescale (data units count milliseconds).
+#[must_use]
+pub fn dts_ms(unit: &AccessUnit, tracks: &Tracks) -> i64 {
+    tracks.get(unit.track).map_or(unit.dts, |track| track.timescale.to_ms(unit.dts))
 }
 
 /// What bounds a ring.

@@ -9,19 +9,44 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// write is refused above it, so that a slow peer's backlog stays in the shared ring.
 pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)
+}
+
+/// Sets an option that is a number.
+fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
     // SAFETY: the descriptor is borrowed and therefore open; the option's value is a c_int that lives across the
     // call, and `length` is its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const value).cast(),
-            length,
-        )
-    };
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The value of an option that is a number.
+fn option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: the descriptor is borrowed and therefore open; `value` is a c_int that the call fills, and `length` is
+    // its size.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut length)
+    };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the kernel cut datagrams that a path does not take whole, as SRT's other implementations do: nobody looks for
+/// the size that each path takes.
+pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
+    if option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? == libc::AF_INET6 {
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
+    }
+    Ok(())
 }
 
 /// Opens what stands in a folder under this name, for reading; a link is an error (`openat` with `O_NOFOLLOW`).
@@ -80,5 +105,21 @@ mod tests {
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(set_unsent_limit(udp.as_fd(), 1).is_err());
         assert!(raise_open_files().unwrap() > 0);
+    }
+
+    #[test]
+    fn datagrams_are_cut_where_a_path_needs_it() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let Ok(udp) = std::net::UdpSocket::bind(address) else { continue };
+            let socket = udp.as_fd();
+            set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE).unwrap();
+            let_fragment(socket).unwrap();
+            let found = option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER).unwrap();
+            assert_eq!(found, libc::IP_PMTUDISC_WANT, "{address}");
+            if address != "127.0.0.1:0" {
+                let found = option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER).unwrap();
+                assert_eq!(found, libc::IPV6_PMTUDISC_WANT, "{address}");
+            }
+        }
     }
 }

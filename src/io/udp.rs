@@ -1,8 +1,10 @@
 //! UDP sockets: batches in, runs of equal length out (quinn-udp). What a send does not take is lost, as it might be on
 //! the way; the protocols above repair that.
 
+use std::cell::Cell;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -10,12 +12,15 @@ use smallvec::SmallVec;
 use wire::Datagrams;
 
 use super::budget::Place;
+use super::sys;
 use crate::protocol::Remote;
 
 /// Messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
 const BATCH: usize = 16;
 /// Bytes of one message: the largest that segmentation offload makes.
 const MESSAGE_BYTES: usize = 65_536;
+/// Sends in a row that go one by one and not as a run: then runs are not tried any more.
+const REFUSALS_MAX: u32 = 32;
 /// What a port that many share asks the system to hold for it, in and out; `net.core.rmem_max` and `wmem_max` bound it.
 const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
@@ -44,6 +49,10 @@ impl Batch {
 pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     state: UdpSocketState,
+    /// Datagrams of one send (UDP_SEGMENT). A network device may lack what it needs, which only sending shows.
+    segments: Cell<usize>,
+    /// Sends in a row that were refused for their segments.
+    refusals: Cell<u32>,
     /// The kernel may have datagrams for us.
     pub(super) readable: bool,
     /// When it was read last.
@@ -56,8 +65,13 @@ impl UdpSocket {
     /// Of a bound socket that does not block.
     pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        if let Err(error) = sys::let_fragment(socket.as_fd()) {
+            tracing::debug!(%error, "UDP fragments");
+        }
+        let segments = Cell::new(state.max_gso_segments());
         let socket = mio::net::UdpSocket::from_std(socket);
-        Ok(Self { socket, state, readable: true, read_at: None, muted_until: None })
+        let refusals = Cell::new(0);
+        Ok(Self { socket, state, segments, refusals, readable: true, read_at: None, muted_until: None })
     }
 
     /// For many peers at once: room for their bursts, as far as the system grants it.
@@ -93,7 +107,7 @@ impl UdpSocket {
     /// Sends all of them. The bytes that the system took, and how many datagrams it did not take.
     pub(super) fn send(&self, to: Remote, datagrams: &Datagrams) -> (usize, usize) {
         let (mut taken, mut lost, mut from) = (0usize, 0usize, 0);
-        while let Some(run) = datagrams.run(from, self.state.max_gso_segments()) {
+        while let Some(run) = datagrams.run(from, self.segments.get()) {
             if self.send_run(to, run.bytes, run.segment).is_ok() {
                 taken = taken.saturating_add(run.bytes.len());
             } else {
@@ -106,24 +120,35 @@ impl UdpSocket {
 
     /// Sends one datagram, or several of `segment` bytes.
     pub(super) fn send_run(&self, to: Remote, bytes: &[u8], segment: usize) -> io::Result<()> {
-        let transmit = Transmit {
-            destination: to.peer,
-            ecn: None,
-            contents: bytes,
-            segment_size: Some(segment),
-            src_ip: to.local,
-        };
-        let sent = self.state.try_send(UdpSockRef::from(&self.socket), &transmit);
-        // The first refusal of segmentation turns it off: one by one then.
-        match sent {
-            Err(error) if self.state.max_gso_segments() == 1 && segment < bytes.len() => {
-                tracing::debug!(%error, "no segmentation offload");
-                bytes.chunks(segment.max(1)).try_for_each(|bytes| {
-                    let single = Transmit { contents: bytes, segment_size: None, ..transmit.clone() };
-                    self.state.try_send(UdpSockRef::from(&self.socket), &single)
-                })
+        if segment >= bytes.len() {
+            return self.send_once(to, bytes, None);
+        }
+        match self.send_once(to, bytes, Some(segment)) {
+            Err(error) if is_refusal(&error) => {
+                bytes.chunks(segment.max(1)).try_for_each(|bytes| self.send_once(to, bytes, None))?;
+                self.note_refusal(&error);
+                Ok(())
             }
-            other => other,
+            Ok(()) => {
+                self.refusals.set(0);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send_once(&self, to: Remote, contents: &[u8], segment_size: Option<usize>) -> io::Result<()> {
+        let (destination, src_ip) = (to.peer, to.local);
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip };
+        self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
+    }
+
+    /// What was refused as a run went one by one: not the address was wrong. It may be that of one path only, through a
+    /// tunnel or with small packets, so others must be refused too before all of them go one by one.
+    fn note_refusal(&self, error: &io::Error) {
+        self.refusals.set(self.refusals.get().saturating_add(1));
+        if self.refusals.get() >= REFUSALS_MAX && self.segments.replace(1) > 1 {
+            tracing::debug!(%error, "no segmentation offload");
         }
     }
 
@@ -131,6 +156,11 @@ impl UdpSocket {
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
     }
+}
+
+/// Whether a run may have been refused for being one: EINVAL and EMSGSIZE are also said of addresses.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }
 
 /// What a connection of datagrams has in the shell.
@@ -183,5 +213,31 @@ mod tests {
             assert_eq!((bytes.len(), usize::from(bytes[0])), (lengths[n], n));
         }
         assert!(!b.readable || b.receive(&mut batch).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_sent_to_takes_nothing_from_the_others() {
+        let socket = || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            UdpSocket::new(socket).unwrap()
+        };
+        let (a, mut b) = (socket(), socket());
+        let segments = a.segments.get();
+        let good = Remote { peer: b.socket.local_addr().unwrap(), local: None };
+        // Who spoofs can send from port 0, and to the address of a whole network.
+        let no_port = Remote { peer: "127.0.0.1:0".parse().unwrap(), local: None };
+        let broadcast = Remote { local: Some("127.255.255.255".parse().unwrap()), ..good };
+        let mut datagrams = Datagrams::new();
+        (0..4).for_each(|_| datagrams.push(&[0; 100], &[]));
+        for bad in [no_port, broadcast] {
+            for _ in 0..100 {
+                assert_eq!(a.send(bad, &datagrams), (0, 4));
+                assert!(a.send_run(bad, &[0; 64], 64).is_err());
+            }
+        }
+        assert_eq!(a.segments.get(), segments);
+        assert_eq!(a.send(good, &datagrams), (400, 0));
+        assert_eq!(receive_all(&mut b, &mut Batch::default(), 4).len(), 4);
     }
 }

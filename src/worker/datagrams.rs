@@ -42,7 +42,13 @@ impl Worker {
         self.reply.clear();
         let ctx = Context { now, apps: &self.apps, server: &self.server, draining: self.draining };
         let Some((_, demux)) = self.ports.iter_mut().find(|(of, _)| *of == port) else { return Routed::Done };
-        match demux.route(&ctx, from, datagram, &mut self.reply) {
+        // Whatever bug a stranger has found in the port ends nobody.
+        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
+        let Ok(route) = catch_unwind(route) else {
+            self.stats.panics = self.stats.panics.saturating_add(1);
+            return Routed::Done;
+        };
+        match route {
             Route::Session(id) => {
                 self.take_datagram(id, from.peer, datagram);
                 Routed::Done
@@ -71,7 +77,12 @@ impl Worker {
         let ctx = Context { now, apps: &self.apps, server: &self.server, draining: self.draining };
         let (_, demux) = self.ports.iter_mut().find(|(of, _)| *of == port)?;
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
-        let session = demux.begin(&ctx, id, peer, seed)?;
+        let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {
+            demux.forget(id);
+            self.stats.panics = self.stats.panics.saturating_add(1);
+            return None;
+        };
+        let session = session?;
         let mut conn = Conn::new(peer, session, now.mono);
         conn.link = Link::Port(port, from);
         self.conns.insert(conn)?;

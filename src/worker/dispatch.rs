@@ -9,7 +9,7 @@ use media::{AccessUnit, Tracks};
 use super::conn::{Conn, Link, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
-use crate::hub::Flush;
+use crate::hub::{Flush, dts_ms};
 use crate::mail::{ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, ToControl, ToWorker};
 use crate::protocol::{Event, Format, PublishAsk};
 use crate::stats::Traffic;
@@ -168,7 +168,7 @@ impl Worker {
         let count = self.sources.entry(stream).or_default();
         count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
         count.last_unit = Some(self.now.mono);
-        count.position.dts_ms = count.position.dts_ms.max(unit.dts);
+        count.position.dts_ms = count.position.dts_ms.max(dts_ms(&unit, &tracks));
         if !std::mem::replace(&mut count.position.started, true) {
             self.tell(ToControl::SourceStarted(stream));
         }

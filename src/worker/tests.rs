@@ -12,7 +12,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, FormatKey, Package, Parts};
 use crate::mail::{Departure, Ingest};
-use crate::protocol::{Event, Format, PlayAsk};
+use crate::protocol::{Event, Format, PlayAsk, Remote, Route};
 use crate::stats::WorkerFigures;
 
 /// What a session does next.
@@ -217,6 +217,23 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 }
 
 #[test]
+fn a_stream_stands_where_its_units_do_whatever_they_count() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.publisher();
+    let Event::Unit { mut unit, tracks } = picture(180_000, true) else { panic!("no unit") };
+    let mut tracks = Tracks::clone(&tracks);
+    tracks.video = tracks.video.map(|track| Track { timescale: Timescale::new(90_000), ..track });
+    unit.pts += 3000;
+    let departure = Departure::Lost;
+    rig.say(id, &actor, [Event::Unit { unit, tracks: Arc::new(tracks) }, Event::Unpublished(departure)]);
+    let position = rig.outputs().into_iter().find_map(|output| match output {
+        Output::Control(ToControl::PublisherGone { position, .. }) => Some(position),
+        _ => None,
+    });
+    assert_eq!(position, Some(media::Position { dts_ms: 2000, started: true }));
+}
+
+#[test]
 fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
@@ -346,4 +363,45 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     }
     assert_eq!(rig.worker.stats.panics, 1);
     assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
+}
+
+/// A port that does as it is told.
+#[derive(Debug)]
+struct Gate(Arc<Mutex<(&'static str, Vec<ConnId>)>>);
+
+impl Demux for Gate {
+    fn route(&mut self, _: &Context<'_>, _: Remote, _: &[u8], _: &mut Vec<u8>) -> Route {
+        let panics = self.0.lock().unwrap().0 == "route";
+        assert!(!panics, "as the script says");
+        Route::New
+    }
+
+    fn begin(&mut self, _: &Context<'_>, id: ConnId, _: SocketAddr, _: Seed) -> Option<Box<dyn Session>> {
+        self.0.lock().unwrap().1.push(id);
+        let panics = self.0.lock().unwrap().0 == "begin";
+        assert!(!panics, "as the script says");
+        Some(Box::new(Actor::default()))
+    }
+
+    fn forget(&mut self, id: ConnId) {
+        self.0.lock().unwrap().1.retain(|known| *known != id);
+    }
+}
+
+#[test]
+fn a_port_that_panics_at_a_stranger_goes_on() {
+    let mut rig = Rig::new();
+    let script = Arc::new(Mutex::new(("", Vec::new())));
+    rig.worker.ports = vec![(Port::Srt, Box::new(Gate(Arc::clone(&script))))];
+    let from = Remote { peer: ([192, 0, 2, 1], 9).into(), local: None };
+    for method in ["route", "begin", ""] {
+        script.lock().unwrap().0 = method;
+        let routed = rig.worker.handle_datagram(rig.now, Port::Srt, from, b"x");
+        assert_eq!(routed, if method == "route" { Routed::Done } else { Routed::New }, "{method}");
+        if routed == Routed::New {
+            assert_eq!(rig.worker.accept_peer(rig.now, Port::Srt, from).is_some(), method.is_empty());
+        }
+    }
+    assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (2, 1));
+    assert_eq!(script.lock().unwrap().1.len(), 1);
 }

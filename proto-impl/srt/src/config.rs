@@ -78,6 +78,9 @@ pub struct Config {
     pub flow_window: u32,
     /// Bytes that wait in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
     pub buffer_bytes: usize,
+    /// Whether what the peer sends is taken. Where nobody has a use for it, it is counted and forgotten, so that such a
+    /// peer cannot have it held.
+    pub receives: bool,
     /// What is sent again may be so much of what is sent (SRTO_OHEADBW).
     pub overhead_percent: u32,
     /// Bytes per second at most, all packets together (SRTO_MAXBW). `None` sends at once.
@@ -101,6 +104,7 @@ impl Default for Config {
             payload_size: PAYLOAD_BYTES,
             flow_window: 25_600,
             buffer_bytes: 16 * 1024 * 1024,
+            receives: true,
             overhead_percent: 25,
             max_bandwidth: None,
             connect_timeout: Duration::from_secs(3),

@@ -344,6 +344,10 @@ impl Session for PullSession {
             | Stage::Live { .. }
             | Stage::Over => {}
         }
+        if matches!(self.stage, Stage::Over) {
+            // Over a socket that nobody closes the server would not hear of it.
+            return self.client.close(now);
+        }
         self.client.handle_timeout(now);
     }
 

@@ -9,6 +9,7 @@ use flv::file::{Header, TagHead};
 use std::sync::Arc;
 
 use super::*;
+use crate::auth::srt::SrtAddress;
 use crate::config::AppSettings;
 use crate::mail::{PullId, SessionSettings, StreamId};
 use crate::protocol::Apps;
@@ -324,4 +325,69 @@ fn a_stop_says_goodbye_and_is_the_end() {
     let events = rig.events();
     assert_eq!(events.last().map(String::as_str), Some("closed"));
     assert!(rig.give(&tag(KEY, 100)).is_empty());
+}
+
+impl Rig {
+    /// What the peer sends comes in, and the answers go back.
+    fn exchange(&mut self, peer: &mut ::srt::Connection) {
+        let (now, from) = (self.now.mono, SocketAddr::from(([192, 0, 2, 1], 9)));
+        let mut out = Datagrams::new();
+        peer.poll_transmit(now, &mut out);
+        for n in 0..out.len() {
+            self.call(|session, ctx| session.handle_datagram(ctx, from, out.get(n)));
+        }
+        let mut answers = Datagrams::new();
+        self.call(|session, ctx| session.poll_datagrams(ctx, &mut answers));
+        (0..answers.len()).for_each(|n| peer.handle_datagram(now, answers.get(n)));
+    }
+}
+
+/// A pull that was called by an SRT server.
+fn called() -> (Rig, ::srt::Connection) {
+    let mut rig = Rig::new(PullSource::Srt(SrtAddress { listens: true, ..SrtAddress::default() }));
+    let (latency, latency_max) = (Duration::from_millis(120), secs(8));
+    rig.server.srt = crate::config::SrtSettings { latency, latency_max, ..Default::default() };
+    rig.connected();
+    let (id, seed) = (::srt::SocketId(1), Seed::from_number(2));
+    let mut peer = ::srt::Connection::caller(rig.now.mono, Arc::default(), id, "", &seed);
+    while !peer.is_connected() {
+        rig.exchange(&mut peer);
+    }
+    (rig, peer)
+}
+
+#[test]
+fn an_srt_server_hears_that_it_was_given_up() {
+    let (mut rig, mut peer) = called();
+    assert_eq!(rig.events(), [""; 0]);
+    for half in 1..=20 {
+        rig.now.mono = rig.began + secs(half) / 2;
+        peer.handle_timeout(rig.now.mono);
+        rig.call(|session, ctx| session.handle_timeout(ctx));
+        rig.exchange(&mut peer);
+    }
+    assert_eq!(rig.events(), ["Lost", "failed: no media came", "closed"]);
+    let last = std::iter::from_fn(|| peer.poll_event()).last();
+    assert_eq!(last, Some(::srt::Event::Closed(::srt::CloseReason::Peer)));
+}
+
+#[test]
+fn nobody_is_kept_busy_by_what_an_srt_server_sends_before_the_verdict() {
+    let (mut rig, mut peer) = called();
+    let (mut events, mut turns, end) = (rig.events(), 0, rig.began + secs(3));
+    while rig.now.mono < end {
+        if turns < 20 {
+            peer.send(rig.now.mono, Bytes::from_static(&[0x47; 188])).unwrap();
+        }
+        rig.exchange(&mut peer);
+        rig.call(|session, ctx| session.handle_timeout(ctx));
+        events.extend(rig.events());
+        rig.exchange(&mut peer);
+        let next = rig.session.poll_timeout().unwrap_or(end).max(rig.now.mono);
+        let step = Duration::from_millis(if turns < 20 { 5 } else { 0 });
+        rig.now.mono = next.max(rig.now.mono + step);
+        turns += 1;
+        assert!(turns < 500, "a deadline that stays");
+    }
+    assert_eq!(events, ["publish"]);
 }

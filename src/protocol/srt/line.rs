@@ -1,8 +1,9 @@
 //! A connection on a socket of its own: we call, or wait to be called.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::srt::{CloseReason, Config, Connection, Endpoint, Route, SocketId};
 use bytes::Bytes;
@@ -11,6 +12,13 @@ use wire::Datagrams;
 
 use crate::auth::srt::SrtAddress;
 use crate::config::SrtSettings;
+
+/// Callers whose passphrase is tried follow each other by this: trying costs up to a millisecond. Who is passed over
+/// calls again.
+const TRIAL_PAUSE: Duration = Duration::from_millis(10);
+
+/// Answers to callers that wait to be sent; who gets none calls again.
+const REPLIES_MAX: usize = 16;
 
 /// What a [`Line`] has.
 #[derive(Debug)]
@@ -33,8 +41,10 @@ enum Stage {
     /// Waits to be called.
     Waiting {
         endpoint: Box<Endpoint<()>>,
-        reply: Vec<u8>,
-        reply_to: Option<SocketAddr>,
+        /// To whom, and what.
+        replies: VecDeque<(SocketAddr, Vec<u8>)>,
+        /// No caller is tried before.
+        trial_at: Instant,
     },
     /// Calls, or was called.
     Open {
@@ -64,7 +74,7 @@ impl Line {
             SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap_or(0));
         let stage = if address.listens {
             let endpoint = Box::new(Endpoint::new(now, &seed.derive("cookies", 0)));
-            Stage::Waiting { endpoint, reply: Vec::new(), reply_to: None }
+            Stage::Waiting { endpoint, replies: VecDeque::new(), trial_at: now }
         } else {
             let config = Arc::clone(&config);
             let connection = Box::new(Connection::caller(now, config, id, &address.stream_id, &seed));
@@ -75,19 +85,31 @@ impl Line {
 
     pub(crate) fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         match &mut self.stage {
-            Stage::Waiting { endpoint, reply, reply_to } => {
-                reply.clear();
-                match endpoint.route(now, from, datagram, reply) {
-                    Route::Reply => *reply_to = Some(from),
-                    Route::New(incoming) => {
-                        let mut connection = Connection::incoming(now, *incoming, self.id, &self.seed);
+            Stage::Waiting { endpoint, replies, trial_at } => {
+                let mut reply = Vec::new();
+                match endpoint.route(now, from, datagram, &mut reply) {
+                    Route::New(incoming) if now >= *trial_at => {
+                        *trial_at = now + TRIAL_PAUSE;
+                        let caller = incoming.as_ref().clone();
+                        let mut connection = Connection::incoming(now, caller, self.id, &self.seed);
                         match connection.unlock(&self.config) {
-                            Ok(()) => connection.accept(now, Arc::clone(&self.config)),
-                            Err(reason) => connection.reject(now, reason),
+                            Ok(()) => {
+                                connection.accept(now, Arc::clone(&self.config));
+                                let connection = Box::new(connection);
+                                self.stage = Stage::Open { connection, peer: Some(from) };
+                                return;
+                            }
+                            // A stranger; the peer is still waited for.
+                            Err(reason) => {
+                                tracing::debug!(%from, %reason, "refused a caller");
+                                incoming.reject(now, reason, &mut reply);
+                            }
                         }
-                        self.stage = Stage::Open { connection: Box::new(connection), peer: Some(from) };
                     }
-                    Route::Session(()) | Route::Drop(_) => {}
+                    Route::New(_) | Route::Reply | Route::Session(()) | Route::Drop(_) => {}
+                }
+                if !reply.is_empty() && replies.len() < REPLIES_MAX {
+                    replies.push_back((from, reply));
                 }
             }
             Stage::Open { connection, peer } => {
@@ -120,9 +142,9 @@ impl Line {
 
     pub(crate) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
         match &mut self.stage {
-            Stage::Waiting { reply, reply_to, .. } => {
-                let to = reply_to.take()?;
-                out.push(reply, &[]);
+            Stage::Waiting { replies, .. } => {
+                let (to, reply) = replies.pop_front()?;
+                out.push(&reply, &[]);
                 Some(to)
             }
             Stage::Open { connection, peer } => {
@@ -166,5 +188,53 @@ impl Line {
             Stage::Waiting { .. } => self.stage = Stage::Over,
             Stage::Over => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::srt::{Event, Passphrase, RejectReason};
+
+    use super::*;
+    use crate::auth::access::Secret;
+
+    /// A call of `caller` from this port until nothing more is said. Its events.
+    fn call(line: &mut Line, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
+        let from = SocketAddr::from(([192, 0, 2, 1], port));
+        let passphrase = Some(Passphrase::new(passphrase).unwrap());
+        let config = Arc::new(Config { passphrase, ..Config::default() });
+        let mut caller = Connection::caller(now, config, SocketId(7), "", &Seed::from_number(port.into()));
+        let mut out = Datagrams::new();
+        while caller.poll_transmit(now, &mut out) {
+            (0..out.len()).for_each(|n| line.handle_datagram(now, from, out.get(n)));
+            // What comes right behind takes no answer away.
+            line.handle_datagram(now, ([192, 0, 2, 2], 9).into(), b"noise");
+            let mut answers = Datagrams::new();
+            if line.poll_datagrams(now, &mut answers) == Some(from) {
+                (0..answers.len()).for_each(|n| caller.handle_datagram(now, answers.get(n)));
+            }
+            out.clear();
+        }
+        std::iter::from_fn(|| caller.poll_event()).collect()
+    }
+
+    #[test]
+    fn a_stranger_without_the_passphrase_is_refused_and_the_peer_still_waited_for() {
+        let now = Instant::now();
+        let passphrase = Some(Secret::new("the right one"));
+        let address = SrtAddress { listens: true, passphrase, ..SrtAddress::default() };
+        let mut line = Line::new(now, &SrtSettings::default(), &address, Seed::from_number(1));
+        let refused = Event::Closed(CloseReason::Rejected(RejectReason::BADSECRET));
+        for n in 0..3u16 {
+            let at = now + TRIAL_PAUSE * n.into();
+            assert_eq!(call(&mut line, at, 1000 + n, "the wrong one"), std::slice::from_ref(&refused));
+            assert!(line.poll_event().is_none());
+        }
+        // One trial at a time: this one is passed over, and may call again.
+        let at = now + TRIAL_PAUSE * 3;
+        assert_eq!(call(&mut line, at - Duration::from_millis(1), 2000, "the wrong one"), []);
+        let events = call(&mut line, at, 3000, "the right one");
+        assert!(matches!(events[..], [Event::Connected(_)]), "{events:?}");
+        assert!(matches!(line.poll_event(), Some(LineEvent::Connected { .. })));
     }
 }

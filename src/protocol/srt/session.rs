@@ -121,7 +121,6 @@ impl SrtSession {
     }
 
     fn payload(&mut self, payload: &[u8]) {
-        // What a viewer sends is of no use to anybody.
         let Role::Publisher(ingest) = &mut self.role else { return };
         ingest.handle(payload);
         self.take_units();
@@ -241,7 +240,9 @@ impl Session for SrtSession {
             Ok(_) => {
                 self.known = true;
                 self.role = Role::Viewer(Packer::new(config.payload_size));
-                self.connection.accept(ctx.now.mono, config);
+                // What a viewer sends is of no use to anybody.
+                let config = Config { receives: false, ..Config::clone(&config) };
+                self.connection.accept(ctx.now.mono, Arc::new(config));
             }
             Err(why) => {
                 self.role = Role::None;

@@ -532,3 +532,19 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
     publisher.ingest.finish();
     assert_eq!(self::units(&mut publisher.ingest).len(), 1);
 }
+
+#[test]
+fn a_picture_holds_little_more_than_its_bytes() {
+    let mut publisher = Publisher::new(Some(StreamKind::H264), None);
+    let filler = [&[12][..], &[0xff; 100_000]].concat();
+    let mut got = publisher.video(0, &[AUD, SPS, PPS, IDR, &filler]);
+    got.extend(publisher.video(3000, &[AUD, INTER, AUD, INTER, AUD, INTER, &filler]));
+    publisher.ingest.finish();
+    got.extend(units(&mut publisher.ingest));
+    assert_eq!(got.len(), 4);
+    for unit in got {
+        let bytes = unit.payload.len();
+        let room = unit.payload.try_into_mut().unwrap().capacity();
+        assert!(room <= 2 * bytes, "{room} for {bytes}");
+    }
+}

@@ -192,6 +192,7 @@ impl Start {
             jump: None,
             skipped: 0,
             horizon_us: now_us,
+            due_us: now_us,
             keys: self.keys,
             rtt: Rtt::new(),
             tell: None,
@@ -309,8 +310,11 @@ pub(super) struct Link {
     /// A packet that is out of reach: if its successors come too, the stream goes on there.
     pub(super) jump: Option<Seq>,
     pub(super) skipped: u32,
-    /// What is due by this time may be delivered.
+    /// The newest time that was heard of.
     pub(super) horizon_us: i64,
+    /// What is due by this time may be delivered. It moves with what events follow on, and not with what is sent: what
+    /// becomes due then has its deadline.
+    pub(super) due_us: i64,
 
     pub(super) keys: Option<Box<SessionKeys>>,
     pub(super) rtt: Rtt,
@@ -365,7 +369,9 @@ impl Link {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let mut at = self.check_us;
-        for us in [self.acks.due_us, self.losses.next_at(), self.next_delivery_us()].into_iter().flatten() {
+        // What is due already waits for its owner, and not for a time.
+        let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
+        for us in [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten() {
             at = at.min(us);
         }
         let at = self.instant(at);
@@ -374,7 +380,7 @@ impl Link {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<CloseReason> {
         let now_us = self.micros(now);
-        self.horizon_us = self.horizon_us.max(now_us);
+        self.heard_of(now_us);
         if self.pace_at.is_some_and(|at| at <= now) {
             self.pace_at = None;
         }
@@ -382,6 +388,12 @@ impl Link {
             return self.check(now, now_us);
         }
         None
+    }
+
+    /// The time moves on, and events are polled next.
+    pub(super) fn heard_of(&mut self, now_us: i64) {
+        self.horizon_us = self.horizon_us.max(now_us);
+        self.due_us = self.due_us.max(now_us);
     }
 
     fn check(&mut self, now: Instant, now_us: i64) -> Option<CloseReason> {

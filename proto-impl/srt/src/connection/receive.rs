@@ -74,7 +74,7 @@ impl Link {
         bytes: usize,
     ) -> Option<CloseReason> {
         let now_us = self.micros(now);
-        self.horizon_us = self.horizon_us.max(now_us);
+        self.heard_of(now_us);
         self.heard_us = now_us;
         match packet {
             Packet::Data(head, payload) => self.handle_data(now_us, head, payload, bytes),
@@ -118,6 +118,9 @@ impl Link {
         count(&mut self.stats.byte_recv, bytes);
         if payload.is_empty() || payload.len() > PAYLOAD_MAX {
             return self.count_malformed();
+        }
+        if !self.config.receives {
+            return count(&mut self.stats.pkt_rcv_no_room, 1);
         }
         if (head.key == KeyFlag::Clear) != self.keys.is_none() {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
@@ -193,8 +196,8 @@ impl Link {
         if skipped > 0 {
             return Some(self.skip(skipped));
         }
-        let (horizon, tsbpd) = (self.horizon_us, &self.tsbpd);
-        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= horizon)? {
+        let (due, tsbpd) = (self.due_us, &self.tsbpd);
+        match self.receiver.deliver(|moment| flush || tsbpd.delivery(moment) <= due)? {
             Delivery::Payload(payload) => Some(Event::Payload(payload)),
             Delivery::Skipped(packets) => Some(self.skip(packets)),
         }
@@ -304,7 +307,7 @@ impl Link {
     fn handle_drop_request(&mut self, now_us: i64, first: Seq, last: Seq) {
         let end = self.receiver.end();
         let behind_end = first.ahead_of(end).filter(|distance| *distance > 0);
-        if !self.receiver.give_up(first, last) {
+        if !self.config.receives || !self.receiver.give_up(first, last) {
             return self.count_malformed();
         }
         if behind_end.is_some() {

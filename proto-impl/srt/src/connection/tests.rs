@@ -135,3 +135,59 @@ fn s_06_a_connection_before_media_is_small() {
     (0..1500).for_each(|_| ends.turn(&config));
     assert_eq!((ends.received.len(), ends.caller.queued_bytes()), (2000, 0));
 }
+
+#[test]
+fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
+    let mut ends = Ends::new(Seq::new(7), Config::default());
+    let now = ends.clock.now();
+    ends.caller.send(now, vec![1; 4].into()).unwrap();
+    let datagrams = drain(&mut ends.caller, now);
+    let listener = ends.listener.as_mut().unwrap();
+    datagrams.iter().for_each(|datagram| listener.handle_datagram(now, datagram));
+    assert_eq!(listener.poll_event(), None, "it is held for the latency");
+    // The owner only sends meanwhile, and late: the deadline stays the delivery's.
+    let late = now + ms(200);
+    listener.poll_transmit(late, &mut Datagrams::new());
+    assert_eq!(listener.poll_event(), None);
+    assert!(listener.poll_timeout().is_some_and(|at| at <= late));
+    // The owner takes nothing for a while, as it does that waits for a verdict.
+    for n in 0..1000 {
+        let at = late + ms(n);
+        if listener.poll_timeout().is_some_and(|due| due <= at) {
+            listener.handle_timeout(at);
+            listener.poll_transmit(at, &mut Datagrams::new());
+            assert!(listener.poll_timeout().is_some_and(|due| due > at), "a deadline that stays");
+        }
+    }
+    assert!(matches!(listener.poll_event(), Some(Event::Payload(_))));
+}
+
+#[test]
+fn s_06_who_takes_nothing_holds_nothing() {
+    for receives in [true, false] {
+        let mut ends = Ends::new(Seq::new(7), Config { receives, ..Config::default() });
+        let now = ends.clock.now();
+        let State::Connected(link) = &mut ends.listener.as_mut().unwrap().state else {
+            panic!("not connected")
+        };
+        let far = link.receiver.base().plus(20_000);
+        let head = crate::packet::DataHead {
+            seq: far,
+            position: crate::packet::POSITION_SOLO,
+            in_order: false,
+            key: crate::packet::KeyFlag::Clear,
+            retransmitted: false,
+            message: 1,
+            timestamp: 0,
+            to: SocketId(2),
+        };
+        link.handle_packet(now, Packet::Data(head, b"x"), 17);
+        let drop = Control::DropRequest(0, far.plus(1), far.plus(2));
+        link.handle_packet(now, Packet::Control { timestamp: 0, to: SocketId(2), control: drop }, 24);
+        assert_eq!(
+            link.receiver.end().ahead_of(link.receiver.base()),
+            Some(if receives { 20_003 } else { 0 })
+        );
+        assert_eq!(link.losses.len(), usize::from(receives));
+    }
+}

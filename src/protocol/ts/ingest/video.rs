@@ -258,7 +258,7 @@ impl Video {
             let key = picture.key || (picture.recovery && (pes.random_access || picture.has_sets));
             let pts = dts.wrapping_add(composition) & CLOCK_MASK;
             if self.configured {
-                made.push(Made::Frame(Frame { dts, pts, key, payload: picture.payload.freeze() }));
+                made.push(Made::Frame(Frame { dts, pts, key, payload: fitted(picture.payload) }));
             } else {
                 made.push(Made::Early);
             }
@@ -335,4 +335,10 @@ impl Video {
         let next = |(first, pictures): (u64, u64)| first.wrapping_add(self.step * pictures) & CLOCK_MASK;
         told.or_else(|| self.last.map(next))
     }
+}
+
+/// The payload in a buffer of about its size. There was room for all of the PES packet, which may have had many pictures,
+/// or filler for the most part, and the ring counts bytes and not room.
+fn fitted(payload: BytesMut) -> Bytes {
+    if payload.capacity() / 2 > payload.len() { Bytes::copy_from_slice(&payload) } else { payload.freeze() }
 }
