@@ -82,6 +82,15 @@ fn s_26_what_is_published_by_srt_is_played_by_rtmp_http_and_srt_alike() {
 }
 
 #[test]
+fn a_stream_has_the_speed_of_its_media_and_not_of_its_ticks() {
+    let server = Server::start(&[]);
+    let _publisher = publish(&server, SrtTool::Libsrt, &SrtUrl::caller(srt(&server)), "speed");
+    let speed = || server.api().broadcast("live", "speed").unwrap()["speed"].as_f64().unwrap();
+    wait_for("a speed", secs(10), || speed() > 0.5);
+    assert!(speed() < 3.0, "{}", speed());
+}
+
+#[test]
 fn s_26_what_is_published_by_rtmp_is_played_by_every_srt_player() {
     for bframes in [false, true] {
         let server = Server::start(&[]);
