@@ -166,7 +166,9 @@ impl Description {
         [&media.attributes, &self.attributes]
             .into_iter()
             .filter_map(Attributes::ice_options)
-            .any(|options| options.iter().any(|option| option == "trickle"))
+            .flatten()
+            // libdatachannel, and so OBS, joins them by commas.
+            .any(|options| options.split(',').any(|option| option == "trickle"))
     }
 
     /// How a section's transport is secured and reached. Of a bundled section that does not say it, the first of the bundle

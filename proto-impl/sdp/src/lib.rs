@@ -28,15 +28,21 @@
 
 mod attribute;
 mod attributes;
+mod codec;
 mod description;
 mod dtls;
 mod error;
 mod fmtp;
 mod group;
+mod h264;
 mod host;
 mod ice;
 pub mod limits;
 mod media;
+mod negotiate;
+mod parameter_sets;
+#[cfg(test)]
+mod peers;
 mod reader;
 mod rtp;
 mod text;
@@ -48,7 +54,10 @@ pub use dtls::{Fingerprint, HashFunction, Setup};
 pub use error::Error;
 pub use fmtp::{Fmtp, Parameter, Parameters};
 pub use group::{Group, Layer, Msid, Rid, RidDirection, Semantics, Simulcast};
+pub use h264::{H264Profile, ProfileLevelId};
 pub use host::{Connection, Host, RtcpAddress};
 pub use ice::{Candidate, CandidateKind, TcpKind, Transport};
 pub use media::{Bandwidth, Format, Formats, Media, MediaKind};
+pub use negotiate::{AnswerError, Selected};
+pub use parameter_sets::{BadParameter, H265Sets};
 pub use rtp::{Direction, Extmap, Feedback, PayloadType, RtcpFb, Rtpmap, SsrcAttribute, SsrcGroup};
