@@ -6,7 +6,7 @@ use crate::attribute::Attribute;
 use crate::attributes::Attributes;
 use crate::fmtp::Parameters;
 use crate::host::Connection;
-use crate::limits::FORMATS_MAX;
+use crate::limits::{FORMATS_MAX, VALUES_MAX};
 use crate::rtp::{Feedback, PayloadType, Rtpmap};
 use crate::text::{first_word, number, word};
 
@@ -130,6 +130,11 @@ impl Format {
     pub const fn payload_type(&self) -> PayloadType {
         self.rtpmap.payload_type
     }
+
+    /// Whether it is the `rtx` of a payload type.
+    pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
+        self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
+    }
 }
 
 /// A media section.
@@ -199,6 +204,7 @@ impl Media {
                 }
             } else if let Attribute::RtcpFb(fb) = attribute
                 && fb.payload_type.is_none_or(|of| of == payload_type)
+                && feedback.len() < VALUES_MAX
                 && !feedback.contains(&fb.feedback)
             {
                 feedback.push(fb.feedback.clone());
@@ -216,10 +222,7 @@ impl Media {
     /// The payload type that repairs another (RFC 4588): the `rtx` whose `apt` it is.
     #[must_use]
     pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
-        let repairs = |format: &Format| {
-            format.rtpmap.is("rtx") && format.parameters.number("apt") == Some(payload_type.number().into())
-        };
-        self.rtp_formats().find(repairs).map(|format| format.payload_type())
+        self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
     }
 
     /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its number must stand in `formats`.

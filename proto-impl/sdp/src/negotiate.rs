@@ -29,16 +29,23 @@ pub struct Selected {
 
 impl Media {
     /// The formats of this offered section that are also ours, in our order of preference; of several that match one of
-    /// ours, the first offered.
+    /// ours, the first offered. None is selected twice.
     #[must_use]
     pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
         let offered: Vec<Format> = self.rtp_formats().collect();
-        let pair = |(index, own): (usize, &Format)| {
-            let found = offered.iter().find(|format| format.matches(own))?;
-            let rtx = self.rtx_of(found.payload_type());
-            Some(Selected { offered: found.clone(), answer: answer(found, own), ours: index, rtx })
-        };
-        ours.iter().enumerate().filter_map(pair).collect()
+        let mut selected: Vec<Selected> = Vec::new();
+        for (index, own) in ours.iter().enumerate() {
+            let free = |format: &Format| {
+                selected.iter().all(|taken| taken.answer.payload_type() != format.payload_type())
+            };
+            let Some(found) = offered.iter().find(|format| format.matches(own) && free(format)) else {
+                continue;
+            };
+            let rtx = offered.iter().find(|format| format.repairs(found.payload_type()));
+            let (answer, rtx) = (answer(found, own), rtx.map(Format::payload_type));
+            selected.push(Selected { offered: found.clone(), answer, ours: index, rtx });
+        }
+        selected
     }
 
     /// The answer to this offered section with these formats: its kind, protocol, `mid` and flags of RTCP, and a direction
@@ -298,6 +305,14 @@ mod tests {
         let selected = video.select(&ours());
         // webrtcbin does not say that levels are free.
         assert_eq!(selected[0].answer.parameters.get("profile-level-id"), Some("42c01f"));
+    }
+
+    #[test]
+    fn no_format_is_selected_twice() {
+        let offer = Description::read(peers::OBS.as_bytes()).unwrap();
+        let twice = [ours(), ours()].concat();
+        let video = offer.section("1").unwrap().select(&twice);
+        assert_eq!((video.len(), video[0].ours), (1, 0));
     }
 
     #[test]

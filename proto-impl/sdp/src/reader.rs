@@ -141,9 +141,6 @@ impl Reader {
 
     fn attribute(&mut self, line: usize, value: &str) -> Result<(), Error> {
         let attribute = Attribute::read(value).map_err(|what| Error::Malformed { line, what })?;
-        if let Attribute::Mid(mid) = &attribute {
-            self.new_mid(line, mid)?;
-        }
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.attributes,
             None => &mut self.description.attributes,
@@ -156,8 +153,10 @@ impl Reader {
         if place.len() >= ATTRIBUTES_MAX {
             return Err(Error::TooManyAttributes { line });
         }
+        let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
         place.push(attribute);
-        Ok(())
+        // After the doubles, so that a section looks at the others once.
+        mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 
     /// No two sections have one name (RFC 5888 §4).
