@@ -7,8 +7,18 @@
 //! an unknown kind), and strict where a session depends on it: a malformed `rtpmap` or `fingerprint` is an [`Error`] that
 //! names the line. What a description may take is bounded, see [`limits`].
 //!
+//! An answer is made section by section: [`Media::select`] finds the formats that both have, [`Media::accept`] or
+//! [`Media::reject`] makes the section, [`Description::mirror_bundle`] ties them together. The answer to an offer of ours is
+//! looked at by [`Description::check_answer`]. Which codecs, which direction, how many sections: the caller says.
+//!
+//! What an owner must know:
+//!
+//! - `control` URLs, names of candidates and addresses of `c=` are what the peer says; nobody has checked where they lead.
+//! - The transport of a section may stand at the session or at another section: ask [`Description::transport`].
+//! - Parameter sets are decoded when they are asked for ([`Parameters::h264_sets`]): bad base64 does not spoil the rest.
+//!
 //! ```
-//! use sdp::{Attribute, Description, Direction};
+//! use sdp::{Description, Direction};
 //!
 //! let offer = Description::read(
 //!     b"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\

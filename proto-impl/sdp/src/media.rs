@@ -174,7 +174,8 @@ impl Media {
         Some(Self::new(MediaKind::read(word(kind)?), number(port)?, protocol, formats))
     }
 
-    /// Whether the section is refused or over: port 0, and not bundle-only (RFC 9143 §6).
+    /// Whether the section is refused or over: port 0, and not bundle-only (RFC 9143 §6). Of offers and answers only: RTSP
+    /// has port 0 everywhere.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.port == 0 && !self.attributes.has(&Attribute::BundleOnly)

@@ -77,6 +77,17 @@ impl Media {
         media
     }
 
+    /// The answer to this offered section of data channels (RFC 8841 §10.3): its formats and name, and our end of SCTP.
+    #[must_use]
+    pub fn accept_data(&self, sctp_port: u16, message_bytes_max: u64) -> Self {
+        let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, self.formats.clone());
+        media.connection = Some(Connection::new(Host::UNSPECIFIED));
+        media.mirror_mid(self);
+        media.attributes.push(Attribute::SctpPort(sctp_port));
+        media.attributes.push(Attribute::MaxMessageSize(message_bytes_max));
+        media
+    }
+
     /// The answer that refuses this offered section: port 0, and the rest as it must be mirrored.
     #[must_use]
     pub fn reject(&self) -> Self {
@@ -305,6 +316,16 @@ mod tests {
         let selected = video.select(&ours());
         // webrtcbin does not say that levels are free.
         assert_eq!(selected[0].answer.parameters.get("profile-level-id"), Some("42c01f"));
+    }
+
+    #[test]
+    fn data_channels_are_answered() {
+        let offer = Description::read(peers::CHROMIUM.as_bytes()).unwrap();
+        let mut answer = answer_to(&offer);
+        assert!(answer.media[2].is_rejected());
+        answer.media[2] = offer.media[2].accept_data(5000, 65_536);
+        assert_eq!((offer.check_answer(&answer), answer.media[2].is_rejected()), (Ok(()), false));
+        assert_eq!(answer.media[2].attributes.sctp_port(), Some(&5000));
     }
 
     #[test]
