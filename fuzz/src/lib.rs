@@ -12,6 +12,7 @@ mod http_targets;
 mod management;
 mod rest;
 mod rtmp_targets;
+mod sdp_targets;
 mod settings;
 mod splits;
 mod srt_targets;
@@ -33,6 +34,7 @@ pub use http_targets::{http_chunked, http_request};
 pub use management::{form, jwt};
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
+pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use ts_targets::ts_demux;
@@ -60,6 +62,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
+    ("sdp", sdp),
     ("srt_conn", srt_conn),
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),

@@ -1,0 +1,183 @@
+//! Who a peer is and which role it takes in DTLS: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// The hash of a fingerprint. MD2 and MD5 are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HashFunction {
+    /// SHA-1: known, and better not trusted where there is another.
+    Sha1,
+    /// SHA-224.
+    Sha224,
+    /// SHA-256: what everybody sends.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+impl HashFunction {
+    const ALL: [Self; 5] = [Self::Sha1, Self::Sha224, Self::Sha256, Self::Sha384, Self::Sha512];
+
+    /// Reads a name without regard to case.
+    #[must_use]
+    pub fn read(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hash| hash.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha-1",
+            Self::Sha224 => "sha-224",
+            Self::Sha256 => "sha-256",
+            Self::Sha384 => "sha-384",
+            Self::Sha512 => "sha-512",
+        }
+    }
+
+    /// Bytes of its value.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha224 => 28,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+}
+
+/// `a=fingerprint`: the hash of the peer's certificate. Of several, any that fits will do (RFC 8122 §5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fingerprint {
+    hash: HashFunction,
+    value: Bytes,
+}
+
+impl Fingerprint {
+    /// A fingerprint; `None` if the value is not as long as the hash's.
+    #[must_use]
+    pub fn new(hash: HashFunction, value: Bytes) -> Option<Self> {
+        (value.len() == hash.bytes()).then_some(Self { hash, value })
+    }
+
+    /// Reads the attribute's value: `sha-256 AA:BB:...`, hexadecimal digits of either case.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (hash, digits) = crate::text::first_word(text);
+        let value: Option<Vec<u8>> = digits.split(':').map(octet).collect();
+        Self::new(HashFunction::read(hash)?, Bytes::from(value?))
+    }
+
+    /// Which hash.
+    #[must_use]
+    pub const fn hash(&self) -> HashFunction {
+        self.hash
+    }
+
+    /// The bytes, as many as the hash has.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+fn octet(digits: &str) -> Option<u8> {
+    let two = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    if two { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.hash.name())?;
+        for (at, byte) in self.value.iter().enumerate() {
+            write!(f, "{}{byte:02X}", if at == 0 { ' ' } else { ':' })?;
+        }
+        Ok(())
+    }
+}
+
+/// `a=setup`: who opens the association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Setup {
+    /// The writer is the DTLS client.
+    Active,
+    /// The writer is the DTLS server.
+    Passive,
+    /// An offer: the answerer decides.
+    ActPass,
+    /// Not now.
+    HoldConn,
+}
+
+impl Setup {
+    /// Reads the attribute's value.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        match text.trim_ascii() {
+            "active" => Some(Self::Active),
+            "passive" => Some(Self::Passive),
+            "actpass" => Some(Self::ActPass),
+            "holdconn" => Some(Self::HoldConn),
+            _ => None,
+        }
+    }
+
+    /// The answer of one who would rather be `preferred`, `Active` or `Passive` (RFC 8842 §5.3).
+    #[must_use]
+    pub const fn answer(self, preferred: Self) -> Self {
+        match self {
+            Self::Active => Self::Passive,
+            Self::Passive => Self::Active,
+            Self::ActPass => preferred,
+            Self::HoldConn => Self::HoldConn,
+        }
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "active",
+            Self::Passive => "passive",
+            Self::ActPass => "actpass",
+            Self::HoldConn => "holdconn",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_as_long_as_their_hash() {
+        for hash in HashFunction::ALL {
+            let print = Fingerprint::new(hash, Bytes::from(vec![0xa5; hash.bytes()])).unwrap();
+            assert_eq!(Fingerprint::read(&print.to_string().to_ascii_lowercase()), Some(print.clone()));
+            assert_eq!(Fingerprint::read(&print.to_string().to_ascii_uppercase()), Some(print));
+        }
+        let short = "AA:".repeat(31);
+        for bad in ["sha-256", "sha-256 AA", &format!("sha-256 {short}A"), &format!("sha-256 {short}+A")] {
+            assert_eq!(Fingerprint::read(bad), None, "{bad}");
+        }
+        assert!(Fingerprint::read(&format!("SHA-256 {short}0a")).is_some());
+    }
+
+    #[test]
+    fn roles_answer_roles() {
+        assert_eq!(Setup::ActPass.answer(Setup::Passive), Setup::Passive);
+        assert_eq!(Setup::Active.answer(Setup::Active), Setup::Passive);
+        assert_eq!(Setup::Passive.answer(Setup::Passive), Setup::Active);
+        for setup in [Setup::Active, Setup::Passive, Setup::ActPass, Setup::HoldConn] {
+            assert_eq!(Setup::read(&setup.to_string()), Some(setup));
+        }
+        assert_eq!(Setup::read("ACTPASS "), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! What reading a description can find wrong.
+
+/// Why a text is no session description, or one that is too large. Lines count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Longer than [`crate::limits::BYTES_MAX`].
+    #[error("a description of {bytes} bytes")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A line longer than [`crate::limits::LINE_BYTES_MAX`].
+    #[error("line {line} is too long")]
+    LineTooLong {
+        /// The line.
+        line: usize,
+    },
+    /// More lines than [`crate::limits::LINES_MAX`].
+    #[error("more than {} lines", crate::limits::LINES_MAX)]
+    TooManyLines,
+    /// More media sections than [`crate::limits::MEDIA_MAX`].
+    #[error("too many media sections at line {line}")]
+    TooManyMedia {
+        /// The first `m=` line too many.
+        line: usize,
+    },
+    /// More attributes in one section than [`crate::limits::ATTRIBUTES_MAX`].
+    #[error("too many attributes at line {line}")]
+    TooManyAttributes {
+        /// The first attribute too many.
+        line: usize,
+    },
+    /// More `b=` lines in one section than [`crate::limits::BANDWIDTHS_MAX`].
+    #[error("too many bandwidths at line {line}")]
+    TooManyBandwidths {
+        /// The first `b=` line too many.
+        line: usize,
+    },
+    /// A line that is not a letter, `=` and a value, or has a control character in it.
+    #[error("line {line} is no line of SDP")]
+    NotALine {
+        /// The line.
+        line: usize,
+    },
+    /// The first line is not `v=0`.
+    #[error("line {line}: v=0 expected")]
+    NoVersion {
+        /// The line.
+        line: usize,
+    },
+    /// A value that does not follow its grammar, or is longer than [`crate::limits::VALUES_MAX`] allows.
+    #[error("line {line}: malformed {what}")]
+    Malformed {
+        /// The line.
+        line: usize,
+        /// The attribute, or the line's letter.
+        what: &'static str,
+    },
+    /// A second value where there is one at most.
+    #[error("line {line}: a second {what}")]
+    Duplicate {
+        /// The line of the second.
+        line: usize,
+        /// The attribute, or the line's letter.
+        what: &'static str,
+    },
+}

@@ -1,0 +1,176 @@
+//! `a=fmtp` (RFC 8866 §6.15) and its parameters, which each payload format defines for itself.
+
+use std::fmt;
+
+use crate::rtp::PayloadType;
+use crate::text::{bounded, first_word, write_joined};
+
+/// One parameter; a flag has no value (`0-16` of telephone-event, `111/111` of RED).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// As it was written. Compare without case.
+    pub name: String,
+    /// What stood behind the first `=`, with any further `=` of a base64 text in it.
+    pub value: Option<String>,
+}
+
+impl Parameter {
+    fn read(text: &str) -> Self {
+        match text.split_once('=') {
+            Some((name, value)) => {
+                Self { name: name.trim_ascii().to_owned(), value: Some(value.trim_ascii().to_owned()) }
+            }
+            None => Self { name: text.trim_ascii().to_owned(), value: None },
+        }
+    }
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.value.as_ref().map_or(Ok(()), |value| write!(f, "={value}"))
+    }
+}
+
+/// The parameters of a format, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parameters(Vec<Parameter>);
+
+impl Parameters {
+    /// No parameters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Reads `name=value;name=value`, with or without blanks and empty parts. `None`: more than
+    /// [`crate::limits::VALUES_MAX`].
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let parts = text.split(';').map(str::trim_ascii).filter(|part| !part.is_empty());
+        bounded(parts.map(|part| Some(Parameter::read(part)))).map(Self)
+    }
+
+    /// Adds a parameter; builder style.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Sets a parameter where it stands, or at the end.
+    pub fn set(&mut self, name: &str, value: impl fmt::Display) {
+        let value = Some(value.to_string());
+        match self.0.iter_mut().find(|parameter| parameter.name.eq_ignore_ascii_case(name)) {
+            Some(parameter) => parameter.value = value,
+            None => self.0.push(Parameter { name: name.to_owned(), value }),
+        }
+    }
+
+    /// The value of a parameter: the first of this name, without regard to case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.find(name)?.value.as_deref()
+    }
+
+    /// A value as a decimal number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.get(name).and_then(crate::text::number)
+    }
+
+    /// Whether a parameter is there, with or without a value.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
+        self.0.iter()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes a parameter out.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Parameter> {
+        let at = self.0.iter().position(|parameter| parameter.name.eq_ignore_ascii_case(name))?;
+        Some(self.0.remove(at))
+    }
+
+    /// Adds those of a second line: some peers split them.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+
+    fn find(&self, name: &str) -> Option<&Parameter> {
+        self.0.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_joined(f, &self.0, ";")
+    }
+}
+
+/// `a=fmtp`: the parameters of one payload type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fmtp {
+    /// Whose parameters these are.
+    pub payload_type: PayloadType,
+    /// The parameters.
+    pub parameters: Parameters,
+}
+
+impl Fmtp {
+    /// Reads the attribute's value. No parameters are fine: cameras write such lines.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (payload_type, rest) = first_word(text);
+        Some(Self { payload_type: PayloadType::read(payload_type)?, parameters: Parameters::read(rest)? })
+    }
+}
+
+impl fmt::Display for Fmtp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.payload_type, self.parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_with_blanks_flags_and_base64() {
+        // The Ant Media SDK writes the blank, ffmpeg the base64, everybody the flag of telephone-event.
+        let read = Parameters::read("minptime=10;useinbandfec=1; stereo=1").unwrap();
+        assert_eq!((read.get("Stereo"), read.number("minptime")), (Some("1"), Some(10)));
+        let read = Parameters::read("sprop-parameter-sets=Z0LAHw==,aM4=; packetization-mode=1;").unwrap();
+        assert_eq!(read.get("sprop-parameter-sets"), Some("Z0LAHw==,aM4="));
+        assert_eq!(read.to_string(), "sprop-parameter-sets=Z0LAHw==,aM4=;packetization-mode=1");
+        let read = Parameters::read("0-16").unwrap();
+        assert!(read.has("0-16") && read.get("0-16").is_none());
+    }
+
+    #[test]
+    fn an_empty_line_is_a_line() {
+        let read = Fmtp::read("96").unwrap();
+        assert!(read.parameters.is_empty());
+        assert_eq!(Fmtp::read(&read.to_string()), Some(read));
+        assert_eq!((Fmtp::read("128 a=1"), Fmtp::read("webrtc-datachannel a=1")), (None, None));
+        assert_eq!(Parameters::read(&"a;".repeat(65)), None);
+    }
+
+    #[test]
+    fn a_parameter_is_set_in_its_place() {
+        let mut parameters = Parameters::new().with("a", 1).with("b", 2);
+        parameters.set("A", 3);
+        assert_eq!(parameters.to_string(), "a=3;b=2");
+    }
+}

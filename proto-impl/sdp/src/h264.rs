@@ -1,0 +1,196 @@
+//! `profile-level-id` of H.264 (RFC 6184 §8.1, §8.2.2).
+
+use std::fmt;
+
+/// What a profile's bitstreams may use, after the constraint flags have been weighed (RFC 6184 §8.1, table 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum H264Profile {
+    /// The part of Baseline that every decoder has: `42e01f`, `42c01f`.
+    ConstrainedBaseline,
+    /// Baseline: `42001f`.
+    Baseline,
+    /// Main: `4d001f`.
+    Main,
+    /// Extended.
+    Extended,
+    /// High without interlace and B pictures: `640c1f`.
+    ConstrainedHigh,
+    /// High: `64001f`.
+    High,
+    /// High 10.
+    High10,
+    /// High 4:2:2.
+    High422,
+    /// High 4:4:4 Predictive: `f4001f`.
+    High444,
+    /// An intra-only profile, or one that came later, by its two bytes.
+    Other(u8, u8),
+}
+
+impl H264Profile {
+    /// The profile of `profile_idc` and the constraint flags.
+    #[must_use]
+    pub const fn of(idc: u8, flags: u8) -> Self {
+        match (idc, flags) {
+            // Bits that say nothing about a profile are masked; among them set3, which is level 1b in the old ones.
+            (0x42, _) if flags & 0x4f == 0x40 => Self::ConstrainedBaseline,
+            (0x4d, _) if flags & 0x8f == 0x80 => Self::ConstrainedBaseline,
+            (0x58, _) if flags & 0xcf == 0xc0 => Self::ConstrainedBaseline,
+            (0x42, _) if flags & 0x4f == 0 => Self::Baseline,
+            (0x58, _) if flags & 0xcf == 0x80 => Self::Baseline,
+            (0x4d, _) if flags & 0xaf == 0 => Self::Main,
+            (0x58, _) if flags & 0xcf == 0 => Self::Extended,
+            (0x64, 0x0c) => Self::ConstrainedHigh,
+            (0x64, 0) => Self::High,
+            (0x6e, 0) => Self::High10,
+            (0x7a, 0) => Self::High422,
+            (0xf4, 0) => Self::High444,
+            _ => Self::Other(idc, flags),
+        }
+    }
+
+    /// Whether a decoder of this profile decodes a stream of the other.
+    #[must_use]
+    pub fn decodes(self, stream: Self) -> bool {
+        self == stream || self.includes().contains(&stream)
+    }
+
+    /// The profiles whose streams are also streams of this one (H.264 Annex A.2).
+    const fn includes(self) -> &'static [Self] {
+        match self {
+            Self::ConstrainedBaseline | Self::Other(..) => &[],
+            Self::Baseline | Self::Main => &[Self::ConstrainedBaseline],
+            Self::Extended => &[Self::ConstrainedBaseline, Self::Baseline],
+            Self::ConstrainedHigh => &[Self::ConstrainedBaseline],
+            Self::High => &[Self::ConstrainedBaseline, Self::Main, Self::ConstrainedHigh],
+            Self::High10 => &[Self::ConstrainedBaseline, Self::Main, Self::ConstrainedHigh, Self::High],
+            Self::High422 | Self::High444 => {
+                &[Self::ConstrainedBaseline, Self::Main, Self::ConstrainedHigh, Self::High, Self::High10]
+            }
+        }
+    }
+}
+
+/// Profile, constraint flags, level: the three bytes of an SPS behind its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProfileLevelId {
+    /// `profile_idc`.
+    pub idc: u8,
+    /// `constraint_set0_flag` on top.
+    pub flags: u8,
+    /// `level_idc`: ten times the level.
+    pub level: u8,
+}
+
+impl ProfileLevelId {
+    /// Constrained Baseline, level 3.1: what is meant where nothing is said. RFC 6184 §8.1 says Baseline, level 1; but no
+    /// encoder of today is so small, and browsers take it as here.
+    pub const DEFAULT: Self = Self { idc: 0x42, flags: 0xe0, level: 31 };
+
+    /// Reads six hexadecimal digits.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let six = text.len() == 6 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let [_, idc, flags, level] = u32::from_str_radix(text, 16).ok().filter(|_| six)?.to_be_bytes();
+        Some(Self { idc, flags, level })
+    }
+
+    /// The profile.
+    #[must_use]
+    pub const fn profile(self) -> H264Profile {
+        H264Profile::of(self.idc, self.flags)
+    }
+
+    /// The levels in their order: 1b lies between 1 and 1.1.
+    #[must_use]
+    pub const fn level_rank(self) -> u16 {
+        // Twice the level, so that there is room for 1b.
+        if self.is_1b_by_flag() || self.level == 9 { 21 } else { (self.level as u16).saturating_mul(2) }
+    }
+
+    const fn is_1b_by_flag(self) -> bool {
+        matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & 0x10 != 0
+    }
+
+    /// What an answer says to an offer of this, if our own limit is `ours`: with `asymmetric` levels our own, else the lower
+    /// of both (RFC 6184 §8.2.2). `None` if the profiles differ.
+    #[must_use]
+    pub fn answer(self, ours: Self, asymmetric: bool) -> Option<Self> {
+        let same = self.profile() == ours.profile();
+        let level = if asymmetric || ours.level_rank() <= self.level_rank() { ours } else { self };
+        same.then_some(level)
+    }
+}
+
+impl fmt::Display for ProfileLevelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}{:02x}{:02x}", self.idc, self.flags, self.level)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> ProfileLevelId {
+        ProfileLevelId::read(text).unwrap()
+    }
+
+    #[test]
+    fn profiles_are_those_of_table_5() {
+        use H264Profile as P;
+        for (text, profile) in [
+            ("42e01f", P::ConstrainedBaseline),
+            ("42c01f", P::ConstrainedBaseline),
+            ("42401f", P::ConstrainedBaseline),
+            ("4d801f", P::ConstrainedBaseline),
+            ("58c01f", P::ConstrainedBaseline),
+            ("42001f", P::Baseline),
+            ("42801f", P::Baseline),
+            ("58801f", P::Baseline),
+            ("4d001f", P::Main),
+            ("4d401f", P::Main),
+            ("58001f", P::Extended),
+            ("640c1f", P::ConstrainedHigh),
+            ("64001f", P::High),
+            ("6e0028", P::High10),
+            ("7a0028", P::High422),
+            ("F4001F", P::High444),
+            ("6e1028", P::Other(0x6e, 0x10)),
+        ] {
+            assert_eq!(id(text).profile(), profile, "{text}");
+            assert_eq!(id(text).to_string(), text.to_ascii_lowercase());
+        }
+        for bad in ["", "42e0", "42e01", "42e01g", "+2e01f", "42e01f0"] {
+            assert_eq!(ProfileLevelId::read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn level_1b_is_between_1_and_1_1() {
+        let ranks = ["42e00a", "42f00b", "42e00b", "42e00d"].map(|text| id(text).level_rank());
+        assert!(ranks.is_sorted() && ranks[1] > ranks[0] && ranks[1] < ranks[2]);
+        assert_eq!(id("42f00b").profile(), H264Profile::ConstrainedBaseline);
+        assert_eq!(id("640009").level_rank(), ranks[1]);
+    }
+
+    #[test]
+    fn decoders_decode_less_than_they_can() {
+        use H264Profile as P;
+        assert!(
+            P::High.decodes(P::ConstrainedBaseline) && P::High.decodes(P::Main) && P::High.decodes(P::High)
+        );
+        assert!(P::Baseline.decodes(P::ConstrainedBaseline));
+        // Baseline has slices in any order, which the others lack.
+        assert!(!P::Main.decodes(P::Baseline) && !P::High.decodes(P::Baseline));
+        assert!(!P::ConstrainedBaseline.decodes(P::Main) && !P::Other(1, 2).decodes(P::Main));
+    }
+
+    #[test]
+    fn answers_have_the_lower_level_unless_levels_are_free() {
+        let (low, high) = (id("42c01e"), id("42e028"));
+        assert_eq!((low.answer(high, false), low.answer(high, true)), (Some(low), Some(high)));
+        assert_eq!((high.answer(low, false), high.answer(low, true)), (Some(low), Some(low)));
+        assert_eq!(low.answer(id("64001f"), true), None);
+    }
+}

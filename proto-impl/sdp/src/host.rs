@@ -1,0 +1,182 @@
+//! Addresses and where they stand: `c=`, `a=rtcp`, candidates.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::text::{first_word, number};
+
+/// Characters of a host name.
+const NAME_CHARS_MAX: usize = 253;
+
+/// An address or a name: browsers hide addresses behind `<uuid>.local`, cameras write their host name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A literal address.
+    Ip(IpAddr),
+    /// A name. This crate resolves nothing.
+    Name(String),
+}
+
+impl Host {
+    /// `0.0.0.0`: the address that says nothing.
+    pub const UNSPECIFIED: Self = Self::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// Reads an address or a name of letters, digits, `-`, `_` and `.`.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        if let Ok(ip) = text.parse() {
+            return Some(Self::Ip(ip));
+        }
+        let fits = !text.is_empty() && text.len() <= NAME_CHARS_MAX;
+        let clean = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        (fits && clean).then(|| Self::Name(text.to_owned()))
+    }
+
+    /// The address, unless it is a name.
+    #[must_use]
+    pub const fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(ip) => Some(*ip),
+            Self::Name(_) => None,
+        }
+    }
+
+    /// Whether it is a name of multicast DNS (`.local`), which only the peer's own network can resolve.
+    #[must_use]
+    pub fn is_mdns(&self) -> bool {
+        match self {
+            Self::Ip(_) => false,
+            Self::Name(name) => name.to_ascii_lowercase().ends_with(".local"),
+        }
+    }
+
+    /// `IP4` or `IP6`; a name counts as the former.
+    const fn family(&self) -> &'static str {
+        match self {
+            Self::Ip(IpAddr::V6(_)) => "IP6",
+            Self::Ip(IpAddr::V4(_)) | Self::Name(_) => "IP4",
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => write!(f, "{ip}"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// `IN IP4 host`, as `o=`, `c=` and `a=rtcp` write it. The family that is announced is not believed: the literal says it.
+pub(crate) fn read_network(text: &str) -> Option<&str> {
+    let (net, rest) = first_word(text);
+    let (family, rest) = first_word(rest);
+    let known = net.eq_ignore_ascii_case("IN")
+        && (family.eq_ignore_ascii_case("IP4") || family.eq_ignore_ascii_case("IP6"));
+    let (host, _) = first_word(rest);
+    (known && !host.is_empty()).then_some(host)
+}
+
+/// The other direction of [`read_network`].
+pub(crate) struct Network<'a>(pub(crate) &'a Host);
+
+impl fmt::Display for Network<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IN {} {}", self.0.family(), self.0)
+    }
+}
+
+/// `c=` (RFC 8866 §5.7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// Where the media goes.
+    pub host: Host,
+    /// The TTL of an IPv4 multicast group. A number of groups behind it is not kept.
+    pub ttl: Option<u8>,
+}
+
+impl Connection {
+    /// A unicast address.
+    #[must_use]
+    pub const fn new(host: Host) -> Self {
+        Self { host, ttl: None }
+    }
+
+    /// Reads the value of the line.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut parts = read_network(text)?.split('/');
+        let host = Host::read(parts.next()?)?;
+        let ttl = match host {
+            Host::Ip(IpAddr::V6(_)) => None,
+            Host::Ip(IpAddr::V4(_)) | Host::Name(_) => parts.next().and_then(number),
+        };
+        Some(Self { host, ttl })
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Network(&self.host))?;
+        self.ttl.map_or(Ok(()), |ttl| write!(f, "/{ttl}"))
+    }
+}
+
+/// `a=rtcp` (RFC 3605): where RTCP goes if it is not the next port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcpAddress {
+    /// The port; 9 where ICE decides.
+    pub port: u16,
+    /// The address, where it is not that of `c=`.
+    pub host: Option<Host>,
+}
+
+impl RtcpAddress {
+    /// Reads the attribute's value.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (port, rest) = first_word(text);
+        Some(Self { port: number(port)?, host: read_network(rest).and_then(Host::read) })
+    }
+}
+
+impl fmt::Display for RtcpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.port)?;
+        self.host.as_ref().map_or(Ok(()), |host| write!(f, " {}", Network(host)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_addresses_or_clean_names() {
+        assert_eq!(Host::read("fd00::2").unwrap().ip(), Some("fd00::2".parse().unwrap()));
+        assert!(Host::read("6f0a2b4c-1d3e-4f5a-8b9c-0d1e2f3a4b5c.local").unwrap().is_mdns());
+        assert!(!Host::read("camera.example").unwrap().is_mdns());
+        for bad in ["", "a b", "fe80::1%eth0", "a/b", "ü"] {
+            assert_eq!(Host::read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn connections_read_what_they_write() {
+        for line in ["IN IP4 192.0.2.1", "IN IP6 ::1", "IN IP4 239.1.1.1/64", "IN IP4 nvr.local"] {
+            assert_eq!(Connection::read(line).unwrap().to_string(), line);
+        }
+        let mixed = Connection::read("IN IP4 ::1").unwrap();
+        assert_eq!(mixed.to_string(), "IN IP6 ::1");
+        assert_eq!((Connection::read("IN IP4 "), Connection::read("IN ATM x")), (None, None));
+    }
+
+    #[test]
+    fn rtcp_has_a_port_and_maybe_an_address() {
+        for value in ["9 IN IP4 0.0.0.0", "53020"] {
+            assert_eq!(RtcpAddress::read(value).unwrap().to_string(), value);
+        }
+        assert_eq!(RtcpAddress::read("70000"), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! What a description may take: with these its memory is bounded, whoever sends it.
+
+/// Bytes of a description.
+pub const BYTES_MAX: usize = 128 * 1024;
+/// Bytes of a line without its end. The longest real ones are H.265 parameter sets of a camera, below 1 KiB.
+pub const LINE_BYTES_MAX: usize = 8 * 1024;
+/// Lines of a description, empty ones too.
+pub const LINES_MAX: usize = 4096;
+/// Media sections. A conference page asks for some twenty.
+pub const MEDIA_MAX: usize = 64;
+/// Attributes of one section. Browsers send up to two hundred, and their candidates.
+pub const ATTRIBUTES_MAX: usize = 512;
+/// `b=` lines of one section.
+pub const BANDWIDTHS_MAX: usize = 16;
+/// Values in one line: parameters, mids of a group, SSRCs, layers, extensions of a candidate.
+pub const VALUES_MAX: usize = 64;
+/// Payload types or other formats of one `m=` line: there are 128 payload types.
+pub const FORMATS_MAX: usize = 128;
+/// Characters of an ICE user name fragment or password (RFC 8839 §5.4).
+pub const ICE_CHARS_MAX: usize = 256;

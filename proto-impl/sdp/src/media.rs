@@ -1,0 +1,299 @@
+//! A media section: `m=` and what belongs to it (RFC 8866 §5.14).
+
+use std::fmt;
+
+use crate::attribute::Attribute;
+use crate::attributes::Attributes;
+use crate::fmtp::Parameters;
+use crate::host::Connection;
+use crate::limits::{FORMATS_MAX, VALUES_MAX};
+use crate::rtp::{Feedback, PayloadType, Rtpmap};
+use crate::text::{first_word, number, word};
+
+/// What a section is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum MediaKind {
+    /// `audio`.
+    Audio,
+    /// `video`.
+    Video,
+    /// `application`: data channels; the metadata of cameras.
+    Application,
+    /// Another one: `text`, `image`, `message`.
+    Other(String),
+}
+
+impl MediaKind {
+    fn read(text: &str) -> Self {
+        match text {
+            "audio" => Self::Audio,
+            "video" => Self::Video,
+            "application" => Self::Application,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for MediaKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Audio => "audio",
+            Self::Video => "video",
+            Self::Application => "application",
+            Self::Other(name) => name,
+        })
+    }
+}
+
+/// The formats of a section, in order of preference, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Formats {
+    /// Payload types, if the protocol is RTP.
+    Rtp(Vec<PayloadType>),
+    /// Words: `webrtc-datachannel`.
+    Other(Vec<String>),
+}
+
+impl Formats {
+    fn read(protocol: &str, text: &str) -> Option<Self> {
+        let rtp = protocol.split('/').any(|part| part.eq_ignore_ascii_case("RTP"));
+        let words = text.split_ascii_whitespace();
+        if rtp {
+            distinct(words.map(PayloadType::read)).map(Self::Rtp)
+        } else {
+            distinct(words.map(|word| Some(word.to_owned()))).map(Self::Other)
+        }
+    }
+}
+
+fn distinct<T: PartialEq>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let mut read = Vec::new();
+    for item in items {
+        let item = item?;
+        if !read.contains(&item) {
+            read.push(item);
+        }
+        if read.len() > FORMATS_MAX {
+            return None;
+        }
+    }
+    Some(read)
+}
+
+impl fmt::Display for Formats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rtp(types) => types.iter().try_for_each(|payload_type| write!(f, " {payload_type}")),
+            Self::Other(words) => words.iter().try_for_each(|word| write!(f, " {word}")),
+        }
+    }
+}
+
+/// `b=` (RFC 8866 §5.8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// `AS` (kbit/s), `TIAS` (bit/s), `RR`, `RS`, ...
+    pub kind: String,
+    /// The number, in the kind's unit.
+    pub value: u64,
+}
+
+impl Bandwidth {
+    /// Reads the value of the line.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (kind, value) = text.split_once(':')?;
+        Some(Self { kind: word(kind)?.to_owned(), value: number(value)? })
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.value)
+    }
+}
+
+/// A payload type with all that a section says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format {
+    /// Number, encoding, clock.
+    pub rtpmap: Rtpmap,
+    /// Its `fmtp` lines as one.
+    pub parameters: Parameters,
+    /// Its feedback, with that of `*`.
+    pub feedback: Vec<Feedback>,
+}
+
+impl Format {
+    /// The payload type.
+    #[must_use]
+    pub const fn payload_type(&self) -> PayloadType {
+        self.rtpmap.payload_type
+    }
+
+    /// Whether it is the `rtx` of a payload type.
+    pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
+        self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
+    }
+}
+
+/// A media section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Media {
+    /// What it is about.
+    pub kind: MediaKind,
+    /// 0: rejected, unless it is bundle-only. 9 where ICE decides. A number of ports behind it is not kept.
+    pub port: u16,
+    /// `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
+    pub protocol: String,
+    /// Its formats.
+    pub formats: Formats,
+    /// Its own `c=`.
+    pub connection: Option<Connection>,
+    /// Its `b=` lines.
+    pub bandwidths: Vec<Bandwidth>,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+impl Media {
+    /// A section without attributes.
+    #[must_use]
+    pub fn new(kind: MediaKind, port: u16, protocol: &str, formats: Formats) -> Self {
+        let (bandwidths, attributes) = (Vec::new(), Attributes::new());
+        Self { kind, port, protocol: protocol.to_owned(), formats, connection: None, bandwidths, attributes }
+    }
+
+    /// Reads the value of an `m=` line.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (kind, rest) = first_word(text);
+        let (port, rest) = first_word(rest);
+        let (protocol, formats) = first_word(rest);
+        let port = port.split_once('/').map_or(port, |(port, _)| port);
+        let formats = Formats::read(word(protocol)?, formats)?;
+        Some(Self::new(MediaKind::read(word(kind)?), number(port)?, protocol, formats))
+    }
+
+    /// Whether the section is refused or over: port 0, and not bundle-only (RFC 9143 §6). Of offers and answers only: RTSP
+    /// has port 0 everywhere.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        self.port == 0 && !self.attributes.has(&Attribute::BundleOnly)
+    }
+
+    /// Its payload types; none if it is not RTP.
+    #[must_use]
+    pub fn payload_types(&self) -> &[PayloadType] {
+        match &self.formats {
+            Formats::Rtp(types) => types,
+            Formats::Other(_) => &[],
+        }
+    }
+
+    /// What a payload type carries, by its `rtpmap` or by the static table; `None` if nobody says.
+    #[must_use]
+    pub fn format(&self, payload_type: PayloadType) -> Option<Format> {
+        let mut rtpmap = None;
+        let (mut parameters, mut feedback) = (Parameters::new(), Vec::new());
+        for attribute in self.attributes.iter() {
+            if let Attribute::Rtpmap(map) = attribute {
+                let first = rtpmap.is_none() && map.payload_type == payload_type;
+                rtpmap = if first { Some(map.clone()) } else { rtpmap };
+            } else if let Attribute::Fmtp(fmtp) = attribute {
+                if fmtp.payload_type == payload_type {
+                    parameters.extend(&fmtp.parameters);
+                }
+            } else if let Attribute::RtcpFb(fb) = attribute
+                && fb.payload_type.is_none_or(|of| of == payload_type)
+                && feedback.len() < VALUES_MAX
+                && !feedback.contains(&fb.feedback)
+            {
+                feedback.push(fb.feedback.clone());
+            }
+        }
+        let rtpmap = rtpmap.or_else(|| Rtpmap::of_static(payload_type))?;
+        Some(Format { rtpmap, parameters, feedback })
+    }
+
+    /// All formats that say what they are, in order of preference.
+    pub fn rtp_formats(&self) -> impl Iterator<Item = Format> {
+        self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
+    }
+
+    /// The payload type that repairs another (RFC 4588): the `rtx` whose `apt` it is.
+    #[must_use]
+    pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
+        self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
+    }
+
+    /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its number must stand in `formats`.
+    pub fn push_format(&mut self, format: &Format) {
+        let payload_type = format.payload_type();
+        self.attributes.push(Attribute::Rtpmap(format.rtpmap.clone()));
+        for feedback in &format.feedback {
+            let (payload_type, feedback) = (Some(payload_type), feedback.clone());
+            self.attributes.push(Attribute::RtcpFb(crate::rtp::RtcpFb { payload_type, feedback }));
+        }
+        if !format.parameters.is_empty() {
+            let parameters = format.parameters.clone();
+            self.attributes.push(Attribute::Fmtp(crate::fmtp::Fmtp { payload_type, parameters }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_lines_have_payload_types_or_words() {
+        let media = Media::read("video 9/2 UDP/TLS/RTP/SAVPF 96 97 96").unwrap();
+        assert_eq!((media.port, media.payload_types().len()), (9, 2));
+        let media = Media::read("application 9 UDP/DTLS/SCTP webrtc-datachannel").unwrap();
+        assert_eq!(media.formats.to_string(), " webrtc-datachannel");
+        for bad in
+            ["", "video", "video 9", "video 65536 RTP/AVP 0", "video 9 RTP/AVP 128", "audio x RTP/AVP 0"]
+        {
+            assert_eq!(Media::read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bundle_only_section_is_not_rejected() {
+        let mut media = Media::read("audio 0 UDP/TLS/RTP/SAVPF 96").unwrap();
+        assert!(media.is_rejected());
+        media.attributes.push(Attribute::BundleOnly);
+        assert!(!media.is_rejected());
+    }
+
+    #[test]
+    fn a_format_gathers_its_lines() {
+        let mut media = Media::read("video 9 RTP/SAVPF 96 97 0 98").unwrap();
+        for line in [
+            "rtpmap:96 H264/90000",
+            "rtcp-fb:* nack pli",
+            "rtcp-fb:96 nack",
+            "fmtp:96 packetization-mode=1",
+            "fmtp:96 profile-level-id=42e01f",
+            "rtpmap:97 rtx/90000",
+            "fmtp:97 apt=96",
+        ] {
+            media.attributes.push(Attribute::read(line).unwrap());
+        }
+        let h264 = media.rtp_formats().next().unwrap();
+        assert_eq!(h264.parameters.to_string(), "packetization-mode=1;profile-level-id=42e01f");
+        assert_eq!(h264.feedback, [Feedback::Pli, Feedback::Nack]);
+        assert_eq!(media.rtx_of(h264.payload_type()), PayloadType::new(97));
+        // PCMU needs no line; 98 says nothing.
+        assert_eq!(media.rtp_formats().count(), 3);
+        let mut copy = Media::read("video 9 RTP/SAVPF 96").unwrap();
+        copy.push_format(&h264);
+        assert_eq!(copy.rtp_formats().next(), Some(h264));
+    }
+
+    #[test]
+    fn bandwidths_are_numbers() {
+        assert_eq!(Bandwidth::read("TIAS:2500000").unwrap().to_string(), "TIAS:2500000");
+        assert_eq!((Bandwidth::read("AS:"), Bandwidth::read("AS")), (None, None));
+    }
+}

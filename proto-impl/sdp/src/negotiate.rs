@@ -1,0 +1,368 @@
+//! Offers and their answers as text (RFC 3264, RFC 9143): what is taken, what is mirrored, what must agree. Which codecs
+//! and which direction one wants, the caller says.
+
+use crate::attribute::Attribute;
+use crate::description::Description;
+use crate::fmtp::Parameters;
+use crate::group::{Group, Semantics};
+use crate::host::{Connection, Host};
+use crate::media::{Format, Formats, Media};
+use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
+
+/// The discard port: where a section's address is decided by ICE (RFC 8839 §4.3.1).
+const PORT_DISCARD: u16 = 9;
+/// From here on an extension's number is a proposal without one (RFC 8285 §5).
+const EXTENSION_UNNUMBERED: u16 = 4096;
+
+/// A format of an offer that we have too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selected {
+    /// As it was offered: the peer's parameters say what it can receive.
+    pub offered: Format,
+    /// As an answer says it: the offered number, our parameters, the feedback that both know.
+    pub answer: Format,
+    /// Which of ours it is.
+    pub ours: usize,
+    /// The offered payload type that repairs it.
+    pub rtx: Option<PayloadType>,
+}
+
+impl Media {
+    /// The formats of this offered section that are also ours, in our order of preference; of several that match one of
+    /// ours, the first offered. None is selected twice.
+    #[must_use]
+    pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
+        let offered: Vec<Format> = self.rtp_formats().collect();
+        let mut selected: Vec<Selected> = Vec::new();
+        for (index, own) in ours.iter().enumerate() {
+            let free = |format: &Format| {
+                selected.iter().all(|taken| taken.answer.payload_type() != format.payload_type())
+            };
+            let Some(found) = offered.iter().find(|format| format.matches(own) && free(format)) else {
+                continue;
+            };
+            let rtx = offered.iter().find(|format| format.repairs(found.payload_type()));
+            let (answer, rtx) = (answer(found, own), rtx.map(Format::payload_type));
+            selected.push(Selected { offered: found.clone(), answer, ours: index, rtx });
+        }
+        selected
+    }
+
+    /// The answer to this offered section with these formats: its kind, protocol, `mid` and flags of RTCP, and a direction
+    /// out of the offered one and what we want. ICE, DTLS, extensions and `msid` are the caller's.
+    #[must_use]
+    pub fn accept(&self, selected: &[Selected], offered: Direction, ours: Direction) -> Self {
+        let mut types = Vec::new();
+        for format in selected {
+            types.push(format.answer.payload_type());
+            types.extend(format.rtx);
+        }
+        let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, Formats::Rtp(types));
+        media.connection = Some(Connection::new(Host::UNSPECIFIED));
+        media.mirror_mid(self);
+        media.attributes.push(Attribute::Direction(offered.answer(ours)));
+        let asks = |attribute| self.attributes.has(&attribute);
+        if asks(Attribute::RtcpMux) || asks(Attribute::RtcpMuxOnly) {
+            media.attributes.push(Attribute::RtcpMux);
+        }
+        if asks(Attribute::RtcpRsize) {
+            media.attributes.push(Attribute::RtcpRsize);
+        }
+        for format in selected {
+            media.push_format(&format.answer);
+            if let Some(rtx) = format.rtx {
+                media.push_format(&rtx_format(rtx, &format.answer.rtpmap));
+            }
+        }
+        media
+    }
+
+    /// The answer to this offered section of data channels (RFC 8841 §10.3): its formats and name, and our end of SCTP.
+    #[must_use]
+    pub fn accept_data(&self, sctp_port: u16, message_bytes_max: u64) -> Self {
+        let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, self.formats.clone());
+        media.connection = Some(Connection::new(Host::UNSPECIFIED));
+        media.mirror_mid(self);
+        media.attributes.push(Attribute::SctpPort(sctp_port));
+        media.attributes.push(Attribute::MaxMessageSize(message_bytes_max));
+        media
+    }
+
+    /// The answer that refuses this offered section: port 0, and the rest as it must be mirrored.
+    #[must_use]
+    pub fn reject(&self) -> Self {
+        let mut media = Self::new(self.kind.clone(), 0, &self.protocol, self.formats.clone());
+        media.mirror_mid(self);
+        media.attributes.push(Attribute::Direction(Direction::Inactive));
+        media
+    }
+
+    /// The answer to the header extensions of this offered section: those of a known URI, with the offered numbers.
+    pub fn answer_extmaps(&self, known: &[&str]) -> impl Iterator<Item = Attribute> {
+        let usable = |map: &&Extmap| map.id < EXTENSION_UNNUMBERED && known.contains(&map.uri.as_str());
+        self.attributes.extmaps().filter(usable).map(|map| {
+            let direction = map.direction.map(Direction::reverse);
+            Attribute::Extmap(Extmap { direction, attributes: None, ..map.clone() })
+        })
+    }
+
+    /// The answer to the layers of this offered section, taking all of them (RFC 8853 §5.3). None if it has no simulcast.
+    #[must_use]
+    pub fn answer_simulcast(&self) -> Vec<Attribute> {
+        let Some(simulcast) = self.attributes.simulcast() else { return Vec::new() };
+        let mut answer: Vec<Attribute> = Vec::new();
+        for rid in self.attributes.rids() {
+            // Payload types of the answer may be fewer than those of the layer: they are left to the section.
+            let (direction, payload_types) = (rid.direction.reverse(), Vec::new());
+            answer.push(Attribute::Rid(crate::group::Rid { direction, payload_types, ..rid.clone() }));
+        }
+        answer.push(Attribute::Simulcast(simulcast.clone().reverse()));
+        answer
+    }
+
+    fn mirror_mid(&mut self, offered: &Self) {
+        self.attributes.extend(offered.attributes.mid().map(|mid| Attribute::Mid(mid.to_owned())));
+    }
+}
+
+/// Our format as the answer to a matching one.
+fn answer(offered: &Format, ours: &Format) -> Format {
+    let mut parameters = ours.parameters.clone();
+    if ours.rtpmap.is("H264") {
+        let free = |format: &Format| format.parameters.get("level-asymmetry-allowed") == Some("1");
+        let asymmetric = free(offered) && free(ours);
+        let levels = offered.profile_level_id().zip(ours.profile_level_id());
+        if let Some(id) = levels.and_then(|(offered, ours)| offered.answer(ours, asymmetric)) {
+            parameters.set("profile-level-id", id);
+        }
+    }
+    let feedback =
+        ours.feedback.iter().filter(|feedback| offered.feedback.contains(feedback)).cloned().collect();
+    Format { rtpmap: offered.rtpmap.clone(), parameters, feedback }
+}
+
+fn rtx_format(payload_type: PayloadType, repaired: &Rtpmap) -> Format {
+    let clock_rate = repaired.clock_rate;
+    let rtpmap = Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
+    let parameters = Parameters::new().with("apt", repaired.payload_type);
+    Format { rtpmap, parameters, feedback: Vec::new() }
+}
+
+/// Why an answer is none to the offer. Sections count from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// There must be as many sections (RFC 3264 §6).
+    #[error("{answered} sections answer {offered}")]
+    Sections {
+        /// In the offer.
+        offered: usize,
+        /// In the answer.
+        answered: usize,
+    },
+    /// A section of another kind, or of another name.
+    #[error("section {0} is another one")]
+    OtherSection(usize),
+    /// None of the formats was offered.
+    #[error("section {0} has no format that was offered")]
+    NoFormat(usize),
+    /// It sends where we do not receive, or the reverse.
+    #[error("section {0} goes a way that was not offered")]
+    Direction(usize),
+    /// The bundle has a section that the offered bundle lacks, or one that is rejected.
+    #[error("the bundle is not part of the offered one")]
+    Bundle,
+}
+
+impl Description {
+    /// An answer without sections to this offer: the session's flags mirrored.
+    #[must_use]
+    pub fn start_answer(&self) -> Self {
+        let mixed = self.attributes.has(&Attribute::ExtmapAllowMixed);
+        let attributes = mixed.then_some(Attribute::ExtmapAllowMixed).into_iter().collect();
+        Self { attributes, ..Self::default() }
+    }
+
+    /// Adds the bundle to this answer, when its sections are there: the offered one without those that are rejected. The
+    /// first of them carries the transport.
+    pub fn mirror_bundle(&mut self, offer: &Self) {
+        let Some(offered) = offer.bundle() else { return };
+        let taken = |mid: &&String| self.section(mid).is_some_and(|media| !media.is_rejected());
+        let mids: Vec<String> = offered.mids.iter().filter(taken).cloned().collect();
+        if !mids.is_empty() {
+            self.attributes.push(Attribute::Group(Group { semantics: Semantics::Bundle, mids }));
+        }
+    }
+
+    /// Whether `answer` is one to this offer of ours.
+    pub fn check_answer(&self, answer: &Self) -> Result<(), AnswerError> {
+        let (offered, answered) = (self.media.len(), answer.media.len());
+        if offered != answered {
+            return Err(AnswerError::Sections { offered, answered });
+        }
+        for (index, (ours, theirs)) in self.media.iter().zip(&answer.media).enumerate() {
+            if ours.kind != theirs.kind || differ(ours.attributes.mid(), theirs.attributes.mid()) {
+                return Err(AnswerError::OtherSection(index));
+            }
+            if theirs.is_rejected() {
+                continue;
+            }
+            if !common_format(&ours.formats, &theirs.formats) {
+                return Err(AnswerError::NoFormat(index));
+            }
+            let (way, offered) = (answer.direction(theirs), self.direction(ours));
+            if offered.answer(way) != way {
+                return Err(AnswerError::Direction(index));
+            }
+        }
+        self.check_bundle(answer)
+    }
+
+    fn check_bundle(&self, answer: &Self) -> Result<(), AnswerError> {
+        let Some(theirs) = answer.bundle() else { return Ok(()) };
+        let ours = self.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
+        let live = |mid: &String| answer.section(mid).is_some_and(|media| !media.is_rejected());
+        let part = theirs.mids.iter().all(|mid| ours.contains(mid) && live(mid));
+        if part { Ok(()) } else { Err(AnswerError::Bundle) }
+    }
+}
+
+/// Two names that are there and differ. An answer without `mid` is one of a peer that does not know it.
+fn differ(ours: Option<&str>, theirs: Option<&str>) -> bool {
+    theirs.is_some() && ours != theirs
+}
+
+fn common_format(ours: &Formats, theirs: &Formats) -> bool {
+    match (ours, theirs) {
+        (Formats::Rtp(ours), Formats::Rtp(theirs)) => theirs.iter().any(|format| ours.contains(format)),
+        (Formats::Other(ours), Formats::Other(theirs)) => theirs.iter().any(|format| ours.contains(format)),
+        (Formats::Rtp(_), Formats::Other(_)) | (Formats::Other(_), Formats::Rtp(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers;
+    use crate::rtp::Feedback;
+
+    fn ours() -> Vec<Format> {
+        let format = |rtpmap, parameters, feedback| Format {
+            rtpmap: Rtpmap::read(rtpmap).unwrap(),
+            parameters: Parameters::read(parameters).unwrap(),
+            feedback,
+        };
+        let h264 = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e034";
+        let feedback = vec![Feedback::Nack, Feedback::Pli, Feedback::TransportCc];
+        vec![
+            format("96 H264/90000", h264, feedback.clone()),
+            format("97 VP8/90000", "", feedback),
+            format("98 opus/48000/2", "minptime=10;useinbandfec=1", vec![Feedback::TransportCc]),
+        ]
+    }
+
+    fn answer_to(offer: &Description) -> Description {
+        let mut answer = offer.start_answer();
+        for media in &offer.media {
+            let selected = media.select(&ours());
+            answer.media.push(match selected.first() {
+                Some(_) if !media.is_rejected() => {
+                    media.accept(&selected[..1], offer.direction(media), Direction::RecvOnly)
+                }
+                _ => media.reject(),
+            });
+        }
+        answer.mirror_bundle(offer);
+        answer
+    }
+
+    #[test]
+    fn every_publisher_is_answered() {
+        for (name, text) in peers::WEBRTC {
+            let offer = Description::read(text.as_bytes()).unwrap();
+            let answer = answer_to(&offer);
+            assert_eq!(offer.check_answer(&answer), Ok(()), "{name}");
+            assert_eq!(Description::read(answer.write().as_bytes()).as_ref(), Ok(&answer), "{name}");
+            let taken = answer.media.iter().filter(|media| !media.is_rejected());
+            assert!(taken.clone().count() >= 2, "{name}");
+            for media in taken {
+                assert_eq!(answer.direction(media), Direction::RecvOnly, "{name}");
+                assert!(media.attributes.has(&Attribute::RtcpMux), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_offered_ones_and_parameters_ours() {
+        let offer = Description::read(peers::CHROMIUM.as_bytes()).unwrap();
+        let video = offer.section("1").unwrap();
+        let selected = video.select(&ours());
+        let h264 = &selected[0];
+        assert_eq!(h264.answer.payload_type(), PayloadType::new(109).unwrap());
+        assert_eq!(h264.answer.parameters.get("profile-level-id"), Some("42e034"));
+        assert_eq!(h264.answer.feedback, [Feedback::Nack, Feedback::Pli, Feedback::TransportCc]);
+        assert_eq!((h264.ours, h264.rtx), (0, PayloadType::new(114)));
+        assert_eq!(selected[1].offered.rtpmap.encoding, "VP8");
+        let answer = video.accept(&selected, Direction::SendOnly, Direction::RecvOnly);
+        assert_eq!(answer.rtx_of(h264.answer.payload_type()), h264.rtx);
+        let uris = ["urn:ietf:params:rtp-hdrext:sdes:mid"];
+        assert_eq!(video.answer_extmaps(&uris).count(), 1);
+    }
+
+    #[test]
+    fn a_level_is_the_lower_one_where_it_is_common() {
+        let offer = Description::read(peers::GSTREAMER.as_bytes()).unwrap();
+        let video = offer.section("video0").unwrap();
+        let selected = video.select(&ours());
+        // webrtcbin does not say that levels are free.
+        assert_eq!(selected[0].answer.parameters.get("profile-level-id"), Some("42c01f"));
+    }
+
+    #[test]
+    fn data_channels_are_answered() {
+        let offer = Description::read(peers::CHROMIUM.as_bytes()).unwrap();
+        let mut answer = answer_to(&offer);
+        assert!(answer.media[2].is_rejected());
+        answer.media[2] = offer.media[2].accept_data(5000, 65_536);
+        assert_eq!((offer.check_answer(&answer), answer.media[2].is_rejected()), (Ok(()), false));
+        assert_eq!(answer.media[2].attributes.sctp_port(), Some(&5000));
+    }
+
+    #[test]
+    fn no_format_is_selected_twice() {
+        let offer = Description::read(peers::OBS.as_bytes()).unwrap();
+        let twice = [ours(), ours()].concat();
+        let video = offer.section("1").unwrap().select(&twice);
+        assert_eq!((video.len(), video[0].ours), (1, 0));
+    }
+
+    #[test]
+    fn layers_are_taken() {
+        let text =
+            "v=0\nm=video 9 UDP/TLS/RTP/SAVPF 96\na=rid:h send pt=96\na=rid:l send\na=simulcast:send h;~l\n";
+        let offer = Description::read(text.as_bytes()).unwrap();
+        let answer = offer.media[0].answer_simulcast();
+        let lines: Vec<String> = answer.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["rid:h recv", "rid:l recv", "simulcast:recv h;~l"]);
+    }
+
+    #[test]
+    fn answers_that_are_none_are_told_apart() {
+        let offer = Description::read(peers::CHROMIUM.as_bytes()).unwrap();
+        let check = |change: fn(&mut Description)| {
+            let mut answer = answer_to(&offer);
+            change(&mut answer);
+            offer.check_answer(&answer)
+        };
+        let few = AnswerError::Sections { offered: offer.media.len(), answered: offer.media.len() - 1 };
+        assert_eq!(check(|answer| drop(answer.media.pop())), Err(few));
+        assert_eq!(check(|answer| answer.media.swap(0, 1)), Err(AnswerError::OtherSection(0)));
+        let other = |answer: &mut Description| answer.media[0].formats = Formats::Rtp(Vec::new());
+        assert_eq!(check(other), Err(AnswerError::NoFormat(0)));
+        let sends = |answer: &mut Description| {
+            answer.media[1].attributes.retain(|a| !matches!(a, Attribute::Direction(_)));
+        };
+        assert_eq!(check(sends), Err(AnswerError::Direction(1)));
+        assert_eq!(check(|answer| answer.media[0].port = 0), Err(AnswerError::Bundle));
+    }
+}

@@ -1,0 +1,296 @@
+//! Lines into a description: the limits, the order, the doubles.
+
+use crate::attribute::Attribute;
+use crate::attributes::Attributes;
+use crate::description::{Description, Origin};
+use crate::error::Error;
+use crate::host::Connection;
+use crate::limits::{ATTRIBUTES_MAX, BANDWIDTHS_MAX, BYTES_MAX, LINE_BYTES_MAX, LINES_MAX, MEDIA_MAX};
+use crate::media::{Bandwidth, Media};
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// From `v=` on.
+    Description,
+    /// Attributes and sections; the lines of a session may be there or not.
+    Fragment,
+}
+
+pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
+    if text.len() > BYTES_MAX {
+        return Err(Error::TooLarge { bytes: text.len() });
+    }
+    let mut reader = Reader::new(form);
+    for (bytes, line) in text.trim_ascii_end().split(|&b| b == b'\n').zip(1..) {
+        // A lone CR ends a line too; the number counts LFs.
+        for bytes in bytes.split(|&b| b == b'\r').filter(|bytes| !bytes.is_empty()) {
+            reader.line(line, bytes)?;
+        }
+    }
+    reader.finish()
+}
+
+/// The lines that are there once at most, beside those of a section.
+#[derive(Default)]
+struct Seen {
+    version: bool,
+    origin: bool,
+    name: bool,
+}
+
+struct Reader {
+    description: Description,
+    form: Form,
+    seen: Seen,
+    lines: usize,
+}
+
+impl Reader {
+    fn new(form: Form) -> Self {
+        Self { description: Description::default(), form, seen: Seen::default(), lines: 0 }
+    }
+
+    fn line(&mut self, line: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.lines = self.lines.saturating_add(1);
+        if self.lines.max(line) > LINES_MAX {
+            return Err(Error::TooManyLines);
+        }
+        if bytes.len() > LINE_BYTES_MAX {
+            return Err(Error::LineTooLong { line });
+        }
+        // A C string's end, which some firmware sends along.
+        let bytes = bytes.trim_ascii();
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut chars = text.chars();
+        let letter = chars.next().filter(char::is_ascii_alphabetic);
+        let (Some(letter), Some('='), false) = (letter, chars.next(), text.contains('\0')) else {
+            return Err(Error::NotALine { line });
+        };
+        self.value(line, letter, chars.as_str())
+    }
+
+    fn value(&mut self, line: usize, letter: char, value: &str) -> Result<(), Error> {
+        if letter == 'v' {
+            return self.version(line, value);
+        }
+        if self.form == Form::Description && !self.seen.version {
+            return Err(Error::NoVersion { line });
+        }
+        match letter {
+            'o' => {
+                once(&mut self.seen.origin, line, "o=")?;
+                self.description.origin = Origin::read(value);
+            }
+            's' => {
+                once(&mut self.seen.name, line, "s=")?;
+                let name = value.trim_ascii();
+                self.description.name = if name == "-" { String::new() } else { name.to_owned() };
+            }
+            'm' => self.media(line, value)?,
+            'c' => self.connection(value),
+            'b' => self.bandwidth(line, value)?,
+            'a' => self.attribute(line, value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, line: usize, value: &str) -> Result<(), Error> {
+        once(&mut self.seen.version, line, "v=")?;
+        if value.trim_ascii() == "0" { Ok(()) } else { Err(Error::NoVersion { line }) }
+    }
+
+    fn media(&mut self, line: usize, value: &str) -> Result<(), Error> {
+        if self.description.media.len() >= MEDIA_MAX {
+            return Err(Error::TooManyMedia { line });
+        }
+        let media = Media::read(value).ok_or(Error::Malformed { line, what: "m=" })?;
+        self.description.media.push(media);
+        Ok(())
+    }
+
+    /// One that is not understood is passed over, as is a second: with ICE and RTSP nobody looks at it.
+    fn connection(&mut self, value: &str) {
+        let place = match self.description.media.last_mut() {
+            Some(media) => &mut media.connection,
+            None => &mut self.description.connection,
+        };
+        if place.is_none() {
+            *place = Connection::read(value);
+        }
+    }
+
+    /// One that is no number is passed over.
+    fn bandwidth(&mut self, line: usize, value: &str) -> Result<(), Error> {
+        let place = match self.description.media.last_mut() {
+            Some(media) => &mut media.bandwidths,
+            None => &mut self.description.bandwidths,
+        };
+        if place.len() >= BANDWIDTHS_MAX {
+            return Err(Error::TooManyBandwidths { line });
+        }
+        place.extend(Bandwidth::read(value));
+        Ok(())
+    }
+
+    fn attribute(&mut self, line: usize, value: &str) -> Result<(), Error> {
+        let attribute = Attribute::read(value).map_err(|what| Error::Malformed { line, what })?;
+        let place = match self.description.media.last_mut() {
+            Some(media) => &mut media.attributes,
+            None => &mut self.description.attributes,
+        };
+        match repeats(place, &attribute) {
+            Repeat::No => {}
+            Repeat::Same => return Ok(()),
+            Repeat::Other(what) => return Err(Error::Duplicate { line, what }),
+        }
+        if place.len() >= ATTRIBUTES_MAX {
+            return Err(Error::TooManyAttributes { line });
+        }
+        let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
+        place.push(attribute);
+        // After the doubles, so that a section looks at the others once.
+        mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
+    }
+
+    /// No two sections have one name (RFC 5888 §4).
+    fn new_mid(&self, line: usize, mid: &str) -> Result<(), Error> {
+        let earlier = self.description.media.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
+        if earlier.iter().any(|media| media.attributes.mid() == Some(mid)) {
+            return Err(Error::Duplicate { line, what: "mid" });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Description, Error> {
+        if self.form == Form::Description && !self.seen.version {
+            return Err(Error::NoVersion { line: 1 });
+        }
+        Ok(self.description)
+    }
+}
+
+fn once(seen: &mut bool, line: usize, what: &'static str) -> Result<(), Error> {
+    if std::mem::replace(seen, true) { Err(Error::Duplicate { line, what }) } else { Ok(()) }
+}
+
+/// Whether an attribute is there already that a section has once.
+enum Repeat {
+    No,
+    /// With the same value: it is dropped.
+    Same,
+    /// With another: nobody knows which is meant.
+    Other(&'static str),
+}
+
+fn repeats(there: &Attributes, new: &Attribute) -> Repeat {
+    let (same, what) = if let Attribute::Mid(mid) = new {
+        (there.mid().map(|old| old == mid), "mid")
+    } else if let Attribute::IceUfrag(ufrag) = new {
+        (there.ice_ufrag().map(|old| old == ufrag), "ice-ufrag")
+    } else if let Attribute::IcePwd(pwd) = new {
+        (there.ice_pwd().map(|old| old == pwd), "ice-pwd")
+    } else if let Attribute::Setup(setup) = new {
+        (there.setup().map(|old| old == setup), "setup")
+    } else if let Attribute::Rtpmap(map) = new {
+        let old = there.rtpmaps().find(|old| old.payload_type == map.payload_type);
+        (old.map(|old| old.same_codec(map)), "rtpmap")
+    } else {
+        (None, "")
+    };
+    match same {
+        None => Repeat::No,
+        Some(true) => Repeat::Same,
+        Some(false) => Repeat::Other(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "v=0\r\no=- 1 2 IN IP4 192.0.2.1\r\ns=-\r\nt=0 0\r\n";
+
+    fn check(rest: &str, error: Error) {
+        let text = format!("{HEAD}{rest}");
+        assert_eq!(read(text.as_bytes(), Form::Description), Err(error), "{}", &rest[..rest.len().min(80)]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        check("a=rtpmap:96 H264/0\r\n", Error::Malformed { line: 5, what: "rtpmap" });
+        check("m=video 9 RTP/AVP 128\r\n", Error::Malformed { line: 5, what: "m=" });
+        check("m=video 9 RTP/AVP 96\n\nnonsense\n", Error::NotALine { line: 7 });
+        check("a=x\0y\r\n", Error::NotALine { line: 5 });
+        check("v=0\r\n", Error::Duplicate { line: 5, what: "v=" });
+        check("o=- 1 1 IN IP4 1.1.1.1\r\n", Error::Duplicate { line: 5, what: "o=" });
+        assert_eq!(read(b"s=x\r\n", Form::Description), Err(Error::NoVersion { line: 1 }));
+        assert_eq!(read(b"v=1\r\n", Form::Description), Err(Error::NoVersion { line: 1 }));
+        assert_eq!(read(b"", Form::Description), Err(Error::NoVersion { line: 1 }));
+    }
+
+    #[test]
+    fn p_10_everything_has_a_limit() {
+        let section = "m=video 9 RTP/AVP 96\r\n";
+        check(&section.repeat(MEDIA_MAX + 1), Error::TooManyMedia { line: 5 + MEDIA_MAX });
+        check(&"a=x\r\n".repeat(ATTRIBUTES_MAX + 1), Error::TooManyAttributes { line: 5 + ATTRIBUTES_MAX });
+        check(
+            &"b=AS:1\r\n".repeat(BANDWIDTHS_MAX + 1),
+            Error::TooManyBandwidths { line: 5 + BANDWIDTHS_MAX },
+        );
+        check(&"i=x\r\n".repeat(LINES_MAX), Error::TooManyLines);
+        check(&format!("i={}", "x".repeat(LINE_BYTES_MAX)), Error::LineTooLong { line: 5 });
+        let large = vec![b'\n'; BYTES_MAX + 1];
+        assert_eq!(read(&large, Form::Fragment), Err(Error::TooLarge { bytes: BYTES_MAX + 1 }));
+        let many: String = (0..=128).map(|_| " 96").collect();
+        assert!(read(format!("v=0\nm=video 9 RTP/AVP{many}").as_bytes(), Form::Description).is_ok());
+        let words: String = (0..=128).map(|n| format!(" w{n}")).collect();
+        check(&format!("m=application 9 UDP{words}"), Error::Malformed { line: 5, what: "m=" });
+    }
+
+    #[test]
+    fn doubles_are_dropped_or_refused() {
+        let section = "m=video 9 RTP/AVP 96\r\n";
+        for (first, same, other, what) in [
+            ("mid:0", "mid:0", "mid:1", "mid"),
+            ("ice-ufrag:abcd", "ice-ufrag:abcd", "ice-ufrag:abce", "ice-ufrag"),
+            ("setup:active", "setup:active", "setup:passive", "setup"),
+            ("rtpmap:96 H264/90000", "rtpmap:96 h264/90000", "rtpmap:96 VP8/90000", "rtpmap"),
+        ] {
+            let text = format!("{HEAD}{section}a={first}\r\na={same}\r\n");
+            let read = read(text.as_bytes(), Form::Description).unwrap();
+            assert_eq!(read.media[0].attributes.len(), 1);
+            check(&format!("{section}a={first}\na={other}\n"), Error::Duplicate { line: 7, what });
+        }
+        let twice = format!("{section}a=mid:0\r\n").repeat(2);
+        check(&twice, Error::Duplicate { line: 8, what: "mid" });
+    }
+
+    #[test]
+    fn what_peers_get_wrong_is_read() {
+        let text = b"v=0\ro=camera one 99999999999999999999 x\rs=Caf\xe9 \ri=x\ru=y\rt=0 0\rX=1\rc=IN IP4 \r\
+            b=AS:\rb=AS:0\ra=tool:x\rm=video 0 RTP/AVP 96\rb=AS:512\rc=IN IP4 0.0.0.0\r\n\r\n \n\0";
+        let read = read(text, Form::Description).unwrap();
+        assert_eq!(read.name, "Caf\u{fffd}");
+        assert_eq!((read.origin.username.as_str(), read.origin.session_id), ("camera", 0));
+        assert_eq!((read.connection.is_none(), read.bandwidths.len()), (true, 1));
+        assert_eq!((read.media[0].bandwidths[0].value, read.media[0].connection.is_some()), (512, true));
+    }
+
+    #[test]
+    fn fragments_have_no_version() {
+        let text =
+            b"a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\nm=audio 9 UDP/TLS/RTP/SAVPF 0\r\n\
+            a=mid:0\r\na=candidate:1 1 udp 5 192.0.2.2 5 typ host\r\na=end-of-candidates\r\n";
+        let fragment = read(text, Form::Fragment).unwrap();
+        assert_eq!(fragment.media[0].attributes.candidates().count(), 1);
+        assert_eq!(fragment.write_fragment().as_bytes(), text);
+        assert!(read(text, Form::Description).is_err());
+    }
+}

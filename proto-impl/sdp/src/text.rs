@@ -1,0 +1,86 @@
+//! Small pieces of grammar that several lines share.
+
+use std::fmt;
+
+use crate::limits::VALUES_MAX;
+
+/// Words between blanks; `None` if there are too many.
+pub(crate) fn words(text: &str) -> Option<Vec<String>> {
+    list(text.split_ascii_whitespace())
+}
+
+/// Owned copies of the items; `None` if there are too many.
+pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
+    bounded(items.map(|item| Some(item.to_owned())))
+}
+
+/// The items, if all of them could be read and they are not too many.
+pub(crate) fn bounded<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    let mut read = Vec::new();
+    for item in items {
+        if read.len() >= VALUES_MAX {
+            return None;
+        }
+        read.push(item?);
+    }
+    Some(read)
+}
+
+/// The first word and what follows, without the blanks between and around.
+pub(crate) fn first_word(text: &str) -> (&str, &str) {
+    let text = text.trim_ascii();
+    match text.split_once(|c: char| c.is_ascii_whitespace()) {
+        Some((word, rest)) => (word, rest.trim_ascii_start()),
+        None => (text, ""),
+    }
+}
+
+/// A word with nothing in it that could end it.
+pub(crate) fn word(text: &str) -> Option<&str> {
+    let text = text.trim_ascii();
+    let clean = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    clean.then_some(text)
+}
+
+/// A decimal number of digits only: no sign, no blank within.
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let text = text.trim_ascii();
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+/// Items with a separator between them.
+pub(crate) fn write_joined<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[T],
+    separator: &str,
+) -> fmt::Result {
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_digits() {
+        assert_eq!((number::<u8>("127"), number::<u8>(" 9 ")), (Some(127), Some(9)));
+        for bad in ["", "+1", "-1", "256", "1a", "1 2"] {
+            assert_eq!(number::<u8>(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        assert_eq!(words(&"a ".repeat(VALUES_MAX)).map(|list| list.len()), Some(VALUES_MAX));
+        assert_eq!(words(&"a ".repeat(VALUES_MAX + 1)), None);
+        assert_eq!(first_word("  a  b c "), ("a", "b c"));
+        assert_eq!((word(" x "), word("x y"), word("")), (Some("x"), None, None));
+    }
+}
