@@ -86,7 +86,10 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
     let inner = home.path().join("home");
     let plain = Server::command(&inner, &[]);
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"]).arg(&trace);
+    // -D: the server stays the direct child, and ends with the test.
+    command
+        .args(["-D", "-f", "-qq", "-e", "trace=openat,open,stat,newfstatat,statx,readlink", "-o"])
+        .arg(&trace);
     command.arg(plain.get_program()).args(plain.get_args());
     let server = Server::spawn(&mut command);
     fs::write(inner.join("conf/secret"), "secret").unwrap();
