@@ -96,24 +96,12 @@ impl Session {
         }
     }
 
-    /// Appends the sealed form of `clear` behind a head of `head` bytes that ends `packet` and begins at `start`.
+    /// Appends the sealed form of `clear` behind a head that begins at `start` and ends `packet`. A copy that is sealed in
+    /// place costs what GCM out of place does, whose output must be zeroed first (265 ns for 1200 bytes, both).
     pub(crate) fn seal_rtp_to(&self, name: Name, start: usize, clear: &[u8], packet: &mut Vec<u8>) {
-        match &self.cipher {
-            Cipher::Gcm(key) => {
-                let head_end = packet.len();
-                packet.resize(head_end.saturating_add(clear.len()).saturating_add(AEAD_TAG_BYTES), 0);
-                if let Some((before, sealed)) = packet.split_at_mut_checked(head_end) {
-                    let header = before.get(start..).unwrap_or_default();
-                    // The lengths fit; otherwise zeros are sent, which open for nobody.
-                    let _ = key.seal_to(self.nonce(name), header, clear, sealed);
-                }
-            }
-            Cipher::Counter(_) => {
-                let head = packet.len().saturating_sub(start);
-                packet.extend_from_slice(clear);
-                self.seal_rtp(name, start, head, packet);
-            }
-        }
+        let head = packet.len().saturating_sub(start);
+        packet.extend_from_slice(clear);
+        self.seal_rtp(name, start, head, packet);
     }
 
     /// Opens a packet in place; the length of what is in the clear then, or `None` when the tag does not fit. With
