@@ -71,7 +71,7 @@ fn av1_unit(random: &mut Random, key: bool, bytes: usize) -> Vec<u8> {
     }
     let frame = [&[if key { 0x10 } else { 0x30 }][..], &noise(random, bytes)].concat();
     // A frame header with an extension, then tile groups, or all in one.
-    if bytes % 2 == 0 {
+    if bytes.is_multiple_of(2) {
         obu(&[0x32], &frame);
     } else {
         obu(&[0x1e, 0x08], &frame[..frame.len().min(40)]);
@@ -139,7 +139,8 @@ impl Case {
             Format::H265 => Codec::H265,
             Format::Vp9 => Codec::Vp9,
             Format::Av1 => Codec::Av1,
-            _ => self.config.codec(),
+            Format::H264 | Format::Vp8 | Format::Opus | Format::G711 => self.config.codec(),
+            Format::Mp3 | Format::Mpeg4Generic(_) | Format::Mp4aLatm(_) => self.config.codec(),
         };
         Packetizer::new(codec, max).unwrap()
     }
