@@ -6,6 +6,7 @@ pub mod demux;
 mod error;
 mod header;
 mod number;
+pub mod payload;
 
 pub use error::Error;
 pub use header::{
