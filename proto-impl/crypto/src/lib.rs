@@ -3,12 +3,16 @@
 
 #![forbid(unsafe_code)]
 
+mod aead;
 mod aes;
 mod key_wrap;
+mod mac;
 mod seed;
 
+pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthentic};
 pub use aes::{AesCtr, AesKeyLength};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
+pub use mac::HmacSha1Key;
 pub use seed::{Random, Seed};
 
 use std::num::NonZeroU32;
