@@ -1,0 +1,16 @@
+//! RTP and RTCP (RFC 3550): packets, header extensions, feedback, repair and reports, for WebRTC and RTSP.
+
+#![forbid(unsafe_code)]
+
+pub mod demux;
+mod error;
+mod header;
+mod number;
+pub mod payload;
+
+pub use error::Error;
+pub use header::{
+    CSRCS_MAX, Csrcs, EXTENSION_HEAD_BYTES, ExtensionBlock, HEADER_BYTES, Header, Packet, header_length,
+};
+pub use number::{ExtendedSequence, SequenceNumber, Ssrc};
+pub use sdp::PayloadType;

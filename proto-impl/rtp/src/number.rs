@@ -1,0 +1,178 @@
+//! The numbers of a packet, each with a type of its own.
+
+use std::fmt;
+
+/// A synchronisation source (RFC 3550 §3): who sends, in the words of RTP.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ssrc(pub u32);
+
+impl Ssrc {
+    /// As on the wire.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Ssrc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+impl fmt::Display for Ssrc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Half of the number space: what is farther ahead counts as behind.
+const HALF: u16 = 0x8000;
+/// Packets in one round of the sequence numbers.
+const CYCLE: u64 = 1 << 16;
+
+/// A sequence number: 16 bits that wrap (RFC 3550 §5.1). It has no order; it has distances.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SequenceNumber(pub u16);
+
+impl SequenceNumber {
+    /// As on the wire.
+    #[must_use]
+    pub const fn value(self) -> u16 {
+        self.0
+    }
+
+    /// The number `count` behind this one.
+    #[must_use]
+    pub const fn plus(self, count: u16) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
+    /// The next number.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// How far ahead of `base` this is; `None` when it is behind, by the shorter way round.
+    #[must_use]
+    pub const fn ahead_of(self, base: Self) -> Option<u16> {
+        let distance = self.0.wrapping_sub(base.0);
+        if distance < HALF { Some(distance) } else { None }
+    }
+
+    /// Whether this comes after `other`, by the shorter way round.
+    #[must_use]
+    pub const fn is_newer_than(self, other: Self) -> bool {
+        self.0 != other.0 && self.ahead_of(other).is_some()
+    }
+}
+
+impl fmt::Debug for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A sequence number with the rounds that it has made, which has an order. The count begins in round 1, so that packets
+/// that were sent before the first one have a place too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtendedSequence(u64);
+
+impl ExtendedSequence {
+    /// The number that a count begins with.
+    #[must_use]
+    pub const fn first(number: SequenceNumber) -> Self {
+        Self(CYCLE + number.0 as u64)
+    }
+
+    /// The place of `number` that is nearest to this one; `None` for one before the count's beginning.
+    #[must_use]
+    pub const fn nearest(self, number: SequenceNumber) -> Option<Self> {
+        let ahead = number.0.wrapping_sub(self.number().0);
+        let value = if ahead < HALF {
+            self.0.checked_add(ahead as u64)
+        } else {
+            // The way back is what is missing to a full round: 1 to HALF.
+            self.0.checked_sub(ahead.wrapping_neg() as u64)
+        };
+        match value {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+
+    /// The lower 16 bits.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower 16 bits are the number")]
+    pub const fn number(self) -> SequenceNumber {
+        SequenceNumber(self.0 as u16)
+    }
+
+    /// Rounds and number as a report block has them, the first round as 0 (RFC 3550 §6.4.1).
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the field has 32 bits and wraps")]
+    pub const fn reported(self) -> u32 {
+        self.0.wrapping_sub(CYCLE) as u32
+    }
+
+    /// The count.
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+
+    /// The one `count` behind this one; the count ends after millions of years.
+    #[must_use]
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0.saturating_add(count))
+    }
+
+    /// The next one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// How many numbers this is behind `base` in the count; 0 when it is not.
+    #[must_use]
+    pub const fn since(self, base: Self) -> u64 {
+        self.0.saturating_sub(base.0)
+    }
+}
+
+impl fmt::Debug for ExtendedSequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0 / CYCLE, self.0 % CYCLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_go_the_shorter_way() {
+        let last = SequenceNumber(0xffff);
+        assert_eq!((last.next(), last.plus(3)), (SequenceNumber(0), SequenceNumber(2)));
+        assert_eq!(SequenceNumber(2).ahead_of(last), Some(3));
+        assert_eq!(last.ahead_of(SequenceNumber(2)), None);
+        assert_eq!(last.ahead_of(last), Some(0));
+        assert!(SequenceNumber(2).is_newer_than(last) && !last.is_newer_than(last));
+        assert_eq!(SequenceNumber(HALF).ahead_of(SequenceNumber(0)), None);
+    }
+
+    #[test]
+    fn a_count_goes_on_over_the_end_of_the_numbers() {
+        let start = ExtendedSequence::first(SequenceNumber(0xfffe));
+        let after = start.nearest(SequenceNumber(1)).unwrap();
+        assert_eq!((after.since(start), start.since(after), after.number()), (3, 0, SequenceNumber(1)));
+        assert_eq!((start.reported(), after.reported()), (0xfffe, 0x1_0001));
+        assert_eq!(after.nearest(SequenceNumber(0xfffe)), Some(start));
+        // What was sent before the first one has a place, once round and no further.
+        let early = ExtendedSequence::first(SequenceNumber(0)).nearest(SequenceNumber(0x8000)).unwrap();
+        assert_eq!((early.value(), early.reported()), (0x8000, 0xffff_8000));
+        assert_eq!(ExtendedSequence(3).nearest(SequenceNumber(0xfff0)), None);
+        assert_eq!(start.nearest(start.number()), Some(start));
+    }
+}

@@ -1,0 +1,223 @@
+//! What comes: packets that are checked, then decrypted in place.
+//!
+//! A packet whose tag does not fit changes nothing but a counter: not the rounds, not a window, and no source is made
+//! for it.
+
+use rtp::{HEADER_BYTES, header_length};
+
+use crate::SOURCES_MAX;
+use crate::error::Error;
+use crate::outbound::INDEX_END;
+use crate::profile::{MasterKey, Profile};
+use crate::replay::{Place, ReplayWindow};
+use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES, rtcp_index_of};
+
+/// Packets in one round of the sequence numbers.
+const CYCLE: u64 = 1 << 16;
+/// A packet that is farther ahead may as well be of the next round: so many packets are lost only with the rounds in
+/// doubt. Nearer ones are taken for what they seem, and are opened once.
+const DOUBT_AHEAD: u64 = 512;
+
+/// What was done with packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InboundStats {
+    /// RTP packets let through.
+    pub rtp: u64,
+    /// RTCP packets let through.
+    pub rtcp: u64,
+    /// Packets whose tag did not fit.
+    pub not_authentic: u64,
+    /// Packets that were there before, or are too old.
+    pub replayed: u64,
+    /// Packets of one source too many.
+    pub too_many_sources: u64,
+    /// RTCP in the clear, and what was no packet.
+    pub malformed: u64,
+}
+
+/// A source and what was there of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Source {
+    ssrc: u32,
+    window: ReplayWindow,
+}
+
+/// The keys of what the peer sends, and where each of its sources is.
+#[derive(Debug)]
+pub struct Inbound {
+    keys: Keys,
+    rtp: Vec<Source>,
+    rtcp: Vec<Source>,
+    stats: InboundStats,
+}
+
+impl Inbound {
+    /// With the master key of the peer's direction. `None` never happens for a [`MasterKey`] that was made.
+    #[must_use]
+    pub fn new(master: &MasterKey) -> Option<Self> {
+        Some(Self {
+            keys: Keys::new(master)?,
+            rtp: Vec::new(),
+            rtcp: Vec::new(),
+            stats: InboundStats::default(),
+        })
+    }
+
+    /// Which profile it follows.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.keys.profile()
+    }
+
+    /// Checks and decrypts an RTP packet in place; the length of the packet in the clear. After an error the bytes are
+    /// not to be used.
+    pub fn unprotect(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
+        let result = self.open_rtp(packet);
+        self.count(result, false)
+    }
+
+    /// Checks and decrypts an RTCP packet in place, like [`Inbound::unprotect`].
+    pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
+        let result = self.open_rtcp(packet);
+        self.count(result, true)
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub const fn stats(&self) -> InboundStats {
+        self.stats
+    }
+
+    fn open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
+        let head = header_length(packet).map_err(|_| Error::Malformed)?;
+        let &[_, _, high, low, _, _, _, _, a, b, c, d] =
+            packet.first_chunk::<HEADER_BYTES>().ok_or(Error::Malformed)?;
+        if packet.len() < head.saturating_add(self.profile().rtp_overhead()) {
+            return Err(Error::Malformed);
+        }
+        let (ssrc, number) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
+        let at = self.rtp.iter().position(|source| source.ssrc == ssrc);
+        let window = at.and_then(|at| self.rtp.get(at)).map(|source| &source.window);
+        if window.is_none() && self.rtp.len() >= SOURCES_MAX {
+            return Err(Error::TooManySources);
+        }
+        let guess = Guess::of(window, number)?;
+        let session = &self.keys.rtp;
+        let open = |index, packet: &mut [u8]| {
+            // Behind the last index the name of a packet would be that of another source.
+            let name = (index < INDEX_END).then_some(Name { ssrc, index })?;
+            session.open_rtp(name, head, packet).map(|length| (length, index))
+        };
+        let opened = match guess {
+            Guess::One(index) => open(index, packet),
+            // Opening in vain spoils the body, so that the second look needs one of its own.
+            Guess::Either(first, second) if session.opens_once() => {
+                let kept = packet.to_vec();
+                open(first, packet).or_else(|| {
+                    packet.copy_from_slice(&kept);
+                    open(second, packet)
+                })
+            }
+            Guess::Either(first, second) => open(first, packet).or_else(|| open(second, packet)),
+            Guess::NextRoundOnly(index) => Some(open(index, packet).ok_or(Error::Replayed)?),
+        };
+        let (length, index) = opened.ok_or(Error::NotAuthentic)?;
+        note(&mut self.rtp, at, ssrc, index);
+        Ok(length)
+    }
+
+    fn open_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
+        let &[first, _, _, _, a, b, c, d] =
+            packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
+        let least = RTCP_HEAD_BYTES.saturating_add(self.profile().rtcp_overhead());
+        if first >> 6 != 2 || packet.len() < least {
+            return Err(Error::Malformed);
+        }
+        let word = rtcp_index_of(self.profile(), packet).ok_or(Error::Malformed)?;
+        // Nobody we talk to leaves RTCP in the clear; with E = 0 a middle box could strip what it likes to read.
+        if word & RTCP_ENCRYPTED == 0 {
+            return Err(Error::NotEncrypted);
+        }
+        let (ssrc, index) = (u32::from_be_bytes([a, b, c, d]), u64::from(word & !RTCP_ENCRYPTED));
+        let at = self.rtcp.iter().position(|source| source.ssrc == ssrc);
+        match at.and_then(|at| self.rtcp.get(at)) {
+            Some(source) if source.window.place(index) != Place::Fresh => return Err(Error::Replayed),
+            None if self.rtcp.len() >= SOURCES_MAX => return Err(Error::TooManySources),
+            _ => {}
+        }
+        let opened = self.keys.rtcp().and_then(|keys| keys.open_rtcp(Name { ssrc, index }, packet));
+        let length = opened.ok_or(Error::NotAuthentic)?;
+        note(&mut self.rtcp, at, ssrc, index);
+        Ok(length)
+    }
+
+    fn count(&mut self, result: Result<usize, Error>, rtcp: bool) -> Result<usize, Error> {
+        let stats = &mut self.stats;
+        let counter = match result {
+            Ok(_) if rtcp => &mut stats.rtcp,
+            Ok(_) => &mut stats.rtp,
+            Err(Error::NotAuthentic) => &mut stats.not_authentic,
+            Err(Error::Replayed) => &mut stats.replayed,
+            Err(Error::TooManySources) => &mut stats.too_many_sources,
+            Err(Error::Malformed | Error::NotEncrypted | Error::Reused | Error::KeyExhausted) => {
+                &mut stats.malformed
+            }
+        };
+        *counter = counter.saturating_add(1);
+        result
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> String {
+        format!("{:?} {:?}", self.rtp, self.rtcp)
+    }
+}
+
+/// Marks the index of a packet that was authentic; its source is known from now on.
+fn note(sources: &mut Vec<Source>, at: Option<usize>, ssrc: u32, index: u64) {
+    match at.and_then(|at| sources.get_mut(at)) {
+        Some(source) => source.window.mark(index),
+        None => sources.push(Source { ssrc, window: ReplayWindow::new(index) }),
+    }
+}
+
+/// Which indices a packet may have (RFC 3711 §3.3.1). The RFC's guess is the nearest one; it fails for good when half of
+/// a round or more is lost, as behind a long outage, so the next round is asked too where that is likely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guess {
+    One(u64),
+    Either(u64, u64),
+    /// The nearest is behind the window.
+    NextRoundOnly(u64),
+}
+
+impl Guess {
+    fn of(window: Option<&ReplayWindow>, number: u16) -> Result<Self, Error> {
+        let Some(window) = window else {
+            let first = u64::from(number);
+            // The first packets may be lost with the end of the first round among them.
+            let early = number < 0x8000;
+            return Ok(if early {
+                Self::Either(first, first.saturating_add(CYCLE))
+            } else {
+                Self::One(first)
+            });
+        };
+        let newest = window.newest();
+        let ahead = u64::from(number).wrapping_sub(newest) % CYCLE;
+        if ahead < CYCLE / 2 {
+            let index = newest.saturating_add(ahead);
+            return match window.place(index) {
+                Place::Fresh if ahead > DOUBT_AHEAD => Ok(Self::Either(index, index.saturating_add(CYCLE))),
+                Place::Fresh => Ok(Self::One(index)),
+                Place::Seen | Place::Old => Err(Error::Replayed),
+            };
+        }
+        let next_round = newest.saturating_add(ahead);
+        match next_round.checked_sub(CYCLE).map(|index| (index, window.place(index))) {
+            Some((index, Place::Fresh)) => Ok(Self::One(index)),
+            Some((_, Place::Seen)) => Err(Error::Replayed),
+            Some((_, Place::Old)) | None => Ok(Self::NextRoundOnly(next_round)),
+        }
+    }
+}

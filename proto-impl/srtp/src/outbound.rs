@@ -1,0 +1,132 @@
+//! What we send: packets protected in place, or sealed from a shared payload.
+
+use rtp::{Header, header_length};
+use wire::Datagrams;
+
+use crate::SOURCES_MAX;
+use crate::error::Error;
+use crate::profile::{MasterKey, Profile};
+use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
+
+/// One behind the last index of RTP: 32 bits of rounds and 16 of the sequence number.
+pub(crate) const INDEX_END: u64 = 1 << 48;
+/// How far a sequence number may leap: half of a round, beyond which the peer would guess another round.
+const LEAP_MAX: u16 = 0x7fff;
+
+/// The keys of what we send, and where each of our sources is.
+///
+/// A packet is sent once under its sequence number, in rising order for each source; what is lost goes again in a packet
+/// of its own (RTX). A second packet under one index, with a head that differs in a bit, would show the authentication
+/// key of GCM to whoever has both.
+#[derive(Debug)]
+pub struct Outbound {
+    keys: Keys,
+    /// SSRC and the last index.
+    sources: Vec<(u32, u64)>,
+    rtcp_next: u32,
+}
+
+impl Outbound {
+    /// With the master key of our direction. `None` never happens for a [`MasterKey`] that was made.
+    #[must_use]
+    pub fn new(master: &MasterKey) -> Option<Self> {
+        Some(Self { keys: Keys::new(master)?, sources: Vec::new(), rtcp_next: 0 })
+    }
+
+    /// Which profile it follows.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.keys.profile()
+    }
+
+    /// Protects a whole RTP packet in place; it grows by [`Profile::rtp_overhead`].
+    pub fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        let head = header_length(packet).map_err(|_| Error::Malformed)?;
+        let &[_, _, high, low, _, _, _, _, a, b, c, d] =
+            packet.first_chunk::<{ rtp::HEADER_BYTES }>().ok_or(Error::Malformed)?;
+        let name = self.next(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]))?;
+        self.keys.rtp.seal_rtp(name, 0, head, packet);
+        Ok(())
+    }
+
+    /// Protects an RTCP packet in place; it grows by [`Profile::rtcp_overhead`].
+    pub fn protect_rtcp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        let &[_, _, _, _, a, b, c, d] = packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
+        // One counter for all our sources: it rises for each of them (RFC 3711 §3.4), and it ends at 2^31 (§9.2).
+        let index = self.rtcp_next;
+        let keys = self.keys.rtcp().filter(|_| index < RTCP_ENCRYPTED).ok_or(Error::KeyExhausted)?;
+        self.rtcp_next = index.saturating_add(1);
+        keys.seal_rtcp(Name { ssrc: u32::from_be_bytes([a, b, c, d]), index: index.into() }, packet);
+        Ok(())
+    }
+
+    /// Adds a packet of `header` and `payload` to `out`, sealed. The payload is read and not touched: it can be the same
+    /// for any number of viewers, each with its own context and header. Whether `out` has room is the caller's question
+    /// ([`Datagrams::has_room`] with [`Outbound::sealed_length`]).
+    pub fn seal(&mut self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
+        let name = self.next(header.ssrc.value(), header.sequence_number.value())?;
+        out.push_made(|packet| {
+            let start = packet.len();
+            header.write(packet);
+            self.keys.rtp.seal_rtp_to(name, start, payload, packet);
+        });
+        Ok(())
+    }
+
+    /// The same for a payload that has something of its own in front: the original sequence number of RTX.
+    pub fn seal_parts(
+        &mut self,
+        header: &Header<'_>,
+        payload: &[&[u8]],
+        out: &mut Datagrams,
+    ) -> Result<(), Error> {
+        let name = self.next(header.ssrc.value(), header.sequence_number.value())?;
+        out.push_made(|packet| {
+            let start = packet.len();
+            header.write(packet);
+            let head = packet.len().saturating_sub(start);
+            for part in payload {
+                packet.extend_from_slice(part);
+            }
+            self.keys.rtp.seal_rtp(name, start, head, packet);
+        });
+        Ok(())
+    }
+
+    /// The length of a sealed packet.
+    #[must_use]
+    pub fn sealed_length(&self, header: &Header<'_>, payload_bytes: usize) -> usize {
+        header.length().saturating_add(payload_bytes).saturating_add(self.profile().rtp_overhead())
+    }
+
+    /// The index of a packet, which no packet had before.
+    fn next(&mut self, ssrc: u32, number: u16) -> Result<Name, Error> {
+        let Some((_, last)) = self.sources.iter_mut().find(|(source, _)| *source == ssrc) else {
+            if self.sources.len() >= SOURCES_MAX {
+                return Err(Error::TooManySources);
+            }
+            // RFC 3711 §3.3.1: the rounds begin at 0.
+            let index = number.into();
+            self.sources.push((ssrc, index));
+            return Ok(Name { ssrc, index });
+        };
+        let [_, _, _, _, _, _, high, low] = last.to_be_bytes();
+        let ahead = number.wrapping_sub(u16::from_be_bytes([high, low]));
+        if !(1..=LEAP_MAX).contains(&ahead) {
+            return Err(Error::Reused);
+        }
+        let index = last.saturating_add(ahead.into());
+        if index >= INDEX_END {
+            return Err(Error::KeyExhausted);
+        }
+        *last = index;
+        Ok(Name { ssrc, index })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_position(&mut self, ssrc: u32, last: u64, rtcp_next: u32) {
+        self.sources.retain(|(source, _)| *source != ssrc);
+        self.sources.push((ssrc, last));
+        self.rtcp_next = rtcp_next;
+    }
+}
