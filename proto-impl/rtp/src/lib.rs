@@ -4,13 +4,18 @@
 
 pub mod demux;
 mod error;
+pub mod extension;
 mod header;
+mod ntp;
 mod number;
 pub mod payload;
+pub mod receive;
+pub mod rtcp;
 
 pub use error::Error;
 pub use header::{
     CSRCS_MAX, Csrcs, EXTENSION_HEAD_BYTES, ExtensionBlock, HEADER_BYTES, Header, Packet, header_length,
 };
+pub use ntp::{NtpAnchor, NtpTime};
 pub use number::{ExtendedSequence, SequenceNumber, Ssrc};
 pub use sdp::PayloadType;
