@@ -1,6 +1,7 @@
 //! What a peer tells its owner.
 
 use ice::{Candidate, Path};
+use rtp::NtpTime;
 use rtp::payload::Frame;
 
 use crate::negotiate::SectionId;
@@ -28,8 +29,11 @@ pub enum Event {
     Frame {
         /// Where.
         section: SectionId,
-        /// The frame; its timestamp counts on, with its first bits cut off, at the format's clock rate.
+        /// The frame; its timestamp has the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
+        /// When it was sampled, on the sender's clock: the same clock for all sections. `None` before the sender's first
+        /// report.
+        sampled: Option<NtpTime>,
     },
     /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer was asked for one.
     PictureLost {
