@@ -10,6 +10,7 @@ mod codecs;
 mod control;
 mod http_targets;
 mod management;
+mod payload_targets;
 mod rest;
 mod rtmp_targets;
 mod sdp_targets;
@@ -32,6 +33,7 @@ mod properties_file;
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use http_targets::{http_chunked, http_request};
 pub use management::{form, jwt};
+pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use sdp_targets::sdp;
@@ -50,6 +52,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("av1_config", av1_config),
     ("avc_config", avc_config),
     ("cidr", cidr),
+    ("depack", depack),
     ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
     ("form", form),

@@ -5,15 +5,21 @@
 
 mod aead;
 mod aes;
+mod agreement;
+mod hash;
 mod key_wrap;
 mod mac;
 mod seed;
+mod signature;
 
 pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthentic};
 pub use aes::{AesCtr, AesKeyLength};
+pub use agreement::{AgreementGroup, AgreementKey, NotAgreed};
+pub use hash::{Hash, tls12_prf};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use mac::HmacSha1Key;
 pub use seed::{Random, Seed};
+pub use signature::{KeyKind, PublicKey, SignatureAlgorithm, SigningKey};
 
 use std::num::NonZeroU32;
 
@@ -34,13 +40,21 @@ pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for the time codes that clients compute with it (RFC 6238) and nothing else.
+/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for protocols that prescribe it and nothing else: time codes (RFC 6238), STUN.
 #[must_use]
 pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
+    hmac_sha1_parts(key, &[message])
+}
+
+/// [`hmac_sha1`] over the concatenation of `parts`.
+#[must_use]
+pub fn hmac_sha1_parts(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(key) else {
         return [0; 20];
     };
-    mac.update(message);
+    for part in parts {
+        mac.update(part);
+    }
     mac.finalize().into_bytes().into()
 }
 

@@ -1,7 +1,7 @@
 //! AV1: the AV1CodecConfigurationRecord (AV1 in ISOBMFF §2.3) and the sequence header in its configOBUs (AV1
 //! specification §5.5), as far as the picture size needs it.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
 
 use super::{CONFIG_BYTES_MAX, Error, real_size};
@@ -9,7 +9,25 @@ use super::{CONFIG_BYTES_MAX, Error, real_size};
 /// marker (1) and version (1) in one byte.
 const MARKER_AND_VERSION: u8 = 0x81;
 /// obu_type of a sequence header (§6.2.2).
-const OBU_SEQUENCE_HEADER: u8 = 1;
+pub const OBU_SEQUENCE_HEADER: u8 = 1;
+/// obu_type of a temporal delimiter.
+pub const OBU_TEMPORAL_DELIMITER: u8 = 2;
+/// obu_type of a frame header.
+pub const OBU_FRAME_HEADER: u8 = 3;
+/// obu_type of a tile group.
+pub const OBU_TILE_GROUP: u8 = 4;
+/// obu_type of a frame: header and tile group.
+pub const OBU_FRAME: u8 = 6;
+/// obu_type of a frame header that is sent again.
+pub const OBU_REDUNDANT_FRAME_HEADER: u8 = 7;
+/// obu_type of a tile list.
+pub const OBU_TILE_LIST: u8 = 8;
+/// obu_type of padding.
+pub const OBU_PADDING: u8 = 15;
+/// obu_has_size_field.
+const HAS_SIZE: u8 = 0x02;
+/// obu_extension_flag.
+const HAS_EXTENSION: u8 = 0x04;
 /// Bytes that a leb128 number may take (§4.10.5).
 const LEB128_BYTES_MAX: usize = 8;
 
@@ -41,40 +59,97 @@ impl Config {
         reader.take(2)?;
         let mut size = None;
         while !reader.is_empty() {
-            let (kind, obu) = read_obu(&mut reader)?;
-            if kind == OBU_SEQUENCE_HEADER {
-                size = size.or_else(|| picture_size(obu).ok());
+            let obu = read_obu(&mut reader)?;
+            if obu.kind == OBU_SEQUENCE_HEADER {
+                size = size.or_else(|| picture_size(obu.body).ok());
             }
         }
         Ok(Self { profile: profile_and_level >> 5, level: profile_and_level & 0x1f, size, record })
     }
 }
 
-/// An OBU: its type and what follows its header (§5.3).
-fn read_obu<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8]), Error> {
+/// An open bitstream unit (§5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Obu<'a> {
+    /// obu_type.
+    pub kind: u8,
+    /// What is behind the header and the size.
+    pub body: &'a [u8],
+    head: u8,
+    extension: Option<u8>,
+}
+
+impl Obu<'_> {
+    /// The header as it is where something else tells the size (§5.3.2).
+    #[must_use]
+    pub fn head_without_size(&self) -> SmallHead {
+        let head = [self.head & !HAS_SIZE, self.extension.unwrap_or(0)];
+        SmallHead { head, bytes: if self.extension.is_some() { 2 } else { 1 } }
+    }
+}
+
+/// A header of one byte or two.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallHead {
+    head: [u8; 2],
+    bytes: usize,
+}
+
+impl std::ops::Deref for SmallHead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.head.get(..self.bytes).unwrap_or_default()
+    }
+}
+
+/// Reads an OBU; one without a size takes all that is left.
+pub fn read_obu<'a>(reader: &mut Reader<'a>) -> Result<Obu<'a>, Error> {
     let head = reader.u8()?;
     if head & 0x80 != 0 {
         return Err(Error::Invalid("obu_forbidden_bit"));
     }
-    if head & 0x04 != 0 {
-        reader.u8()?;
-    }
-    let body =
-        if head & 0x02 == 0 { reader.rest() } else { leb128(reader).and_then(|n| Ok(reader.take(n)?))? };
-    Ok(((head >> 3) & 0x0f, body))
+    let extension = if head & HAS_EXTENSION != 0 { Some(reader.u8()?) } else { None };
+    let body = if head & HAS_SIZE == 0 {
+        reader.rest()
+    } else {
+        read_leb128(reader).and_then(|n| Ok(reader.take(n)?))?
+    };
+    Ok(Obu { kind: (head >> 3) & 0x0f, body, head, extension })
 }
 
 /// leb128() of §4.10.5.
-fn leb128(reader: &mut Reader<'_>) -> Result<usize, Error> {
+pub fn read_leb128(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut value = 0u64;
     for index in 0..LEB128_BYTES_MAX {
         let byte = reader.u8()?;
         value |= u64::from(byte & 0x7f) << (index * 7);
         if byte & 0x80 == 0 {
-            return usize::try_from(value).map_err(|_| Error::Invalid("obu_size"));
+            return usize::try_from(value).map_err(|_| Error::Invalid("leb128"));
         }
     }
-    Err(Error::Invalid("obu_size"))
+    Err(Error::Invalid("leb128"))
+}
+
+/// Appends `value` as leb128(), with as few bytes as it needs.
+pub fn put_leb128(value: usize, out: &mut BytesMut) {
+    let mut rest = value;
+    loop {
+        let low = u8::try_from(rest & 0x7f).unwrap_or(0);
+        rest >>= 7;
+        out.put_u8(if rest == 0 { low } else { low | 0x80 });
+        if rest == 0 {
+            return;
+        }
+    }
+}
+
+/// Bytes that [`put_leb128`] appends.
+#[must_use]
+pub const fn leb128_bytes(value: usize) -> usize {
+    let bits = usize::BITS - value.leading_zeros();
+    let bytes = bits.div_ceil(7);
+    if bytes == 0 { 1 } else { bytes as usize }
 }
 
 /// max_frame_width and max_frame_height of a sequence_header_obu (§5.5.1).

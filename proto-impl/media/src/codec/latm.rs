@@ -46,17 +46,30 @@ impl Reader {
         Self::default()
     }
 
+    /// With the StreamMuxConfig that stands elsewhere: in a session description (RFC 6416 §7.3).
+    pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
+        read_mux(&mut BitReader::new(stream_mux_config)).map(|mux| Self { mux: Some(mux) })
+    }
+
     /// The configuration of the frames that came last.
     #[must_use]
-    pub fn config(&self) -> Option<&aac::Config> {
-        self.mux.as_ref().map(|mux| &mux.config)
+    pub const fn config(&self) -> Option<&aac::Config> {
+        match &self.mux {
+            Some(mux) => Some(&mux.config),
+            None => None,
+        }
     }
 
     /// Reads an AudioSyncStream of [`element_bytes`]: its frames, none before the first configuration.
     pub fn read(&mut self, element: &[u8]) -> Result<Vec<Bytes>, Error> {
-        let mut bits = BitReader::new(element.get(SYNC_BYTES..).unwrap_or_default());
+        self.read_element(element.get(SYNC_BYTES..).unwrap_or_default(), true)
+    }
+
+    /// Reads an audioMuxElement without synchronisation. `config_present` is muxConfigPresent of its transport.
+    pub fn read_element(&mut self, element: &[u8], config_present: bool) -> Result<Vec<Bytes>, Error> {
+        let mut bits = BitReader::new(element);
         // useSameStreamMux.
-        if !bits.bit()? {
+        if config_present && !bits.bit()? {
             self.mux = None;
             self.mux = Some(read_mux(&mut bits)?);
         }

@@ -1,0 +1,79 @@
+//! Payloads of RTP packets.
+
+use bytes::Bytes;
+use media::codec::{Codec, CodecConfig, g711, vp8};
+use rtp::payload::{Depacketizer, FRAME_BYTES_MAX, Format, Frame, Mpeg4Generic, Packetizer, Part, Payloads};
+
+/// Room for the payloads that are made of what was read.
+const PAYLOAD_BYTES: usize = 100;
+
+fn format(choice: u8) -> (Format, Option<Codec>) {
+    let latm = Bytes::from_static(&[0x40, 0x00, 0x23, 0x20, 0x3f, 0xc0]);
+    match choice % 12 {
+        0 => (Format::H264, Some(Codec::H264)),
+        1 => (Format::H265, Some(Codec::H265)),
+        2 => (Format::Vp8, Some(Codec::Vp8)),
+        3 => (Format::Vp9, Some(Codec::Vp9)),
+        4 => (Format::Av1, Some(Codec::Av1)),
+        5 => (Format::Opus, Some(Codec::Opus)),
+        6 => (Format::G711, Some(Codec::G711(g711::Law::A))),
+        7 => (Format::Mp3, None),
+        8 => (Format::Mpeg4Generic(Mpeg4Generic::AAC_HBR), Some(Codec::Aac)),
+        9 => {
+            let odd =
+                Mpeg4Generic { size_length: 6, index_length: 2, index_delta_length: 2, unit_ticks: 160 };
+            (Format::Mpeg4Generic(odd), None)
+        }
+        10 => (Format::Mp4aLatm(Some(latm)), None),
+        _ => (Format::Mp4aLatm(None), None),
+    }
+}
+
+/// The first byte picks the format. Then packets: marker, gap and step of the timestamp in a byte, a length in another,
+/// the payload. Each frame that comes out is packetised and read again.
+pub fn depack(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let (format, codec) = format(choice);
+    let mut depacketizer = Depacketizer::new(format.clone()).expect("a known configuration");
+    let mut timestamp = 0u32;
+    let mut given = 0usize;
+    while let [flags, length, behind @ ..] = rest {
+        let (payload, behind) = behind.split_at(usize::from(*length).min(behind.len()));
+        rest = behind;
+        timestamp = timestamp.wrapping_add(u32::from(flags >> 2 & 3) * 1000);
+        let part = Part { timestamp, marker: flags & 1 != 0, gap: flags & 2 != 0, payload };
+        let before = depacketizer.stats();
+        let malformed = depacketizer.handle_part(&part).is_err();
+        assert_eq!(depacketizer.stats().malformed, before.malformed + u64::from(malformed));
+        given += payload.len();
+        // Four bytes of length for each NAL unit, a size for each OBU.
+        assert!(depacketizer.pending_bytes() <= (8 * given + 64).min(FRAME_BYTES_MAX + 512));
+        while let Some(frame) = depacketizer.poll_frame() {
+            if let Some(codec) = codec {
+                is_stable(&format, codec, &frame);
+            }
+        }
+    }
+}
+
+/// Packetised and read again once, a frame does not change any more.
+fn is_stable(format: &Format, codec: Codec, frame: &Frame) {
+    let Some(once) = again(format, codec, frame) else { return };
+    assert_eq!(again(format, codec, &once).as_ref(), Some(&once), "{codec}");
+}
+
+fn again(format: &Format, codec: Codec, frame: &Frame) -> Option<Frame> {
+    let config = CodecConfig::Vp8(vp8::Config::default());
+    let mut payloads = Payloads::new();
+    let mut packetizer = Packetizer::new(codec, PAYLOAD_BYTES)?;
+    packetizer.packetize(&config, frame.key_frame, &frame.payload, &mut payloads).ok()?;
+    let packets: Vec<Bytes> = payloads.take().collect();
+    let mut depacketizer = Depacketizer::new(format.clone()).ok()?;
+    for (n, payload) in packets.iter().enumerate() {
+        assert!(codec == Codec::Opus || payload.len() <= PAYLOAD_BYTES);
+        let marker = n + 1 == packets.len();
+        let part = Part { timestamp: frame.timestamp, marker, gap: false, payload };
+        depacketizer.handle_part(&part).expect("what is written is read");
+    }
+    depacketizer.poll_frame()
+}

@@ -1,0 +1,282 @@
+//! What an agent does by itself as time passes: checks, nomination, consent.
+
+use std::time::{Duration, Instant};
+
+use super::checklist::{Pair, PairState};
+use super::transactions::{Due, Purpose, Transaction};
+use super::{Agent, Generation, Role, Selected};
+use crate::candidate::{CandidateKind, Transport, priority};
+use crate::event::{CloseReason, Event};
+use crate::path::Path;
+use crate::stats::count;
+use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
+
+impl Agent {
+    /// Does all that is due. Every input ends here, so no deadline is left in the past.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if self.closed.is_some() {
+            return;
+        }
+        let selected = self.selected();
+        self.expire(|pair| selected != Some(pair.path) && pair.valid_until.is_some_and(|until| until <= now));
+        self.retry(now);
+        self.watch_consent(now);
+        self.nominate(now);
+        self.ask_consent(now);
+        self.pace(now);
+        if !self.connected && self.connect_by <= now {
+            self.end(CloseReason::ConnectTimeout);
+        }
+        self.deadline = self.next_deadline(now);
+    }
+
+    fn retry(&mut self, now: Instant) {
+        while let Some(due) = self.transactions.poll_due(now, self.config.rto_max) {
+            match due {
+                Due::Again(path, bytes) => {
+                    count(&mut self.stats.checks_sent);
+                    count(&mut self.stats.retransmitted);
+                    self.send(path, bytes);
+                }
+                Due::Ended(open) => self.was_not_answered(&open),
+            }
+        }
+    }
+
+    fn was_not_answered(&mut self, open: &Transaction) {
+        if open.is_replaced {
+            return;
+        }
+        count(&mut self.stats.failed);
+        if matches!(open.purpose, Purpose::Check { .. }) {
+            self.fail(&open.path);
+        }
+    }
+
+    /// A check of this pair has failed.
+    pub(super) fn fail(&mut self, path: &Path) {
+        if let Some(pair) = self.checks.get_mut(path) {
+            pair.state = PairState::Failed;
+        }
+        if self.nominating == Some(*path) {
+            self.nominating = None;
+        }
+    }
+
+    /// RFC 8445 §6.1.4.2: one new request every `ta`.
+    fn pace(&mut self, now: Instant) {
+        if self.next_pace(now).is_none_or(|at| at > now) {
+            return;
+        }
+        self.last_check = Some(now);
+        if let Some((base, server)) = self.gathers.pop_front() {
+            self.start(now, Path::udp(base, server), Purpose::Gather { server });
+            return;
+        }
+        let Some(path) = self.checks.next(self.role) else { return };
+        self.transactions.replace(&path);
+        if let Some(pair) = self.checks.get_mut(&path).filter(|pair| pair.state != PairState::Succeeded) {
+            pair.state = PairState::InProgress;
+        }
+        let nominates = self.nominating == Some(path);
+        if !self.start(now, path, Purpose::Check { nominates }) {
+            self.fail(&path);
+        }
+    }
+
+    fn next_pace(&self, now: Instant) -> Option<Instant> {
+        let checks = self.current.remote.is_some() && self.checks.has_next();
+        let work = checks || !self.gathers.is_empty();
+        work.then(|| self.last_check.map_or(now, |at| at + self.config.ta.max(Duration::from_millis(1))))
+    }
+
+    /// The controlling side decides (RFC 8445 §8.1.1).
+    fn nominate(&mut self, now: Instant) {
+        let due = self.nominates_at(now).is_some_and(|at| at <= now);
+        if let Some(path) = self.nominee(now).filter(|_| due) {
+            self.nominating = Some(path);
+            self.checks.trigger(path);
+        }
+    }
+
+    /// The best pair that answers, and is not selected already.
+    fn nominee(&self, now: Instant) -> Option<Path> {
+        let nominated = self.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);
+        let since = now.checked_sub(self.config.consent_interval.saturating_mul(2));
+        let answering = |pair: &&Pair| {
+            pair.state == PairState::Succeeded
+                && pair.generation == self.current.number
+                && pair.was_answered_since(since)
+                && nominated != Some(pair.path)
+        };
+        let best = self.checks.iter().filter(answering).max_by_key(|pair| pair.priority(self.role))?;
+        Some(best.path)
+    }
+
+    /// When the controlling side would nominate, had it somebody to nominate.
+    fn nominates_at(&self, now: Instant) -> Option<Instant> {
+        if self.role == Role::Controlled || self.nominating.is_some() {
+            return None;
+        }
+        let nominee = self.checks.get(&self.nominee(now)?)?;
+        if self.is_nominated() {
+            let answered = self.selected().and_then(|path| self.checks.get(&path)?.answered)?;
+            return Some(answered + self.config.reselect_after);
+        }
+        let better = |pair: &Pair| pair.is_open() && pair.priority(self.role) > nominee.priority(self.role);
+        let waits = self.checks.iter().any(better);
+        Some(if waits { self.first_valid? + self.config.nominate_after } else { now })
+    }
+
+    /// RFC 7675 §5.1: without an answer within the timeout nothing may be sent by the selected pair.
+    fn watch_consent(&mut self, now: Instant) {
+        if self.consent_ends().is_none_or(|at| at > now) {
+            return;
+        }
+        let since = now.checked_sub(self.config.consent_timeout);
+        let gone = self.selected.take().map(|selected| selected.path);
+        self.expire(|pair| gone == Some(pair.path));
+        let answering = |pair: &&Pair| pair.state == PairState::Succeeded && pair.was_answered_since(since);
+        let best = self.checks.iter().filter(answering).max_by_key(|pair| pair.answered);
+        match best.map(|pair| (pair.path, pair.generation)) {
+            Some((path, generation)) => self.select(now, path, generation, false),
+            None => self.end(CloseReason::ConsentExpired),
+        }
+    }
+
+    fn consent_ends(&self) -> Option<Instant> {
+        let answered = self.checks.get(&self.selected?.path)?.answered?;
+        Some(answered + self.config.consent_timeout)
+    }
+
+    fn ask_consent(&mut self, now: Instant) {
+        if let Some(path) = self.selected().filter(|_| self.consent_at.is_some_and(|at| at <= now)) {
+            self.start(now, path, Purpose::Consent);
+            self.schedule_consent(now);
+        }
+    }
+
+    /// RFC 7675 §5.1: between 0.8 and 1.2 of the interval, so that many sessions do not fall into step.
+    fn schedule_consent(&mut self, now: Instant) {
+        let fifth = self.config.consent_interval / 5;
+        let spread = u64::try_from(fifth.as_micros()).unwrap_or(0).saturating_mul(2);
+        let jitter = Duration::from_micros(self.random.below(spread.saturating_add(1)));
+        let shortest = fifth.saturating_mul(4).max(Duration::from_millis(1));
+        self.consent_at = Some(now + shortest + jitter);
+    }
+
+    pub(super) fn select(&mut self, now: Instant, path: Path, generation: u32, is_nominated: bool) {
+        let before = self.selected.replace(Selected { path, generation, is_nominated });
+        self.checks.iter_mut().for_each(|pair| pair.is_wanted = false);
+        if is_nominated {
+            self.nominating = None;
+        }
+        if is_nominated && generation == self.current.number && self.previous.take().is_some() {
+            // Nothing is left of the credentials before.
+            self.expire(|pair| pair.generation != generation);
+        }
+        if !self.connected {
+            self.connected = true;
+            self.events.push_back(Event::Connected);
+        }
+        if before.is_none_or(|before| before.path != path) {
+            self.events.push_back(Event::Selected(path));
+            self.schedule_consent(now);
+        }
+    }
+
+    /// Sends a new request. False when there is no room for it.
+    fn start(&mut self, now: Instant, path: Path, purpose: Purpose) -> bool {
+        let mut id = TransactionId([0; 12]);
+        self.random.fill(&mut id.0);
+        let generation = self.checks.get(&path).map_or(self.current.number, |pair| pair.generation);
+        let Some(bytes) = self.request(&path, purpose, id, generation) else { return false };
+        let (rto, tries) = match purpose {
+            // RFC 7675 §5.1: a consent check is not sent again, the next one follows.
+            Purpose::Consent => (self.config.consent_timeout, 1),
+            Purpose::Check { .. } | Purpose::Gather { .. } => (self.rto(), self.config.tries),
+        };
+        let opened = self.transactions.insert(Transaction {
+            id,
+            path,
+            purpose,
+            role: self.role,
+            generation,
+            bytes: bytes.clone(),
+            next_at: now + rto,
+            rto,
+            tries: tries.saturating_sub(1),
+            is_replaced: false,
+        });
+        if opened {
+            count(&mut self.stats.checks_sent);
+            self.send(path, bytes);
+        } else {
+            count(&mut self.stats.no_room);
+        }
+        opened
+    }
+
+    /// RFC 8445 §14.3.
+    fn rto(&self) -> Duration {
+        let open = u32::try_from(self.checks.open()).unwrap_or(u32::MAX);
+        self.config.ta.saturating_mul(open).max(self.config.rto).max(Duration::from_millis(1))
+    }
+
+    /// RFC 8445 §7.1.
+    fn request(&self, path: &Path, purpose: Purpose, id: TransactionId, generation: u32) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(128);
+        let writer = MessageWriter::new(&mut out, Class::Request, id);
+        let nominates = match purpose {
+            Purpose::Gather { .. } => {
+                writer.finish_open();
+                return Some(out);
+            }
+            Purpose::Check { nominates } => nominates,
+            Purpose::Consent => self.selected.is_some_and(|selected| selected.is_nominated),
+        };
+        let Generation { local, remote, .. } = self.generation(generation)?;
+        let remote = remote.as_ref()?;
+        let index = self.locals.iter().position(|local| local.address == path.local).unwrap_or(0);
+        let reflexive = priority(CandidateKind::PeerReflexive, Transport::Udp, self.preference(index));
+        writer
+            .username(remote.ufrag(), local.ufrag())
+            .priority(reflexive)
+            .role(match self.role {
+                Role::Controlling => RoleAttribute::Controlling(self.tie_breaker),
+                Role::Controlled => RoleAttribute::Controlled(self.tie_breaker),
+            })
+            .use_candidate(nominates && self.role == Role::Controlling)
+            .finish(remote.key());
+        Some(out)
+    }
+
+    pub(super) fn generation(&self, number: u32) -> Option<&Generation> {
+        let of = [Some(&self.current), self.previous.as_ref()];
+        of.into_iter().flatten().find(|generation| generation.number == number)
+    }
+
+    pub(super) fn send(&mut self, path: Path, bytes: Vec<u8>) {
+        if !self.out.push(path, bytes) {
+            count(&mut self.stats.no_room);
+        }
+    }
+
+    fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        if self.closed.is_some() {
+            return None;
+        }
+        let selected = self.selected();
+        let others = self.checks.iter().filter(|pair| selected != Some(pair.path));
+        let deadlines = [
+            self.transactions.next_at(),
+            self.next_pace(now),
+            self.nominates_at(now),
+            self.consent_at.filter(|_| selected.is_some()),
+            self.consent_ends(),
+            others.filter_map(|pair| pair.valid_until).min(),
+            (!self.connected).then_some(self.connect_by),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+}

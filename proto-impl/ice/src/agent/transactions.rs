@@ -1,0 +1,113 @@
+//! Requests that may still be answered, and when they go out again (RFC 8489 §6.2.1).
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::agent::Role;
+use crate::limits::TRANSACTIONS_MAX;
+use crate::path::Path;
+use crate::stun::TransactionId;
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To find out whether a pair works, or to nominate it.
+    Check { nominates: bool },
+    /// To keep the consent of the selected pair.
+    Consent,
+    /// To learn how a server sees a local address.
+    Gather { server: SocketAddr },
+}
+
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) id: TransactionId,
+    pub(super) path: Path,
+    pub(super) purpose: Purpose,
+    /// What the request said about our role.
+    pub(super) role: Role,
+    /// Of which credentials it is.
+    pub(super) generation: u32,
+    /// What goes out again.
+    pub(super) bytes: Vec<u8>,
+    /// When something happens to it next.
+    pub(super) next_at: Instant,
+    pub(super) rto: Duration,
+    /// How often it still goes out.
+    pub(super) tries: u32,
+    /// Another check has taken its place: its end says nothing.
+    pub(super) is_replaced: bool,
+}
+
+/// What became of a transaction whose time has come.
+#[derive(Debug)]
+pub(super) enum Due {
+    /// Goes out again.
+    Again(Path, Vec<u8>),
+    /// Was not answered.
+    Ended(Transaction),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Transactions {
+    open: Vec<Transaction>,
+}
+
+impl Transactions {
+    /// False when there is no room. What was replaced makes room first.
+    pub(super) fn insert(&mut self, transaction: Transaction) -> bool {
+        if self.open.len() >= TRANSACTIONS_MAX
+            && let Some(index) = self.open.iter().position(|open| open.is_replaced)
+        {
+            self.open.remove(index);
+        }
+        let room = self.open.len() < TRANSACTIONS_MAX;
+        if room {
+            self.open.push(transaction);
+        }
+        room
+    }
+
+    pub(super) fn get(&self, id: TransactionId) -> Option<&Transaction> {
+        self.open.iter().find(|open| open.id == id)
+    }
+
+    pub(super) fn take(&mut self, id: TransactionId) -> Option<Transaction> {
+        let index = self.open.iter().position(|open| open.id == id)?;
+        Some(self.open.remove(index))
+    }
+
+    /// One that is due. Each call moves it: calling again until `None` comes to an end.
+    pub(super) fn poll_due(&mut self, now: Instant, rto_max: Duration) -> Option<Due> {
+        let index = self.open.iter().position(|open| open.next_at <= now)?;
+        let open = self.open.get_mut(index)?;
+        if open.tries == 0 {
+            return Some(Due::Ended(self.open.remove(index)));
+        }
+        open.tries -= 1;
+        open.rto = open.rto.saturating_mul(2).min(rto_max.max(Duration::from_millis(1)));
+        open.next_at = now + open.rto;
+        Some(Due::Again(open.path, open.bytes.clone()))
+    }
+
+    /// Checks of `path` do not go out again; an answer that is on its way still counts (RFC 8445 §7.3.1.4).
+    pub(super) fn replace(&mut self, path: &Path) {
+        let is_check = |open: &&mut Transaction| matches!(open.purpose, Purpose::Check { .. });
+        for open in self.open.iter_mut().filter(|open| open.path == *path).filter(is_check) {
+            open.tries = 0;
+            open.is_replaced = true;
+        }
+    }
+
+    pub(super) fn retain(&mut self, keep: impl FnMut(&Transaction) -> bool) {
+        self.open.retain(keep);
+    }
+
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.open.iter().map(|open| open.next_at).min()
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.open.len()
+    }
+}

@@ -1,0 +1,217 @@
+//! Candidates as values (RFC 8445 §5.1; RFC 6544 for TCP). Their text is SDP's business.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::stun::crc32;
+
+/// The only component: RTP, RTCP and data share it.
+pub const COMPONENT: u32 = 1;
+
+/// Where a candidate's address comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CandidateKind {
+    /// An interface.
+    Host,
+    /// As a STUN server sees it.
+    ServerReflexive,
+    /// As the other peer sees it.
+    PeerReflexive,
+    /// At a TURN server. Taken from a peer, never made here.
+    Relayed,
+}
+
+impl CandidateKind {
+    /// The recommended type preference (RFC 8445 §5.1.2.2).
+    const fn preference(self) -> u32 {
+        match self {
+            Self::Host => 126,
+            Self::PeerReflexive => 110,
+            Self::ServerReflexive => 100,
+            Self::Relayed => 0,
+        }
+    }
+}
+
+/// Who opens the connection of a TCP candidate (RFC 6544 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TcpType {
+    /// Its owner connects; the port says nothing (9).
+    Active,
+    /// Its owner listens.
+    Passive,
+    /// Both at once.
+    SimultaneousOpen,
+}
+
+impl TcpType {
+    /// The direction preference for host candidates (RFC 6544 §4.2).
+    const fn preference(self) -> u32 {
+        match self {
+            Self::Active => 6,
+            Self::Passive => 4,
+            Self::SimultaneousOpen => 2,
+        }
+    }
+}
+
+/// How a candidate is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// By datagrams.
+    Udp,
+    /// By frames of RFC 4571.
+    Tcp(TcpType),
+}
+
+/// An address at which a side may be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// The address.
+    pub address: SocketAddr,
+    /// The larger, the better.
+    pub priority: u32,
+    /// Where it comes from.
+    pub kind: CandidateKind,
+    /// Of reflexive ones: the address that was seen differently.
+    pub base: Option<SocketAddr>,
+    /// Candidates of one kind, base address and transport have the same (RFC 8445 §5.1.1.3).
+    pub foundation: u32,
+}
+
+impl Candidate {
+    /// A host candidate. `preference` orders the interfaces of one agent, 65535 first (RFC 8445 §5.1.2.1).
+    #[must_use]
+    pub fn host(transport: Transport, address: SocketAddr, preference: u16) -> Self {
+        Self::new(transport, address, None, CandidateKind::Host, preference)
+    }
+
+    /// What a STUN server saw of `base`.
+    #[must_use]
+    pub fn server_reflexive(address: SocketAddr, base: SocketAddr, preference: u16) -> Self {
+        Self::new(Transport::Udp, address, Some(base), CandidateKind::ServerReflexive, preference)
+    }
+
+    fn new(
+        transport: Transport,
+        address: SocketAddr,
+        base: Option<SocketAddr>,
+        kind: CandidateKind,
+        preference: u16,
+    ) -> Self {
+        let priority = priority(kind, transport, preference);
+        let foundation = foundation(kind, transport, base.unwrap_or(address).ip());
+        Self { transport, address, priority, kind, base, foundation }
+    }
+
+    /// Whether datagrams can be sent there at all.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let ip = self.address.ip().to_canonical();
+        let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+        self.transport == Transport::Udp
+            && self.address.port() != 0
+            && !ip.is_unspecified()
+            && !ip.is_multicast()
+            && !broadcast
+    }
+}
+
+/// RFC 8445 §5.1.2.1; of TCP the upper bits of the local preference are the direction (RFC 6544 §4.2), and the kind comes
+/// behind that of every UDP candidate but relayed ones.
+#[must_use]
+pub fn priority(kind: CandidateKind, transport: Transport, preference: u16) -> u32 {
+    let (type_preference, local) = match transport {
+        Transport::Udp => (kind.preference(), u32::from(preference)),
+        Transport::Tcp(tcp) => {
+            (kind.preference().saturating_sub(36), (tcp.preference() << 13) | (u32::from(preference) >> 3))
+        }
+    };
+    (type_preference << 24) | (local << 8) | (256 - COMPONENT)
+}
+
+fn foundation(kind: CandidateKind, transport: Transport, base: IpAddr) -> u32 {
+    let tcp = match transport {
+        Transport::Udp => 0,
+        Transport::Tcp(tcp) => tcp.preference(),
+    };
+    let mut name = kind.preference().to_be_bytes().to_vec();
+    name.extend_from_slice(&tcp.to_be_bytes());
+    match base.to_canonical() {
+        IpAddr::V4(ip) => name.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => name.extend_from_slice(&ip.octets()),
+    }
+    crc32(&name)
+}
+
+/// RFC 8445 §6.1.2.3: `g` is the priority of the controlling side's candidate, `d` that of the controlled side's.
+#[must_use]
+pub fn pair_priority(g: u32, d: u32) -> u64 {
+    (u64::from(g.min(d)) << 32) | (u64::from(g.max(d)) << 1).saturating_add(u64::from(g > d))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn priorities_are_those_of_the_formula() {
+        // The value that browsers give their first host candidate.
+        assert_eq!(priority(CandidateKind::Host, Transport::Udp, 32542), 2_122_260_223);
+        let order = [
+            (CandidateKind::Host, Transport::Udp, 65535),
+            (CandidateKind::Host, Transport::Udp, 0),
+            (CandidateKind::PeerReflexive, Transport::Udp, 65535),
+            (CandidateKind::ServerReflexive, Transport::Udp, 65535),
+            (CandidateKind::Host, Transport::Tcp(TcpType::Active), 65535),
+            (CandidateKind::Host, Transport::Tcp(TcpType::Passive), 65535),
+            (CandidateKind::Relayed, Transport::Udp, 65535),
+        ];
+        let priorities: Vec<u32> = order.iter().map(|(k, t, p)| priority(*k, *t, *p)).collect();
+        assert!(priorities.windows(2).all(|w| w[0] > w[1]), "{priorities:?}");
+    }
+
+    #[test]
+    fn pair_priorities_prefer_the_better_worst_and_break_ties_by_role() {
+        assert_eq!(pair_priority(1, 2), (1 << 32) + 4);
+        assert_eq!(pair_priority(2, 1), (1 << 32) + 5);
+        assert!(pair_priority(3, 2) > pair_priority(1, 9));
+        assert_eq!(pair_priority(u32::MAX, u32::MAX), u64::MAX - 1);
+    }
+
+    #[test]
+    fn foundations_follow_kind_base_and_transport() {
+        let host = |text: &str| Candidate::host(Transport::Udp, address(text), 1);
+        assert_eq!(host("192.0.2.1:1").foundation, host("192.0.2.1:2").foundation);
+        assert_ne!(host("192.0.2.1:1").foundation, host("192.0.2.2:1").foundation);
+        let seen = Candidate::server_reflexive(address("203.0.113.1:9"), address("192.0.2.1:1"), 1);
+        assert_ne!(seen.foundation, host("192.0.2.1:1").foundation);
+        let tcp = Candidate::host(Transport::Tcp(TcpType::Passive), address("192.0.2.1:1"), 1);
+        assert_ne!(tcp.foundation, host("192.0.2.1:1").foundation);
+    }
+
+    #[test]
+    fn addresses_that_nobody_has_are_not_reachable() {
+        for (text, reachable) in [
+            ("192.0.2.1:5000", true),
+            ("[2001:db8::1]:5000", true),
+            ("127.0.0.1:5000", true),
+            ("192.0.2.1:0", false),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("224.0.0.1:1", false),
+            ("[ff02::1]:1", false),
+            ("255.255.255.255:1", false),
+            ("[::ffff:224.0.0.1]:1", false),
+        ] {
+            let candidate = Candidate::host(Transport::Udp, address(text), 1);
+            assert_eq!(candidate.is_reachable(), reachable, "{text}");
+        }
+        let tcp = Candidate::host(Transport::Tcp(TcpType::Active), address("192.0.2.1:9"), 1);
+        assert!(!tcp.is_reachable());
+    }
+}

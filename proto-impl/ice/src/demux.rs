@@ -1,0 +1,323 @@
+//! What a port that many sessions share does with a datagram.
+//!
+//! 1. A STUN request goes to the session whose user name fragment it names; whether it is authentic is the session's
+//!    business. Requests for nobody cost a look into a table.
+//! 2. Everything else goes to the session that has validated the path it came by, and to nobody without one.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::limits::PAIRS_MAX;
+use crate::path::Path;
+use crate::stun::{self, HEADER_BYTES};
+
+/// What a datagram can only be by its first byte (RFC 7983 §7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// 0 to 3.
+    Stun,
+    /// 20 to 63.
+    Dtls,
+    /// 128 to 191: RTP and RTCP.
+    Rtp,
+    /// Nothing that is spoken here.
+    Other,
+}
+
+/// Says what a datagram is.
+#[must_use]
+pub const fn classify(datagram: &[u8]) -> Kind {
+    match datagram {
+        [0..=3, ..] if datagram.len() >= HEADER_BYTES => Kind::Stun,
+        [20..=63, ..] => Kind::Dtls,
+        [128..=191, ..] => Kind::Rtp,
+        _ => Kind::Other,
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route<K> {
+    /// To this session's agent.
+    Stun(K),
+    /// To this session's DTLS.
+    Dtls(K),
+    /// To this session's SRTP.
+    Rtp(K),
+    /// Nowhere.
+    Drop(DropReason),
+}
+
+/// Why a datagram is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// No protocol that is spoken here.
+    Unknown,
+    /// STUN that names nobody: malformed, or an answer or indication by a path of nobody.
+    Unaddressed,
+    /// A request for a fragment that no session has.
+    UnknownFragment,
+    /// By a path that no session has validated.
+    UnknownPath,
+}
+
+/// Knows the sessions of a port. `K` is the application's name for one.
+#[derive(Debug)]
+pub struct Demux<K> {
+    fragments: HashMap<Box<[u8]>, K>,
+    paths: HashMap<Path, K>,
+    sessions: HashMap<K, Session>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// The present one and, around a restart, the one before.
+    fragments: Vec<Box<[u8]>>,
+    paths: Vec<Path>,
+}
+
+impl<K: Copy + Eq + Hash> Demux<K> {
+    /// Knows nobody.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { fragments: HashMap::new(), paths: HashMap::new(), sessions: HashMap::new() }
+    }
+
+    /// Says where a datagram goes. At most two look-ups; nothing is remembered, nothing is computed with keys.
+    #[must_use]
+    pub fn route(&self, path: &Path, datagram: &[u8]) -> Route<K> {
+        let by_path = |reason| self.paths.get(path).copied().ok_or(reason);
+        let route = match classify(datagram) {
+            Kind::Stun => match stun::username_fragment(datagram) {
+                Some(ufrag) => {
+                    let session = self.fragments.get(ufrag).copied();
+                    session.map(Route::Stun).ok_or(DropReason::UnknownFragment)
+                }
+                None => by_path(DropReason::Unaddressed).map(Route::Stun),
+            },
+            Kind::Dtls => by_path(DropReason::UnknownPath).map(Route::Dtls),
+            Kind::Rtp => by_path(DropReason::UnknownPath).map(Route::Rtp),
+            Kind::Other => Err(DropReason::Unknown),
+        };
+        route.unwrap_or_else(Route::Drop)
+    }
+
+    /// Requests for `ufrag` are `session`'s. A session that restarts has two; a third makes the first forgotten. False,
+    /// and nothing changes, when another session has it: draw other credentials.
+    pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
+        if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
+            return *owner == session;
+        }
+        let ufrag: Box<[u8]> = ufrag.as_bytes().into();
+        let of = self.sessions.entry(session).or_default();
+        of.fragments.push(ufrag.clone());
+        if of.fragments.len() > 2 {
+            let oldest = of.fragments.remove(0);
+            self.fragments.remove(&oldest);
+        }
+        self.fragments.insert(ufrag, session);
+        true
+    }
+
+    /// `session` has validated `path` ([`crate::Event::Validated`]). A path that another session had changes hands: its
+    /// peer has shown that it has the address now. False for a session that is not known, or has too many paths.
+    pub fn open(&mut self, path: Path, session: K) -> bool {
+        let before = self.paths.get(&path).copied();
+        if before == Some(session) {
+            return true;
+        }
+        let Some(of) = self.sessions.get_mut(&session).filter(|of| of.paths.len() < PAIRS_MAX) else {
+            return false;
+        };
+        of.paths.push(path);
+        self.paths.insert(path, session);
+        if let Some(of) = before.and_then(|before| self.sessions.get_mut(&before)) {
+            of.paths.retain(|other| *other != path);
+        }
+        true
+    }
+
+    /// `session` takes nothing from `path` any more ([`crate::Event::Expired`]).
+    pub fn close(&mut self, path: &Path, session: K) {
+        if self.paths.get(path) == Some(&session) {
+            self.paths.remove(path);
+        }
+        if let Some(of) = self.sessions.get_mut(&session) {
+            of.paths.retain(|other| other != path);
+        }
+    }
+
+    /// The session is no more: what comes late for it goes nowhere. Costs its own fragments and paths, not those of others.
+    pub fn remove(&mut self, session: K) {
+        let Some(of) = self.sessions.remove(&session) else { return };
+        for ufrag in &of.fragments {
+            self.fragments.remove(ufrag);
+        }
+        for path in &of.paths {
+            self.paths.remove(path);
+        }
+    }
+
+    /// How many sessions are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// How many paths are open.
+    #[must_use]
+    pub fn paths(&self) -> usize {
+        self.paths.len()
+    }
+}
+
+impl<K: Copy + Eq + Hash> Default for Demux<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::stun::{Class, MessageWriter, TransactionId};
+
+    fn path(port: u16) -> Path {
+        let local = SocketAddr::from(([192, 0, 2, 1], 8000));
+        Path::udp(local, SocketAddr::from(([203, 0, 113, 7], port)))
+    }
+
+    fn stun(class: Class, ufrag: Option<&str>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let writer = MessageWriter::new(&mut out, class, TransactionId([1; 12]));
+        match ufrag {
+            Some(ufrag) => writer.username(ufrag, "peer").finish(b"key"),
+            None => writer.finish_open(),
+        };
+        out
+    }
+
+    const DTLS: &[u8] = &[22, 254, 253, 0];
+    const RTP: &[u8] = &[0x80, 96, 0, 0];
+
+    #[test]
+    fn first_bytes_say_what_it_is() {
+        for byte in 0..=255 {
+            let kind = match byte {
+                0..=3 => Kind::Stun,
+                20..=63 => Kind::Dtls,
+                128..=191 => Kind::Rtp,
+                _ => Kind::Other,
+            };
+            assert_eq!(classify(&[byte; 20]), kind, "{byte}");
+        }
+        assert_eq!((classify(&[]), classify(&[0; 19])), (Kind::Other, Kind::Other));
+    }
+
+    #[test]
+    fn i_05_datagrams_of_unknown_paths_go_nowhere() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("ufrag", 1));
+        assert_eq!(demux.route(&path(1), DTLS), Route::Drop(DropReason::UnknownPath));
+        assert_eq!(demux.route(&path(1), &stun(Class::Request, Some("ufrag"))), Route::Stun(1));
+        assert!(demux.open(path(1), 1));
+        assert_eq!(demux.route(&path(1), DTLS), Route::Dtls(1));
+        assert_eq!(demux.route(&path(1), RTP), Route::Rtp(1));
+        assert_eq!(demux.route(&path(2), RTP), Route::Drop(DropReason::UnknownPath));
+        assert_eq!(demux.route(&path(1), &[0xff]), Route::Drop(DropReason::Unknown));
+        demux.close(&path(1), 1);
+        assert_eq!(demux.route(&path(1), RTP), Route::Drop(DropReason::UnknownPath));
+    }
+
+    #[test]
+    fn requests_go_by_fragment_and_the_rest_of_stun_by_path() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("one", 1) && demux.insert("two", 2) && demux.open(path(1), 1));
+        let route = |class, ufrag| demux.route(&path(1), &stun(class, ufrag));
+        assert_eq!(route(Class::Request, Some("two")), Route::Stun(2));
+        assert_eq!(route(Class::Request, Some("on")), Route::Drop(DropReason::UnknownFragment));
+        assert_eq!(route(Class::Success, None), Route::Stun(1));
+        assert_eq!(
+            demux.route(&path(2), &stun(Class::Indication, None)),
+            Route::Drop(DropReason::Unaddressed)
+        );
+    }
+
+    #[test]
+    fn i_08_a_path_that_changes_hands_and_what_comes_late() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("old", 1) && demux.open(path(1), 1));
+        // The old session goes: until the new one has validated the path, nothing that comes by it is anybody's.
+        demux.remove(1);
+        assert!(demux.insert("new", 2));
+        assert_eq!(demux.route(&path(1), RTP), Route::Drop(DropReason::UnknownPath));
+        assert_eq!(demux.route(&path(1), DTLS), Route::Drop(DropReason::UnknownPath));
+        let late = stun(Class::Request, Some("old"));
+        assert_eq!(demux.route(&path(1), &late), Route::Drop(DropReason::UnknownFragment));
+        assert!(demux.open(path(1), 2));
+        assert_eq!(demux.route(&path(1), &late), Route::Drop(DropReason::UnknownFragment));
+        assert_eq!(demux.route(&path(1), RTP), Route::Rtp(2));
+        assert_eq!((demux.len(), demux.paths()), (1, 1));
+    }
+
+    #[test]
+    fn i_08_the_end_of_a_session_takes_no_path_from_its_successor() {
+        for remove_first in [false, true] {
+            let mut demux = Demux::new();
+            assert!(demux.insert("old", 1) && demux.insert("new", 2));
+            assert!(demux.open(path(1), 1) && demux.open(path(2), 1) && demux.open(path(1), 2));
+            if remove_first {
+                demux.remove(1);
+            }
+            // Told late, the old session's events change nothing of the new one's.
+            demux.close(&path(1), 1);
+            assert_eq!(demux.open(path(3), 1), !remove_first);
+            demux.remove(1);
+            assert_eq!(demux.route(&path(1), RTP), Route::Rtp(2));
+            assert_eq!(demux.route(&path(2), RTP), Route::Drop(DropReason::UnknownPath));
+            assert_eq!((demux.len(), demux.paths()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn fragments_are_one_sessions_and_a_restart_has_two() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("aaaa", 1) && demux.insert("aaaa", 1) && !demux.insert("aaaa", 2));
+        assert!(demux.is_empty() || demux.len() == 1);
+        assert!(demux.insert("bbbb", 1) && demux.insert("cccc", 1));
+        let route = |ufrag| demux.route(&path(1), &stun(Class::Request, Some(ufrag)));
+        assert_eq!(route("aaaa"), Route::Drop(DropReason::UnknownFragment));
+        assert_eq!((route("bbbb"), route("cccc")), (Route::Stun(1), Route::Stun(1)));
+        demux.remove(1);
+        assert!(demux.is_empty() && demux.fragments.is_empty());
+    }
+
+    #[test]
+    fn paths_of_a_session_are_capped() {
+        let mut demux = Demux::new();
+        assert!(!demux.open(path(1), 1) && demux.insert("aaaa", 1));
+        let opened = (0..100).filter(|port| demux.open(path(*port), 1)).count();
+        assert_eq!((opened, demux.paths()), (PAIRS_MAX, PAIRS_MAX));
+    }
+
+    #[test]
+    fn i_11_floods_leave_nothing_behind() {
+        let mut demux = Demux::new();
+        assert!(demux.insert("ufrag", 1));
+        for n in 0..10_000_u32 {
+            let port = u16::try_from(n % 60_000).unwrap();
+            let datagram = stun(Class::Request, Some(&format!("{n:08x}")));
+            assert_eq!(demux.route(&path(port), &datagram), Route::Drop(DropReason::UnknownFragment));
+        }
+        assert_eq!((demux.fragments.len(), demux.paths(), demux.len()), (1, 0, 1));
+    }
+}

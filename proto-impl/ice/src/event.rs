@@ -1,0 +1,34 @@
+//! What an agent tells its owner.
+
+use crate::candidate::Candidate;
+use crate::path::Path;
+
+/// What happened, in order. After [`Event::Closed`] nothing follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A further local candidate, for the peer to know (full agents).
+    Candidate(Candidate),
+    /// Somebody who knows the credentials is at the other end of this path. What is no STUN is taken from it from now on.
+    Validated(Path),
+    /// A path can carry media: the handshake above may begin. Once.
+    Connected,
+    /// Media goes here from now on.
+    Selected(Path),
+    /// A path was silent for too long, or had to make room. Nothing is taken from it any more.
+    Expired(Path),
+    /// The end.
+    Closed(CloseReason),
+}
+
+/// Why an agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The owner wanted it.
+    Local,
+    /// No path in time.
+    ConnectTimeout,
+    /// The peer's consent ran out (RFC 7675 §5.1).
+    ConsentExpired,
+}

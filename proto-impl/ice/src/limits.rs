@@ -1,0 +1,28 @@
+//! What a peer can make this crate hold or walk through: with these it is bounded, whoever sends.
+
+/// Bytes of a STUN message. The longest real ones are below 300 bytes; a datagram that is longer than this is no check.
+pub const STUN_BYTES_MAX: usize = 2048;
+/// Attributes of a STUN message. Browsers send about ten.
+pub const ATTRIBUTES_MAX: usize = 32;
+/// Unknown attributes that an answer names (RFC 8489 §14.13); more are counted and not named.
+pub const UNKNOWN_MAX: usize = 8;
+/// Characters of a user name fragment (RFC 8839 §5.4).
+pub const UFRAG_CHARS: std::ops::RangeInclusive<usize> = 4..=256;
+/// Characters of a password (RFC 8839 §5.4).
+pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
+/// Pairs of a lite agent.
+pub const PAIRS_MAX: usize = 8;
+/// Remote candidates of a full agent, peer-reflexive ones too.
+pub const CANDIDATES_MAX: usize = 32;
+/// Local candidates of a full agent.
+pub const LOCALS_MAX: usize = 16;
+/// Pairs of a full agent (RFC 8445 §6.1.2.5).
+pub const CHECK_LIST_MAX: usize = 100;
+/// Transactions of a full agent that may still be answered.
+pub const TRANSACTIONS_MAX: usize = 128;
+/// Datagrams that wait to be sent. What is more is dropped and counted: the peer asks again.
+pub const OUT_MAX: usize = 128;
+/// Events that wait to be taken. Above it datagrams are dropped before they change anything.
+pub const EVENTS_MAX: usize = 64;
+/// Bytes of a frame over TCP, unless told otherwise.
+pub const FRAME_BYTES_MAX: usize = 2048;

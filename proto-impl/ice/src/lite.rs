@@ -1,0 +1,342 @@
+//! The agent of a server with a public address (RFC 8445 §2.5): it answers checks, sends none, and is controlled.
+//!
+//! 1. A request that names our user name fragment and is made with our password validates the path it came by. Nothing
+//!    but STUN is taken from other paths ([`LiteAgent::is_valid`]).
+//! 2. Media goes to the first validated path, until the peer nominates one with USE-CANDIDATE; then there, and wherever
+//!    it nominates later. A request without it moves nothing.
+//! 3. Each authenticated request is consent to send by its path for a while (a lite agent has no other sign of it). When
+//!    the selected path falls silent another takes its place; without one this is the end.
+//! 4. After a restart the credentials before count until the first request with the new ones.
+//!
+//! What is not authentic is dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
+//! nothing that it could use, and a stranger that somebody is here. A peer that is lite as well is out of scope.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+
+use crate::credentials::{Credentials, names};
+use crate::event::{CloseReason, Event};
+use crate::limits::{EVENTS_MAX, PAIRS_MAX};
+use crate::outbox::Outbox;
+use crate::path::{Path, Transmit};
+use crate::respond::{self, Refusal};
+use crate::stats::{Stats, count};
+use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
+
+/// Where media goes before the peer has nominated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection {
+    /// To the first path that is validated: media begins a round trip earlier.
+    FirstValid,
+    /// Nowhere.
+    Nominated,
+}
+
+/// What may be set of a lite agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiteConfig {
+    /// Where media goes before the peer has nominated.
+    pub selection: Selection,
+    /// From the start, and again from [`LiteAgent::set_remote`], to the first selected path.
+    pub connect_timeout: Duration,
+    /// How long a path stays valid without an authenticated request (RFC 7675 §5.1).
+    pub consent_timeout: Duration,
+}
+
+impl Default for LiteConfig {
+    fn default() -> Self {
+        Self {
+            selection: Selection::FirstValid,
+            connect_timeout: Duration::from_secs(15),
+            consent_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Credentials of both sides between two restarts.
+#[derive(Debug)]
+struct Generation {
+    local: Credentials,
+    /// The peer's fragment, once known.
+    remote: Option<String>,
+}
+
+impl Generation {
+    fn is_named_by(&self, username: &[u8]) -> bool {
+        names(username, self.local.ufrag(), self.remote.as_deref())
+    }
+}
+
+#[derive(Debug)]
+struct Pair {
+    path: Path,
+    checked: Instant,
+    last: TransactionId,
+    nominated: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct LiteAgent {
+    config: Arc<LiteConfig>,
+    current: Generation,
+    previous: Option<Generation>,
+    pairs: Vec<Pair>,
+    selected: Option<Path>,
+    connected: bool,
+    connect_by: Instant,
+    closed: Option<CloseReason>,
+    events: VecDeque<Event>,
+    out: Outbox,
+    stats: Stats,
+}
+
+impl LiteAgent {
+    /// With credentials drawn from `seed`.
+    #[must_use]
+    pub fn new(now: Instant, config: Arc<LiteConfig>, seed: &Seed) -> Self {
+        Self {
+            connect_by: now + config.connect_timeout,
+            config,
+            current: Generation { local: Credentials::random(seed), remote: None },
+            previous: None,
+            pairs: Vec::new(),
+            selected: None,
+            connected: false,
+            closed: None,
+            events: VecDeque::new(),
+            out: Outbox::default(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// The peer's user name fragment, which its offer or answer brought. Requests that came before are answered whatever
+    /// they name. A lite agent has no use for the password.
+    pub fn set_remote(&mut self, now: Instant, ufrag: &str) {
+        self.current.remote = Some(ufrag.to_owned());
+        if !self.connected {
+            self.connect_by = now + self.config.connect_timeout;
+        }
+    }
+
+    /// New credentials, for an offer or answer that restarts ICE (RFC 8445 §9); the peer's are not known then. Media stays
+    /// where it is until the peer nominates with the new ones. `seed` is another one than before.
+    pub fn restart(&mut self, seed: &Seed) -> &Credentials {
+        let current = Generation { local: Credentials::random(seed), remote: None };
+        let before = std::mem::replace(&mut self.current, current);
+        // Two restarts before the first check: the peer still knows only the oldest ones for sure.
+        self.previous.get_or_insert(before);
+        &self.current.local
+    }
+
+    /// A datagram or frame that came by `path`. What is not an authentic request changes nothing but a counter.
+    pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
+        if self.closed.is_some() {
+            return;
+        }
+        let Ok(message) = Message::read(bytes) else {
+            return count(&mut self.stats.malformed);
+        };
+        if message.class() != Class::Request || message.method() != BINDING {
+            return count(&mut self.stats.unexpected);
+        }
+        // Room for all that one request can cause, before anything is computed for it.
+        if self.events.len() + 4 > EVENTS_MAX || !self.out.has_room() {
+            return count(&mut self.stats.no_room);
+        }
+        self.handle_request(now, path, &message);
+    }
+
+    /// The deadline has passed, or not; both are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.closed.is_some() {
+            return;
+        }
+        let silent = self.config.consent_timeout;
+        let expired: Vec<Path> =
+            self.pairs.iter().filter(|pair| pair.checked + silent <= now).map(|pair| pair.path).collect();
+        for path in &expired {
+            self.forget(path);
+        }
+        if self.selected.is_some_and(|path| expired.contains(&path)) {
+            self.reselect();
+        }
+        if !self.connected && self.connect_by <= now {
+            self.end(CloseReason::ConnectTimeout);
+        }
+    }
+
+    /// Ends the session. What waits to be sent may still be sent.
+    pub fn close(&mut self) {
+        self.end(CloseReason::Local);
+    }
+
+    /// What the owner must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Appends the next answer to `out`.
+    pub fn poll_transmit(&mut self, _now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.out.poll(out)
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed.is_some() {
+            return None;
+        }
+        let oldest = self.pairs.iter().map(|pair| pair.checked + self.config.consent_timeout).min();
+        let connect_by = (!self.connected).then_some(self.connect_by);
+        [oldest, connect_by].into_iter().flatten().min()
+    }
+
+    /// Whether what is no STUN may be taken from `path`.
+    #[must_use]
+    pub fn is_valid(&self, path: &Path) -> bool {
+        self.selected.as_ref() == Some(path) || self.pairs.iter().any(|pair| pair.path == *path)
+    }
+
+    /// Where media goes.
+    #[must_use]
+    pub const fn selected(&self) -> Option<Path> {
+        self.selected
+    }
+
+    /// Our credentials, for the description.
+    #[must_use]
+    pub const fn local(&self) -> &Credentials {
+        &self.current.local
+    }
+
+    /// Paths that are validated, at most [`PAIRS_MAX`].
+    #[must_use]
+    pub fn valid_paths(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether the end has come.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Figures.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn handle_request(&mut self, now: Instant, path: Path, message: &Message<'_>) {
+        let named = |generation: &&Generation| {
+            message.username().is_some_and(|username| generation.is_named_by(username))
+        };
+        let is_current = named(&&self.current);
+        let previous = self.previous.as_ref().filter(named);
+        let Some(generation) = is_current.then_some(&self.current).or(previous) else {
+            return count(&mut self.stats.unknown_user);
+        };
+        let key = generation.local.key();
+        if message.has_integrity() {
+            count(&mut self.stats.integrity_checks);
+        }
+        if !message.is_authentic(key) {
+            return count(&mut self.stats.unauthenticated);
+        }
+        if let Some(refusal) = refusal_of(message) {
+            count(&mut self.stats.refused);
+            self.out.push(path, respond::refuse(message, refusal, key));
+            return;
+        }
+        // RFC 8489 §6.3: a request that is sent again keeps its addresses. One of another path is a copy that a listener
+        // on the way has sent, to draw media to itself.
+        let id = message.transaction_id();
+        if self.pairs.iter().any(|pair| pair.last == id && pair.path != path) {
+            return count(&mut self.stats.replayed);
+        }
+        count(&mut self.stats.answered);
+        self.out.push(path, respond::succeed(message, path.remote, key));
+        if is_current {
+            self.previous = None;
+        }
+        self.check_came(now, path, id, message.use_candidate());
+    }
+
+    fn check_came(&mut self, now: Instant, path: Path, id: TransactionId, nominates: bool) {
+        if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.path == path) {
+            pair.checked = now;
+            pair.last = id;
+            pair.nominated |= nominates;
+        } else {
+            self.make_room();
+            self.pairs.push(Pair { path, checked: now, last: id, nominated: nominates });
+            self.events.push_back(Event::Validated(path));
+        }
+        let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;
+        if (nominates || first) && self.selected != Some(path) {
+            self.select(path);
+        }
+    }
+
+    /// The path that was silent for longest goes; the selected one stays.
+    fn make_room(&mut self) {
+        if self.pairs.len() < PAIRS_MAX {
+            return;
+        }
+        let others = self.pairs.iter().filter(|pair| self.selected != Some(pair.path));
+        if let Some(path) = others.min_by_key(|pair| pair.checked).map(|pair| pair.path) {
+            count(&mut self.stats.evicted);
+            self.forget(&path);
+        }
+    }
+
+    fn forget(&mut self, path: &Path) {
+        self.pairs.retain(|pair| pair.path != *path);
+        self.events.push_back(Event::Expired(*path));
+    }
+
+    /// The selected path is silent: the one that spoke last, nominated ones first.
+    fn reselect(&mut self) {
+        self.selected = None;
+        let may = |pair: &&Pair| pair.nominated || self.config.selection == Selection::FirstValid;
+        let best = self.pairs.iter().filter(may).max_by_key(|pair| (pair.nominated, pair.checked));
+        match best.map(|pair| pair.path) {
+            Some(path) => self.select(path),
+            None => self.end(CloseReason::ConsentExpired),
+        }
+    }
+
+    fn select(&mut self, path: Path) {
+        self.selected = Some(path);
+        if !self.connected {
+            self.connected = true;
+            self.events.push_back(Event::Connected);
+        }
+        self.events.push_back(Event::Selected(path));
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_none() {
+            tracing::debug!(?reason, "agent ends");
+            self.closed = Some(reason);
+            self.selected = None;
+            self.pairs = Vec::new();
+            self.events.push_back(Event::Closed(reason));
+        }
+    }
+}
+
+/// RFC 8489 §6.3.1, RFC 8445 §7.3.1.1: a lite agent never takes the other role.
+fn refusal_of(message: &Message<'_>) -> Option<Refusal> {
+    if !message.unknown().is_empty() {
+        return Some(Refusal::UnknownAttributes);
+    }
+    matches!(message.role(), Some(RoleAttribute::Controlled(_))).then_some(Refusal::RoleConflict)
+}

@@ -1,0 +1,36 @@
+//! Answers to authentic requests. They are short: at most twice as long as what they answer.
+
+use std::net::SocketAddr;
+
+use crate::stun::{Class, ErrorCode, Message, MessageWriter};
+
+/// Room for the usual answer.
+const ANSWER_BYTES: usize = 128;
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// RFC 8489 §6.3.1.
+    UnknownAttributes,
+    /// RFC 8445 §7.3.1.1.
+    RoleConflict,
+}
+
+/// RFC 8445 §7.3.1.2: where the request was seen to come from.
+pub(crate) fn succeed(request: &Message<'_>, from: SocketAddr, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ANSWER_BYTES);
+    MessageWriter::new(&mut out, Class::Success, request.transaction_id()).mapped_address(from).finish(key);
+    out
+}
+
+pub(crate) fn refuse(request: &Message<'_>, refusal: Refusal, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ANSWER_BYTES);
+    let writer = MessageWriter::new(&mut out, Class::Error, request.transaction_id());
+    match refusal {
+        Refusal::UnknownAttributes => {
+            writer.error_code(ErrorCode::UNKNOWN_ATTRIBUTE).unknown(request.unknown().iter()).finish(key)
+        }
+        Refusal::RoleConflict => writer.error_code(ErrorCode::ROLE_CONFLICT).finish(key),
+    };
+    out
+}

@@ -1,0 +1,238 @@
+//! Attributes (RFC 8489 §14, RFC 8445 §16.1).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use wire::Reader;
+
+use super::{MAGIC_COOKIE, TransactionId};
+use crate::error::Error;
+use crate::limits::UNKNOWN_MAX;
+
+/// The number of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttributeType(pub u16);
+
+impl AttributeType {
+    /// RFC 8489 §14.1.
+    pub const MAPPED_ADDRESS: Self = Self(0x0001);
+    /// RFC 8489 §14.3.
+    pub const USERNAME: Self = Self(0x0006);
+    /// RFC 8489 §14.5.
+    pub const MESSAGE_INTEGRITY: Self = Self(0x0008);
+    /// RFC 8489 §14.8.
+    pub const ERROR_CODE: Self = Self(0x0009);
+    /// RFC 8489 §14.13.
+    pub const UNKNOWN_ATTRIBUTES: Self = Self(0x000a);
+    /// RFC 8489 §14.9; not of ICE, known so that it is no reason to refuse.
+    pub const REALM: Self = Self(0x0014);
+    /// RFC 8489 §14.10; as [`AttributeType::REALM`].
+    pub const NONCE: Self = Self(0x0015);
+    /// RFC 8489 §14.6; passed over: ICE agrees on no other hash than SHA-1.
+    pub const MESSAGE_INTEGRITY_SHA256: Self = Self(0x001c);
+    /// RFC 8489 §14.2.
+    pub const XOR_MAPPED_ADDRESS: Self = Self(0x0020);
+    /// RFC 8445 §16.1.
+    pub const PRIORITY: Self = Self(0x0024);
+    /// RFC 8445 §16.1.
+    pub const USE_CANDIDATE: Self = Self(0x0025);
+    /// RFC 8489 §14.14.
+    pub const SOFTWARE: Self = Self(0x8022);
+    /// RFC 8489 §14.7.
+    pub const FINGERPRINT: Self = Self(0x8028);
+    /// RFC 8445 §16.1.
+    pub const ICE_CONTROLLED: Self = Self(0x8029);
+    /// RFC 8445 §16.1.
+    pub const ICE_CONTROLLING: Self = Self(0x802a);
+    /// A counter of nominations, draft-thatcher-ice-renomination; Chromium sends it once agreed.
+    pub const NOMINATION: Self = Self(0xc001);
+    /// Chromium's network id and cost, draft-thatcher-ice-network-cost.
+    pub const NETWORK_COST: Self = Self(0xc057);
+
+    /// Whether a request with it must be refused by who does not know it (RFC 8489 §14).
+    #[must_use]
+    pub const fn is_required(self) -> bool {
+        self.0 < 0x8000
+    }
+
+    /// Whether it may stand in a request without being refused.
+    const fn is_known(self) -> bool {
+        matches!(
+            self,
+            Self::MAPPED_ADDRESS
+                | Self::USERNAME
+                | Self::MESSAGE_INTEGRITY
+                | Self::ERROR_CODE
+                | Self::UNKNOWN_ATTRIBUTES
+                | Self::REALM
+                | Self::NONCE
+                | Self::MESSAGE_INTEGRITY_SHA256
+                | Self::XOR_MAPPED_ADDRESS
+                | Self::PRIORITY
+                | Self::USE_CANDIDATE
+        )
+    }
+
+    pub(super) const fn is_unknown(self) -> bool {
+        self.is_required() && !self.is_known()
+    }
+}
+
+/// An attribute as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawAttribute<'a> {
+    /// Its number.
+    pub kind: AttributeType,
+    /// Its value, without the padding.
+    pub value: &'a [u8],
+}
+
+/// Walks through attributes; ends at the first that is cut.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { reader: Reader::new(bytes) }
+    }
+
+    /// The offset of the next one.
+    pub(super) const fn position(&self) -> usize {
+        self.reader.position()
+    }
+
+    /// The next one; `None` at the end.
+    pub(super) fn read(&mut self) -> Result<Option<RawAttribute<'a>>, Error> {
+        if self.reader.is_empty() {
+            return Ok(None);
+        }
+        let kind = AttributeType(self.reader.u16()?);
+        let length = usize::from(self.reader.u16()?);
+        let value = self.reader.take(length)?;
+        self.reader.take(padding(length))?;
+        Ok(Some(RawAttribute { kind, value }))
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = RawAttribute<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().ok().flatten()
+    }
+}
+
+/// Bytes up to the next multiple of four (RFC 8489 §14).
+pub(super) const fn padding(length: usize) -> usize {
+    (4 - length % 4) % 4
+}
+
+/// What a check says about its sender's role, with the tie-breaker (RFC 8445 §7.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoleAttribute {
+    /// ICE-CONTROLLING.
+    Controlling(u64),
+    /// ICE-CONTROLLED.
+    Controlled(u64),
+}
+
+/// The code of an error answer (RFC 8489 §14.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorCode(pub u16);
+
+impl ErrorCode {
+    /// Unknown Attribute.
+    pub const UNKNOWN_ATTRIBUTE: Self = Self(420);
+    /// Role Conflict (RFC 8445 §7.3.1.1).
+    pub const ROLE_CONFLICT: Self = Self(487);
+
+    /// What goes with the number; short, so that the answer stays so.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::UNKNOWN_ATTRIBUTE => "Unknown Attribute",
+            Self::ROLE_CONFLICT => "Role Conflict",
+            Self(_) => "",
+        }
+    }
+
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(value);
+        let (_, class, number) = (r.u16().ok()?, r.u8().ok()? & 0x07, r.u8().ok()?);
+        let valid = (3..=6).contains(&class) && number < 100;
+        valid.then(|| Self(u16::from(class) * 100 + u16::from(number)))
+    }
+
+    pub(super) fn head(self) -> [u8; 4] {
+        let part = |number: u16| u8::try_from(number).unwrap_or(0);
+        [0, 0, part(self.0 / 100), part(self.0 % 100)]
+    }
+}
+
+/// The unknown comprehension-required attributes of a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnknownAttributes {
+    kinds: [u16; UNKNOWN_MAX],
+    count: usize,
+}
+
+impl UnknownAttributes {
+    pub(super) fn push(&mut self, kind: AttributeType) {
+        if let Some(slot) = self.kinds.get_mut(self.count) {
+            *slot = kind.0;
+            self.count += 1;
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first of them, up to [`UNKNOWN_MAX`].
+    pub fn iter(&self) -> impl Iterator<Item = AttributeType> + '_ {
+        self.kinds.iter().take(self.count).map(|kind| AttributeType(*kind))
+    }
+}
+
+/// XOR-MAPPED-ADDRESS (RFC 8489 §14.2). Longer values are refused too: there are only two families.
+pub(super) fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
+    let mut r = Reader::new(value);
+    let (_, family) = (r.u8().ok()?, r.u8().ok()?);
+    let port = r.u16().ok()? ^ cookie_high();
+    let ip: IpAddr = match family {
+        1 => Ipv4Addr::from(r.u32().ok()? ^ MAGIC_COOKIE).into(),
+        2 => Ipv6Addr::from(u128::from_be_bytes(r.array().ok()?) ^ mask(id)).into(),
+        _ => return None,
+    };
+    r.is_empty().then(|| SocketAddr::new(ip, port))
+}
+
+/// The value for `address`; an IPv4 address of a dual-stack socket is written as what it is.
+pub(super) fn write_address(address: SocketAddr, id: TransactionId, out: &mut Vec<u8>) {
+    let port = (address.port() ^ cookie_high()).to_be_bytes();
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => {
+            out.extend_from_slice(&[0, 1]);
+            out.extend_from_slice(&port);
+            out.extend_from_slice(&(u32::from(ip) ^ MAGIC_COOKIE).to_be_bytes());
+        }
+        IpAddr::V6(ip) => {
+            out.extend_from_slice(&[0, 2]);
+            out.extend_from_slice(&port);
+            out.extend_from_slice(&(u128::from(ip) ^ mask(id)).to_be_bytes());
+        }
+    }
+}
+
+const fn cookie_high() -> u16 {
+    let [a, b, _, _] = MAGIC_COOKIE.to_be_bytes();
+    u16::from_be_bytes([a, b])
+}
+
+/// The cookie, then the transaction id.
+fn mask(id: TransactionId) -> u128 {
+    id.0.iter().fold(u128::from(MAGIC_COOKIE), |mask, byte| (mask << 8) | u128::from(*byte))
+}

@@ -1,0 +1,32 @@
+//! STUN messages (RFC 8489) as ICE uses them: Binding requests, answers and indications.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! |0 0|     STUN Message Type     |         Message Length        |
+//! |                         Magic Cookie                          |
+//! |                     Transaction ID (96 bits)                  |
+//! |                      attributes: type, length, value, padding |
+//! ```
+//!
+//! A [`Message`] is a view over the datagram: reading allocates nothing. The first instance of an attribute counts
+//! (RFC 8489 §14), and what stands behind MESSAGE-INTEGRITY does not, but for FINGERPRINT (§14.5).
+
+mod attribute;
+mod integrity;
+mod message;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use attribute::{AttributeType, Attributes, ErrorCode, RawAttribute, RoleAttribute, UnknownAttributes};
+pub(crate) use integrity::crc32;
+pub use message::{Class, Message, TransactionId, is_stun, username_fragment};
+pub use write::MessageWriter;
+
+/// RFC 8489 §5.
+pub const MAGIC_COOKIE: u32 = 0x2112_a442;
+/// Bytes before the attributes.
+pub const HEADER_BYTES: usize = 20;
+/// The only method of ICE (RFC 8489 §18.2).
+pub const BINDING: u16 = 0x001;

@@ -1,0 +1,129 @@
+//! Writes messages.
+
+use std::net::SocketAddr;
+
+use super::attribute::{RoleAttribute, padding, write_address};
+use super::integrity::{fingerprint, integrity};
+use super::{AttributeType, BINDING, Class, ErrorCode, HEADER_BYTES, MAGIC_COOKIE, TransactionId};
+
+/// Appends a Binding message to a buffer. Writers assume: a value longer than its length field is cut.
+#[derive(Debug)]
+pub struct MessageWriter<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    id: TransactionId,
+}
+
+impl<'a> MessageWriter<'a> {
+    /// Begins a message behind what is in `out`.
+    #[must_use]
+    pub fn new(out: &'a mut Vec<u8>, class: Class, id: TransactionId) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&(BINDING | class.bits()).to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&MAGIC_COOKIE.to_be_bytes());
+        out.extend_from_slice(&id.0);
+        Self { out, start, id }
+    }
+
+    /// Any attribute.
+    #[must_use]
+    pub fn attribute(self, kind: AttributeType, value: &[u8]) -> Self {
+        self.made(kind, |out| out.extend_from_slice(value))
+    }
+
+    /// USERNAME of a check: the fragment of whom it is for, and the sender's (RFC 8445 §7.2.2).
+    #[must_use]
+    pub fn username(self, receiver: &str, sender: &str) -> Self {
+        self.made(AttributeType::USERNAME, |out| {
+            out.extend_from_slice(receiver.as_bytes());
+            out.push(b':');
+            out.extend_from_slice(sender.as_bytes());
+        })
+    }
+
+    /// XOR-MAPPED-ADDRESS.
+    #[must_use]
+    pub fn mapped_address(self, address: SocketAddr) -> Self {
+        let id = self.id;
+        self.made(AttributeType::XOR_MAPPED_ADDRESS, |out| write_address(address, id, out))
+    }
+
+    /// PRIORITY.
+    #[must_use]
+    pub fn priority(self, priority: u32) -> Self {
+        self.attribute(AttributeType::PRIORITY, &priority.to_be_bytes())
+    }
+
+    /// USE-CANDIDATE, when `nominate`.
+    #[must_use]
+    pub fn use_candidate(self, nominate: bool) -> Self {
+        if nominate { self.attribute(AttributeType::USE_CANDIDATE, &[]) } else { self }
+    }
+
+    /// ICE-CONTROLLING or ICE-CONTROLLED.
+    #[must_use]
+    pub fn role(self, role: RoleAttribute) -> Self {
+        let (kind, tie_breaker) = match role {
+            RoleAttribute::Controlling(tie_breaker) => (AttributeType::ICE_CONTROLLING, tie_breaker),
+            RoleAttribute::Controlled(tie_breaker) => (AttributeType::ICE_CONTROLLED, tie_breaker),
+        };
+        self.attribute(kind, &tie_breaker.to_be_bytes())
+    }
+
+    /// ERROR-CODE with its reason.
+    #[must_use]
+    pub fn error_code(self, code: ErrorCode) -> Self {
+        self.made(AttributeType::ERROR_CODE, |out| {
+            out.extend_from_slice(&code.head());
+            out.extend_from_slice(code.reason().as_bytes());
+        })
+    }
+
+    /// UNKNOWN-ATTRIBUTES.
+    #[must_use]
+    pub fn unknown(self, kinds: impl Iterator<Item = AttributeType>) -> Self {
+        self.made(AttributeType::UNKNOWN_ATTRIBUTES, |out| {
+            kinds.for_each(|kind| out.extend_from_slice(&kind.0.to_be_bytes()));
+        })
+    }
+
+    /// Ends with MESSAGE-INTEGRITY of `key` and FINGERPRINT. Gives the length of the message.
+    pub fn finish(self, key: &[u8]) -> usize {
+        let at = self.out.len().saturating_sub(self.start);
+        let own = self.out.get(self.start..).and_then(|bytes| integrity(bytes, at, key)).unwrap_or_default();
+        self.attribute(AttributeType::MESSAGE_INTEGRITY, &own).finish_open()
+    }
+
+    /// Ends with FINGERPRINT alone: what asks a STUN server. Gives the length of the message.
+    pub fn finish_open(self) -> usize {
+        let this = self.attribute(AttributeType::FINGERPRINT, &[0; 4]);
+        let covered = this.out.len().saturating_sub(8);
+        let sum = this.out.get(this.start..covered).map(fingerprint).unwrap_or_default();
+        if let Some(value) = this.out.last_chunk_mut::<4>() {
+            *value = sum.to_be_bytes();
+        }
+        this.out.len().saturating_sub(this.start)
+    }
+
+    fn made(self, kind: AttributeType, make: impl FnOnce(&mut Vec<u8>)) -> Self {
+        self.out.extend_from_slice(&kind.0.to_be_bytes());
+        let length_at = self.out.len();
+        self.out.extend_from_slice(&[0, 0]);
+        let value_at = self.out.len();
+        make(self.out);
+        let length = self.out.len().saturating_sub(value_at).min(usize::from(u16::MAX));
+        self.out.truncate(value_at.saturating_add(length));
+        self.out.extend(std::iter::repeat_n(0, padding(length)));
+        put(self.out, length_at, length);
+        let body = self.out.len().saturating_sub(self.start).saturating_sub(HEADER_BYTES);
+        put(self.out, self.start.saturating_add(2), body);
+        self
+    }
+}
+
+fn put(out: &mut [u8], at: usize, length: usize) {
+    if let Some(field) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+        *field = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    }
+}

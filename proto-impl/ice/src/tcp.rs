@@ -1,0 +1,185 @@
+//! Frames over TCP (RFC 4571 §2): two bytes of length, then the message. ICE puts STUN, DTLS and SRTP into them
+//! (RFC 6544 §3).
+
+use bytes::BytesMut;
+
+use crate::error::Error;
+use crate::limits::FRAME_BYTES_MAX;
+use crate::stun::HEADER_BYTES;
+
+/// Bytes before a frame.
+pub const FRAME_HEAD_BYTES: usize = 2;
+
+/// Takes frames out of a stream, however it is cut. Holds at most one frame that is not complete.
+#[derive(Debug)]
+pub struct FrameReader {
+    held: BytesMut,
+    most: usize,
+    /// A connection that was accepted has not shown yet that it speaks STUN.
+    is_first: bool,
+}
+
+impl FrameReader {
+    /// Takes frames of up to `most` bytes.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { held: BytesMut::new(), most, is_first: false }
+    }
+
+    /// For a connection that was accepted: its first frame must be a STUN request, or it is somebody else's protocol
+    /// that came to the wrong port. That is seen with the fourth byte.
+    #[must_use]
+    pub fn accepted(most: usize) -> Self {
+        Self { is_first: true, ..Self::new(most) }
+    }
+
+    /// The next frame of `input`, which is consumed as far as it was needed. `None` when more is needed; `input` is empty
+    /// then. Empty frames are passed over.
+    ///
+    /// # Errors
+    ///
+    /// A frame that is too long, or a first one that is no STUN request: the stream is of no use any more.
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
+        loop {
+            // What is complete in the input is handed out as it lies there; what is cut is gathered.
+            let complete = if self.held.is_empty() {
+                self.total(input)?.filter(|total| input.len() >= *total).map(|total| input.split_to(total))
+            } else {
+                None
+            };
+            let Some(mut frame) = complete.map_or_else(|| self.gather(input), |frame| Ok(Some(frame)))?
+            else {
+                return Ok(None);
+            };
+            let _head = frame.split_to(FRAME_HEAD_BYTES);
+            if !frame.is_empty() {
+                self.is_first = false;
+                return Ok(Some(frame));
+            }
+        }
+    }
+
+    fn gather(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
+        self.fill(input, FRAME_HEAD_BYTES);
+        let Some(total) = self.total(&self.held)? else { return Ok(None) };
+        self.fill(input, total);
+        self.total(&self.held)?;
+        let complete = self.held.len() >= total;
+        Ok(complete.then(|| std::mem::take(&mut self.held)))
+    }
+
+    fn fill(&mut self, input: &mut BytesMut, length: usize) {
+        let more = length.saturating_sub(self.held.len()).min(input.len());
+        self.held.extend_from_slice(&input.split_to(more));
+    }
+
+    /// How long the frame is with its head, once that is known; and whether it may be what it begins as.
+    fn total(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+        let Some((head, frame)) = bytes.split_first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
+        let length = usize::from(u16::from_be_bytes(*head));
+        if length > self.most {
+            return Err(Error::FrameTooLong { length, most: self.most });
+        }
+        let begins = frame.iter().zip([0x00, 0x01]).all(|(byte, request)| *byte == request);
+        if self.is_first && length != 0 && (length < HEADER_BYTES || !begins) {
+            return Err(Error::FirstFrame);
+        }
+        Ok(Some(length.saturating_add(FRAME_HEAD_BYTES)))
+    }
+}
+
+/// With the usual limit.
+impl Default for FrameReader {
+    fn default() -> Self {
+        Self::new(FRAME_BYTES_MAX)
+    }
+}
+
+/// What stands before a frame of `length` bytes.
+///
+/// # Errors
+///
+/// Longer than a length of two bytes can say.
+pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
+    let most = usize::from(u16::MAX);
+    u16::try_from(length).map(u16::to_be_bytes).map_err(|_| Error::FrameTooLong { length, most })
+}
+
+/// Appends a frame.
+///
+/// # Errors
+///
+/// As [`frame_head`]; nothing is appended then.
+pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    out.extend_from_slice(&frame_head(payload.len())?);
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        payloads.iter().for_each(|payload| write_frame(payload, &mut out).unwrap());
+        out
+    }
+
+    fn read(mut reader: FrameReader, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut frames = Vec::new();
+        for piece in pieces {
+            let mut input = BytesMut::from(*piece);
+            while let Some(frame) = reader.next(&mut input)? {
+                frames.push(frame.to_vec());
+            }
+            assert!(input.is_empty());
+            assert!(reader.held.len() <= reader.most + FRAME_HEAD_BYTES);
+        }
+        Ok(frames)
+    }
+
+    #[test]
+    fn any_cut_gives_the_same_frames_and_empty_ones_are_passed_over() {
+        let stream = framed(&[b"abc", b"", b"d", &[7; 300], b""]);
+        let want = vec![b"abc".to_vec(), b"d".to_vec(), vec![7; 300]];
+        for first in 0..stream.len() {
+            let (a, b) = stream.split_at(first);
+            assert_eq!(read(FrameReader::default(), &[a, b]), Ok(want.clone()), "{first}");
+        }
+        let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+        assert_eq!(read(FrameReader::default(), &bytes), Ok(want));
+    }
+
+    #[test]
+    fn long_frames_are_refused_by_their_head() {
+        let refused = Err(Error::FrameTooLong { length: 101, most: 100 });
+        assert_eq!(read(FrameReader::new(100), &[&[0, 101]]), refused);
+        assert_eq!(read(FrameReader::new(100), &[&[0], &[101]]), refused);
+        assert_eq!(read(FrameReader::new(100), &[&framed(&[&[1; 100]])]).unwrap().len(), 1);
+        assert!(frame_head(65_535).is_ok() && frame_head(65_536).is_err());
+    }
+
+    #[test]
+    fn what_is_accepted_begins_with_a_stun_request() {
+        let mut request = vec![0, 1, 0, 0];
+        request.resize(20, 9);
+        let other = framed(&[&request, &[22, 254, 253]]);
+        assert_eq!(read(FrameReader::accepted(2048), &[&other]).unwrap().len(), 2);
+        let begins: [&[u8]; 6] = [
+            b"GET / HTTP/1.1",
+            &[3, 0, 0, 0x13],
+            &[0, 20, 1],
+            &[0, 20, 0, 0x11],
+            &[0, 19],
+            &[0, 0, 0, 20, 22],
+        ];
+        for bytes in begins {
+            let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+            for pieces in [vec![bytes], pieces] {
+                let end = read(FrameReader::accepted(0x5000), &pieces);
+                assert_eq!(end, Err(Error::FirstFrame), "{bytes:?}");
+            }
+        }
+    }
+}

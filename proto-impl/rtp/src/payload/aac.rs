@@ -1,0 +1,168 @@
+//! AAC as `mpeg4-generic` (RFC 3640): headers of the access units first, then their data. A unit that does not fit one
+//! packet comes in several, each with the header of the whole (§3.2.3). Interleaving is not read.
+
+use bytes::{Bytes, BytesMut};
+use wire::BitReader;
+
+use super::frames::Out;
+use super::{Error, Frame, Part, Payloads, fragments};
+
+/// AU-headers-length and one AU header of AAC-hbr.
+const HEAD_BYTES: usize = 4;
+/// AAC-hbr's sizes have 13 bits (RFC 3640 §3.3.6).
+const HBR_UNIT_BYTES_MAX: usize = (1 << 13) - 1;
+/// Bytes of a unit that comes in fragments.
+const UNIT_BYTES_MAX: usize = 1 << 16;
+
+/// The parameters of the format that say how headers are written (RFC 3640 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mpeg4Generic {
+    /// `sizeLength`: bits of a size, at most 32; 0 when no header has one.
+    pub size_length: u8,
+    /// `indexLength`: bits of the first index.
+    pub index_length: u8,
+    /// `indexDeltaLength`: bits of the other indices.
+    pub index_delta_length: u8,
+    /// Ticks between two units: 1024 samples of AAC, or 960.
+    pub unit_ticks: u32,
+}
+
+impl Mpeg4Generic {
+    /// `mode=AAC-hbr` (RFC 3640 §3.3.6).
+    pub const AAC_HBR: Self =
+        Self { size_length: 13, index_length: 3, index_delta_length: 3, unit_ticks: 1024 };
+}
+
+/// See [`super::Packetizer::packetize`]; as AAC-hbr, a unit for each packet.
+pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
+    if unit.len() > HBR_UNIT_BYTES_MAX {
+        return Err(Error::BadUnit);
+    }
+    let [high, low] = (u16::try_from(unit.len()).unwrap_or(0) << 3).to_be_bytes();
+    for (piece, _, _) in fragments::equal(unit, max.saturating_sub(HEAD_BYTES)) {
+        out.push(&[&[0, 16, high, low], piece]);
+    }
+    Ok(())
+}
+
+/// A unit that comes in fragments.
+#[derive(Debug)]
+struct Fragmented {
+    timestamp: u32,
+    bytes: BytesMut,
+    whole: usize,
+}
+
+/// See [`super::Depacketizer`].
+#[derive(Debug)]
+pub(super) struct Depacketizer {
+    parameters: Mpeg4Generic,
+    fragmented: Option<Fragmented>,
+}
+
+impl Depacketizer {
+    pub(super) const fn new(parameters: Mpeg4Generic) -> Self {
+        Self { parameters, fragmented: None }
+    }
+
+    pub(super) fn handle_part(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if part.payload.is_empty() {
+            return Ok(());
+        }
+        if part.gap || self.fragmented.as_ref().is_some_and(|open| open.timestamp != part.timestamp) {
+            self.give_up(out);
+        }
+        self.take(part, out).inspect_err(|_| self.give_up(out))
+    }
+
+    fn take(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let (headers_bits, rest) = match part.payload.split_first_chunk::<2>() {
+            _ if self.parameters.size_length == 0 => (0, part.payload),
+            Some((length, rest)) => (usize::from(u16::from_be_bytes(*length)), rest),
+            None => return Err(Error::Malformed("AU-headers-length")),
+        };
+        let (headers, data) =
+            rest.split_at_checked(headers_bits.div_ceil(8)).ok_or(Error::Malformed("AU-headers-length"))?;
+        if headers_bits == 0 {
+            // Without headers a packet is a unit, and its marker bit says so.
+            out.give(frame(part.timestamp, data));
+            return Ok(());
+        }
+        let mut bits = BitReader::new(headers);
+        let sizes = self.read_sizes(&mut bits, headers_bits)?;
+        if let [size] = sizes.as_slice()
+            && (*size > data.len() || self.fragmented.is_some())
+        {
+            return self.take_fragment(part.timestamp, *size, data, out);
+        }
+        let mut timestamp = part.timestamp;
+        let mut data = data;
+        for size in sizes {
+            let (unit, rest) = data.split_at_checked(size).ok_or(Error::Malformed("AU-size"))?;
+            if !unit.is_empty() {
+                out.give(frame(timestamp, unit));
+            }
+            timestamp = timestamp.wrapping_add(self.parameters.unit_ticks);
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// The sizes in a section of AU headers, which has as many as fit.
+    fn read_sizes(&self, bits: &mut BitReader<'_>, section: usize) -> Result<Vec<usize>, Error> {
+        let Mpeg4Generic { size_length, index_length, index_delta_length, .. } = self.parameters;
+        let mut sizes = Vec::new();
+        let mut left = section;
+        let mut index_bits = index_length;
+        loop {
+            let need = usize::from(size_length).saturating_add(usize::from(index_bits));
+            if need == 0 || left < need {
+                return Ok(sizes);
+            }
+            left = left.saturating_sub(need);
+            sizes.push(usize::try_from(bits.bits(u32::from(size_length))?).unwrap_or(usize::MAX));
+            if bits.bits(u32::from(index_bits))? != 0 {
+                return Err(Error::Unsupported("interleaving"));
+            }
+            index_bits = index_delta_length;
+        }
+    }
+
+    fn take_fragment(
+        &mut self,
+        timestamp: u32,
+        whole: usize,
+        data: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), Error> {
+        if whole > UNIT_BYTES_MAX {
+            return Err(Error::FrameTooLarge);
+        }
+        let open =
+            self.fragmented.get_or_insert_with(|| Fragmented { timestamp, bytes: BytesMut::new(), whole });
+        open.bytes.extend_from_slice(data);
+        if open.whole != whole || open.bytes.len() > whole {
+            return Err(Error::Malformed("AU-size"));
+        }
+        if open.bytes.len() == whole {
+            let payload = open.bytes.split().freeze();
+            self.fragmented = None;
+            out.give(Frame { timestamp, key_frame: false, payload });
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, out: &mut Out<'_>) {
+        if self.fragmented.take().is_some() {
+            out.drop_frame();
+        }
+    }
+
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.fragmented.as_ref().map_or(0, |open| open.bytes.len())
+    }
+}
+
+fn frame(timestamp: u32, unit: &[u8]) -> Frame {
+    Frame { timestamp, key_frame: false, payload: Bytes::copy_from_slice(unit) }
+}

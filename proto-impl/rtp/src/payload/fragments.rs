@@ -1,0 +1,39 @@
+//! Cutting into equal parts.
+
+/// Cuts `body` into the fewest pieces of at most `max` bytes, all of one size but the last, which is not larger. Each
+/// comes with whether it is the first and whether it is the last.
+pub(super) fn equal(body: &[u8], max: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
+    let size = equal_size(body.len(), max);
+    let last = body.len().div_ceil(size).saturating_sub(1);
+    body.chunks(size).enumerate().map(move |(n, piece)| (piece, n == 0, n == last))
+}
+
+/// The size of the pieces when `length` is cut into the fewest of at most `max` bytes.
+pub(super) const fn equal_size(length: usize, max: usize) -> usize {
+    let max = if max == 0 { 1 } else { max };
+    let count = length.div_ceil(max);
+    if count == 0 { 1 } else { length.div_ceil(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_as_few_as_possible_and_of_one_size() {
+        for length in 1..400usize {
+            let body: Vec<u8> = (0..length).map(|n| u8::try_from(n % 251).unwrap()).collect();
+            for max in 1..60 {
+                let pieces: Vec<_> = equal(&body, max).collect();
+                assert!(pieces.len() <= length.div_ceil(max), "{length} {max}");
+                let size = pieces[0].0.len();
+                assert!(size <= max && pieces.iter().rev().skip(1).all(|(piece, _, _)| piece.len() == size));
+                assert!(pieces.last().unwrap().0.len() <= size);
+                assert_eq!(pieces.iter().flat_map(|(piece, _, _)| *piece).copied().collect::<Vec<_>>(), body);
+                assert_eq!(pieces.iter().filter(|(_, first, _)| *first).count(), 1);
+                assert!(pieces[0].1 && pieces.last().unwrap().2);
+            }
+        }
+        assert_eq!(equal(&[], 10).count(), 0);
+    }
+}

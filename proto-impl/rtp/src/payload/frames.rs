@@ -1,0 +1,149 @@
+//! Where a frame of video begins and ends, the same for every codec.
+//!
+//! 1. A packet with another timestamp ends the frame before it; a marker bit ends its own.
+//! 2. A packet is missing: the frame that was open has lost something. A frame that begins behind the hole is taken when
+//!    its first bytes show that it is whole, which only the codec can tell.
+//! 3. A frame that is not complete when it ends, or in which a payload was malformed, is dropped.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
+
+/// What a codec says of a frame that ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It is whole.
+    Whole {
+        /// Whether a decoder can start with it.
+        key_frame: bool,
+    },
+    /// There is no picture in it yet: some cameras send parameter sets under a timestamp or a marker of their own.
+    NoPicture,
+    /// Something of it is missing.
+    Broken,
+}
+
+/// What differs between the codecs.
+pub(super) trait Assemble: Default {
+    /// Appends to `frame` what `payload` brings.
+    fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error>;
+    /// The frame ends. `after_gap`: packets before its first are missing. What belongs to the frame is forgotten, unless
+    /// it goes on ([`Ending::NoPicture`]).
+    fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
+    /// The frame is given up; so is what belongs to it.
+    fn reset(&mut self);
+    /// Bytes beside those of the frame.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Where whole frames and counts go.
+pub(super) struct Out<'a> {
+    pub(super) ready: &'a mut VecDeque<Frame>,
+    pub(super) stats: &'a mut Stats,
+}
+
+impl Out<'_> {
+    /// A whole frame.
+    pub(super) fn give(&mut self, frame: Frame) {
+        self.stats.frames += 1;
+        self.ready.push_back(frame);
+    }
+
+    /// A frame that is dropped.
+    pub(super) fn drop_frame(&mut self) {
+        self.stats.dropped += 1;
+    }
+}
+
+/// The frame that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct Frames<A> {
+    codec: A,
+    bytes: BytesMut,
+    open: Option<Open>,
+    /// Packets are missing before the frame that begins next.
+    gap: bool,
+    /// The size of the last frame: room for the next one.
+    last_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Open {
+    timestamp: u32,
+    after_gap: bool,
+    broken: bool,
+}
+
+impl<A: Assemble> Frames<A> {
+    pub(super) fn handle_part(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if part.gap {
+            match &mut self.open {
+                Some(open) => open.broken = true,
+                None => self.gap = true,
+            }
+        }
+        if part.payload.is_empty() {
+            // Senders probe the path with packets of nothing but padding.
+            return Ok(());
+        }
+        if self.open.as_ref().is_some_and(|open| open.timestamp != part.timestamp) {
+            self.end(out);
+            // What was lost may have been the end of the old frame or the head of this one.
+            self.gap |= part.gap;
+        }
+        let after_gap = self.gap;
+        let open = self.open.get_or_insert(Open { timestamp: part.timestamp, after_gap, broken: false });
+        open.timestamp = part.timestamp;
+        self.gap = false;
+        let mut taken = Ok(());
+        if !open.broken {
+            if self.bytes.is_empty() {
+                self.bytes.reserve(self.last_bytes.max(part.payload.len()));
+            }
+            let held = self.bytes.len().saturating_add(self.codec.pending_bytes());
+            taken = if held.saturating_add(part.payload.len()) > FRAME_BYTES_MAX {
+                Err(Error::FrameTooLarge)
+            } else {
+                self.codec.append(part.payload, &mut self.bytes)
+            };
+            open.broken = taken.is_err();
+        }
+        if open.broken {
+            // What it holds is of no use; what still comes of it is not kept.
+            self.bytes.clear();
+            self.codec.reset();
+        }
+        if part.marker {
+            self.end(out);
+        }
+        taken
+    }
+
+    /// The open frame ends; it stays open when there is no picture in it.
+    fn end(&mut self, out: &mut Out<'_>) {
+        let Some(open) = self.open.take() else { return };
+        let ending =
+            if open.broken { Ending::Broken } else { self.codec.end(&mut self.bytes, open.after_gap) };
+        match ending {
+            Ending::Whole { key_frame } => {
+                self.last_bytes = self.bytes.len();
+                let payload = self.bytes.split().freeze();
+                out.give(Frame { timestamp: open.timestamp, key_frame, payload });
+            }
+            Ending::NoPicture => self.open = Some(open),
+            Ending::Broken => {
+                self.bytes.clear();
+                self.codec.reset();
+                out.drop_frame();
+            }
+        }
+    }
+
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.bytes.len().saturating_add(self.codec.pending_bytes())
+    }
+}

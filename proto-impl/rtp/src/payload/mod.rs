@@ -1,0 +1,356 @@
+//! Payload formats: access units as the payloads of packets, and back.
+//!
+//! A [`Packetizer`] cuts a unit into [`Payloads`] that all viewers of a stream share; what differs between viewers stands
+//! in the headers of the packets, and is not made here. Fragments of one unit are of **equal size**, only the last may
+//! be smaller, so that one send with segmentation offload carries a picture.
+//!
+//! A [`Depacketizer`] is given the [`Part`]s of one source in the order of their sequence numbers, and told where packets
+//! are missing. It gives whole [`Frame`]s in the shape of the hub's currency: NAL units behind 4-byte lengths with their
+//! parameter sets inside, OBUs with sizes, raw audio frames. A frame of which anything is missing is dropped and
+//! counted; whether to ask for a key frame then is the caller's decision.
+//!
+//! | codec | format | read | written |
+//! |---|---|---|---|
+//! | H.264 | RFC 6184 | single NAL unit, STAP-A, FU-A | the same |
+//! | H.265 | RFC 7798 | single NAL unit, AP, FU; no DONL | the same |
+//! | VP8 | RFC 7741 | all descriptors | 15-bit picture ids |
+//! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, 15-bit picture ids |
+//! | AV1 | AV1 RTP 1.0 | all | up to three elements in a packet |
+//! | Opus | RFC 7587 | all | all |
+//! | AAC | RFC 3640 | no interleaving | AAC-hbr |
+//! | AAC in LATM | RFC 6416 | one program, one layer | no |
+//! | MP3 | RFC 2250 | all | all |
+//! | G.711 | RFC 3551 §4.5.14 | all | all |
+
+mod aac;
+mod audio;
+mod av1;
+mod fragments;
+mod frames;
+mod h264;
+mod h265;
+mod latm;
+mod mpeg_audio;
+#[cfg(test)]
+mod tests;
+mod vp8;
+mod vp9;
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use media::codec::{Codec, CodecConfig};
+use wire::Truncated;
+
+pub use aac::Mpeg4Generic;
+use frames::Frames;
+
+/// Largest access unit that is put together: the size that the server takes over any protocol.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// Smallest room for a payload that a packetiser is made for; below, heads would leave nothing for media.
+pub const PAYLOAD_BYTES_MIN: usize = 64;
+
+/// Why a payload was not taken, or a unit not packetised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The payload ends before it is complete.
+    #[error(transparent)]
+    Truncated(#[from] Truncated),
+    /// A field has a value that the format does not allow.
+    #[error("malformed {0}")]
+    Malformed(&'static str),
+    /// A form of the format that is not read here.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    /// The frame grows beyond [`FRAME_BYTES_MAX`].
+    #[error("frame of more than {FRAME_BYTES_MAX} bytes")]
+    FrameTooLarge,
+    /// The unit's NAL lengths or OBU sizes do not fit it: a bug of who made it.
+    #[error("access unit is not in its own format")]
+    BadUnit,
+}
+
+/// What a depacketiser must know of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The RTP timestamp.
+    pub timestamp: u32,
+    /// The marker bit: of video the end of a frame.
+    pub marker: bool,
+    /// Whether packets before this one are missing for good.
+    pub gap: bool,
+    /// The payload, without padding.
+    pub payload: &'a [u8],
+}
+
+/// A whole access unit, without its track.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The RTP timestamp: presentation time in ticks of the clock rate.
+    pub timestamp: u32,
+    /// Whether a decoder can start here; of sound never.
+    pub key_frame: bool,
+    /// The data, as `media::AccessUnit` describes it.
+    pub payload: Bytes,
+}
+
+/// What became of the packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Frames that were given out.
+    pub frames: u64,
+    /// Frames that were dropped, because packets of them were missing or malformed.
+    pub dropped: u64,
+    /// Payloads that were not in their format.
+    pub malformed: u64,
+}
+
+/// The payloads of one unit, one behind the other in one block, so that they cost one allocation.
+#[derive(Debug, Default)]
+pub struct Payloads {
+    bytes: BytesMut,
+    ends: Vec<usize>,
+}
+
+impl Payloads {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Takes them out; each is a slice of one block. The last one of a picture is sent with the marker bit.
+    pub fn take(&mut self) -> impl ExactSizeIterator<Item = Bytes> + use<> {
+        let block = self.bytes.split().freeze();
+        let mut start = 0;
+        std::mem::take(&mut self.ends).into_iter().map(move |end| {
+            let payload = block.slice(start..end);
+            start = end;
+            payload
+        })
+    }
+
+    /// A payload of these pieces.
+    fn push(&mut self, pieces: &[&[u8]]) {
+        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Room for `bytes` more.
+    fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+}
+
+/// Cuts access units of one track.
+#[derive(Debug)]
+pub struct Packetizer {
+    format: Outgoing,
+    max: usize,
+}
+
+#[derive(Debug)]
+enum Outgoing {
+    H264,
+    H265,
+    Vp8(vp8::Packetizer),
+    Vp9(vp9::Packetizer),
+    Av1,
+    Aac,
+    Mp3,
+    /// Opus and G.711: as it is.
+    Whole,
+    G711,
+}
+
+impl Packetizer {
+    /// For payloads of at most `payload_bytes_max`: the size of a datagram without the head of the packet, its
+    /// extensions and the tag of SRTP. It is at least [`PAYLOAD_BYTES_MIN`]. `None` for codecs that RTP does not carry
+    /// here: FLAC, AC-3.
+    #[must_use]
+    pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
+        let format = match codec {
+            Codec::H264 => Outgoing::H264,
+            Codec::H265 => Outgoing::H265,
+            Codec::Vp8 => Outgoing::Vp8(vp8::Packetizer::default()),
+            Codec::Vp9 => Outgoing::Vp9(vp9::Packetizer::default()),
+            Codec::Av1 => Outgoing::Av1,
+            Codec::Aac => Outgoing::Aac,
+            Codec::Mp3 => Outgoing::Mp3,
+            Codec::Opus => Outgoing::Whole,
+            Codec::G711(_) => Outgoing::G711,
+            Codec::Ac3 | Codec::Eac3 | Codec::Flac => return None,
+        };
+        Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN) })
+    }
+
+    /// Appends the payloads of `unit`, which `config` decodes. A key frame of H.264 and H.265 gets the parameter sets
+    /// of `config` before it, unless it has brought its own. A packet of Opus is never cut, whatever its size. Of a unit that is not in its own format nothing is kept.
+    pub fn packetize(
+        &mut self,
+        config: &CodecConfig,
+        key_frame: bool,
+        unit: &[u8],
+        out: &mut Payloads,
+    ) -> Result<(), Error> {
+        let (bytes, count) = (out.bytes.len(), out.ends.len());
+        out.reserve(unit.len().saturating_add(unit.len() / 32));
+        let done = match &mut self.format {
+            Outgoing::H264 => h264::packetize(config, key_frame, unit, self.max, out),
+            Outgoing::H265 => h265::packetize(config, key_frame, unit, self.max, out),
+            Outgoing::Vp8(packetizer) => packetizer.packetize(unit, self.max, out),
+            Outgoing::Vp9(packetizer) => packetizer.packetize(key_frame, unit, self.max, out),
+            Outgoing::Av1 => av1::packetize(key_frame, unit, self.max, out),
+            Outgoing::Aac => aac::packetize(unit, self.max, out),
+            Outgoing::Mp3 => mpeg_audio::packetize(unit, self.max, out),
+            Outgoing::Whole => audio::packetize_whole(unit, out),
+            Outgoing::G711 => audio::packetize_samples(unit, self.max, out),
+        };
+        if done.is_err() {
+            out.bytes.truncate(bytes);
+            out.ends.truncate(count);
+        }
+        done
+    }
+}
+
+/// What a source sends, as its description says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Format {
+    /// H.264 in packetization modes 0 and 1.
+    H264,
+    /// H.265 without decoding order numbers.
+    H265,
+    /// VP8.
+    Vp8,
+    /// VP9.
+    Vp9,
+    /// AV1.
+    Av1,
+    /// Opus.
+    Opus,
+    /// G.711, either law.
+    G711,
+    /// MPEG audio layer III.
+    Mp3,
+    /// AAC as `mpeg4-generic`.
+    Mpeg4Generic(Mpeg4Generic),
+    /// AAC as `MP4A-LATM`. The StreamMuxConfig of the `config` parameter; `None` when it comes in band (`cpresent=1`).
+    Mp4aLatm(Option<Bytes>),
+}
+
+/// Puts the frames of one source together.
+#[derive(Debug)]
+pub struct Depacketizer {
+    incoming: Incoming,
+    ready: VecDeque<Frame>,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+enum Incoming {
+    H264(Frames<h264::Depacketizer>),
+    H265(Frames<h265::Depacketizer>),
+    Vp8(Frames<vp8::Depacketizer>),
+    Vp9(Frames<vp9::Depacketizer>),
+    Av1(Frames<av1::Depacketizer>),
+    Whole,
+    Mp3(mpeg_audio::Depacketizer),
+    Mpeg4Generic(aac::Depacketizer),
+    Mp4aLatm(latm::Depacketizer),
+}
+
+impl Depacketizer {
+    /// Before the first packet. Fails when a StreamMuxConfig is none that is read here.
+    pub fn new(format: Format) -> Result<Self, Error> {
+        let incoming = match format {
+            Format::H264 => Incoming::H264(Frames::default()),
+            Format::H265 => Incoming::H265(Frames::default()),
+            Format::Vp8 => Incoming::Vp8(Frames::default()),
+            Format::Vp9 => Incoming::Vp9(Frames::default()),
+            Format::Av1 => Incoming::Av1(Frames::default()),
+            Format::Opus | Format::G711 => Incoming::Whole,
+            Format::Mp3 => Incoming::Mp3(mpeg_audio::Depacketizer::default()),
+            Format::Mpeg4Generic(parameters) => Incoming::Mpeg4Generic(aac::Depacketizer::new(parameters)),
+            Format::Mp4aLatm(config) => Incoming::Mp4aLatm(latm::Depacketizer::new(config.as_deref())?),
+        };
+        Ok(Self { incoming, ready: VecDeque::new(), stats: Stats::default() })
+    }
+
+    /// Takes the next packet of the source. What is malformed spoils its frame, and nothing else; the error is for the
+    /// log.
+    pub fn handle_part(&mut self, part: &Part<'_>) -> Result<(), Error> {
+        let mut out = frames::Out { ready: &mut self.ready, stats: &mut self.stats };
+        let taken = match &mut self.incoming {
+            Incoming::H264(frames) => frames.handle_part(part, &mut out),
+            Incoming::H265(frames) => frames.handle_part(part, &mut out),
+            Incoming::Vp8(frames) => frames.handle_part(part, &mut out),
+            Incoming::Vp9(frames) => frames.handle_part(part, &mut out),
+            Incoming::Av1(frames) => frames.handle_part(part, &mut out),
+            Incoming::Whole => audio::handle_whole(part, &mut out),
+            Incoming::Mp3(depacketizer) => depacketizer.handle_part(part, &mut out),
+            Incoming::Mpeg4Generic(depacketizer) => depacketizer.handle_part(part, &mut out),
+            Incoming::Mp4aLatm(depacketizer) => depacketizer.handle_part(part, &mut out),
+        };
+        if taken.is_err() {
+            self.stats.malformed += 1;
+        }
+        taken
+    }
+
+    /// The next whole frame.
+    pub fn poll_frame(&mut self) -> Option<Frame> {
+        self.ready.pop_front()
+    }
+
+    /// The AudioSpecificConfig that came in band, of AAC in LATM.
+    #[must_use]
+    pub fn aac_config(&self) -> Option<&media::codec::aac::Config> {
+        match &self.incoming {
+            Incoming::Mp4aLatm(depacketizer) => depacketizer.config(),
+            Incoming::H264(_)
+            | Incoming::H265(_)
+            | Incoming::Vp8(_)
+            | Incoming::Vp9(_)
+            | Incoming::Av1(_)
+            | Incoming::Whole
+            | Incoming::Mp3(_)
+            | Incoming::Mpeg4Generic(_) => None,
+        }
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Bytes that wait for the rest of their frame; at most [`FRAME_BYTES_MAX`] and a packet.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        match &self.incoming {
+            Incoming::H264(frames) => frames.pending_bytes(),
+            Incoming::H265(frames) => frames.pending_bytes(),
+            Incoming::Vp8(frames) => frames.pending_bytes(),
+            Incoming::Vp9(frames) => frames.pending_bytes(),
+            Incoming::Av1(frames) => frames.pending_bytes(),
+            Incoming::Whole => 0,
+            Incoming::Mp3(depacketizer) => depacketizer.pending_bytes(),
+            Incoming::Mpeg4Generic(depacketizer) => depacketizer.pending_bytes(),
+            Incoming::Mp4aLatm(depacketizer) => depacketizer.pending_bytes(),
+        }
+    }
+}

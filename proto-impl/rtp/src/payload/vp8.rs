@@ -1,0 +1,91 @@
+//! VP8 (RFC 7741 §4.2).
+//!
+//! ```text
+//! descriptor   X(1) R(1) N(1) S(1) R(1) PID(3)
+//!    if X      I(1) L(1) T(1) K(1) RSV(4)
+//!    if I      M(1) PictureID(7, or 15 when M is set)
+//!    if L      TL0PICIDX(8)
+//!    if T or K TID(2) Y(1) KEYIDX(5)
+//! ```
+
+use bytes::BytesMut;
+use wire::Reader;
+
+use super::frames::{Assemble, Ending};
+use super::{Error, Payloads, fragments};
+
+/// Bytes of the descriptors that are written: with a picture id of 15 bits.
+const DESCRIPTOR_BYTES: usize = 4;
+const X: u8 = 0x80;
+/// Start of a partition; with partition 0, of the frame.
+const S: u8 = 0x10;
+const PARTITION: u8 = 0x0f;
+const I: u8 = 0x80;
+const L: u8 = 0x40;
+const T: u8 = 0x20;
+const K: u8 = 0x10;
+/// The picture id has 15 bits.
+const M: u8 = 0x80;
+
+/// Counts the pictures.
+#[derive(Debug, Default)]
+pub(super) struct Packetizer {
+    picture: u16,
+}
+
+impl Packetizer {
+    pub(super) fn packetize(&mut self, unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
+        let [high, low] = self.picture.to_be_bytes();
+        for (piece, first, _) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
+            out.push(&[&[X | if first { S } else { 0 }, I, M | high, low], piece]);
+        }
+        self.picture = self.picture.wrapping_add(1) & 0x7fff;
+        Ok(())
+    }
+}
+
+/// See [`super::Depacketizer`].
+#[derive(Debug, Default)]
+pub(super) struct Depacketizer {
+    /// The first payload began a frame.
+    begun: bool,
+}
+
+impl Assemble for Depacketizer {
+    fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error> {
+        let mut reader = Reader::new(payload);
+        let head = reader.u8()?;
+        if head & X != 0 {
+            let extension = reader.u8()?;
+            if extension & I != 0 && reader.u8()? & M != 0 {
+                reader.u8()?;
+            }
+            if extension & L != 0 {
+                reader.u8()?;
+            }
+            if extension & (T | K) != 0 {
+                reader.u8()?;
+            }
+        }
+        if reader.is_empty() {
+            return Err(Error::Malformed("VP8 payload without data"));
+        }
+        if frame.is_empty() {
+            self.begun = head & (S | PARTITION) == S;
+        }
+        frame.extend_from_slice(reader.rest());
+        Ok(())
+    }
+
+    fn end(&mut self, frame: &mut BytesMut, _after_gap: bool) -> Ending {
+        // The inverse key frame bit (RFC 6386 §9.1).
+        match frame.first() {
+            Some(first) if std::mem::take(&mut self.begun) => Ending::Whole { key_frame: first & 1 == 0 },
+            Some(_) | None => Ending::Broken,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.begun = false;
+    }
+}
