@@ -48,7 +48,7 @@ impl NtpTime {
         if distance > u64::MAX / 2 {
             return None;
         }
-        let nanos = (distance & 0xffff_ffff) * 1_000_000_000 >> 32;
+        let nanos = ((distance & 0xffff_ffff) * 1_000_000_000) >> 32;
         Some(Duration::new(distance >> 32, u32::try_from(nanos).unwrap_or(0)))
     }
 }
@@ -56,7 +56,7 @@ impl NtpTime {
 /// 32.32 seconds; what does not fit wraps, as the clock does.
 fn fixed(duration: Duration) -> u64 {
     // Rounded up, so that a duration that was made from fixed point comes back as it was.
-    let fraction = ((u64::from(duration.subsec_nanos()) << 32) + 999_999_999) / 1_000_000_000;
+    let fraction = (u64::from(duration.subsec_nanos()) << 32).div_ceil(1_000_000_000);
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let anchor = NtpAnchor::new(start, Duration::from_millis(1_500));
         let time = anchor.at(start);
         assert_eq!(time.value(), (UNIX_EPOCH_SECONDS + 1) << 32 | 0x8000_0000);
-        assert_eq!(time.middle(), (time.value() >> 16) as u32);
+        assert_eq!(u64::from(time.middle()), time.value() >> 16 & 0xffff_ffff);
         let later = anchor.at(start + Duration::from_millis(250));
         assert_eq!((later.since(time), time.since(later)), (Some(Duration::from_millis(250)), None));
         assert_eq!(later.minus(Duration::from_millis(250)), time);

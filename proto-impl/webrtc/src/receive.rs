@@ -72,9 +72,9 @@ impl Reception {
     pub(crate) fn new(now: Instant, sections: &[Section]) -> Self {
         let sections: Vec<Incoming> =
             sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
-        let reports_arrivals = sections.iter().any(|incoming| {
-            incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some()
-        });
+        let reports_arrivals = sections
+            .iter()
+            .any(|incoming| incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some());
         Self {
             sections,
             sources: Sources::new(),
@@ -119,12 +119,19 @@ impl Reception {
         self.malformed += source.drain(now, incoming, events);
     }
 
-    fn handle_repair(&mut self, now: Instant, index: usize, packet: &Packet<'_>, events: &mut VecDeque<Event>) {
+    fn handle_repair(
+        &mut self,
+        now: Instant,
+        index: usize,
+        packet: &Packet<'_>,
+        events: &mut VecDeque<Event>,
+    ) {
         let Some(incoming) = self.sections.get_mut(index) else { return };
         let rtx = packet.header.ssrc;
         if incoming.rtx.source(rtx).is_none() {
             // Nobody said whom it repairs: the only source of its section, if there is one.
-            let mut of_section = self.sources.iter().filter(|(_, source)| source.section == incoming.section.id);
+            let mut of_section =
+                self.sources.iter().filter(|(_, source)| source.section == incoming.section.id);
             if let (Some((original, _)), None) = (of_section.next(), of_section.next()) {
                 incoming.rtx.add_source(rtx, original);
             }
@@ -149,7 +156,8 @@ impl Reception {
         });
         let announced = || self.sections.iter().position(|incoming| incoming.announces(ssrc));
         let by_payload_type = || {
-            let mut known = self.sections.iter().enumerate().filter(|(_, incoming)| incoming.knows(payload_type));
+            let mut known =
+                self.sections.iter().enumerate().filter(|(_, incoming)| incoming.knows(payload_type));
             known.next().filter(|_| known.next().is_none()).map(|(index, _)| index)
         };
         by_mid
@@ -176,7 +184,8 @@ impl Reception {
 
     /// The owner cannot go on without a key frame.
     pub(crate) fn request_key_frame(&mut self, section: SectionId) -> bool {
-        let found = self.sections.iter_mut().find(|incoming| incoming.section.id == section && incoming.is_video());
+        let found =
+            self.sections.iter_mut().find(|incoming| incoming.section.id == section && incoming.is_video());
         found.map(|incoming| incoming.requests.request()).is_some()
     }
 
@@ -202,7 +211,7 @@ impl Reception {
         }
         for incoming in &mut self.sections {
             let sources = || self.sources.iter().filter(|(_, source)| source.section == incoming.section.id);
-            if incoming.pli && sources().next().is_some() && incoming.requests.poll(now) {
+            if incoming.requests.poll(now) && incoming.pli {
                 requests.key_frames.extend(sources().map(|(ssrc, _)| ssrc));
             }
         }
@@ -312,7 +321,9 @@ impl Source {
         let mut malformed = 0;
         while let Some(event) = self.receiver.poll_event() {
             match event {
-                ReceiveEvent::Packet(packet) => malformed += u64::from(self.take(&packet, incoming, events).is_err()),
+                ReceiveEvent::Packet(packet) => {
+                    malformed += u64::from(self.take(&packet, incoming, events).is_err())
+                }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
                     self.format = None;
@@ -344,7 +355,9 @@ impl Source {
         if self.format.as_ref().is_none_or(|(known, _)| *known != index) {
             let described = incoming.section.formats.get(index).map(|format| &format.remote);
             // Comfort noise, telephone events and the like are no frames.
-            let Some(format) = described.map(Format::of_description).transpose()?.flatten() else { return Ok(()) };
+            let Some(format) = described.map(Format::of_description).transpose()?.flatten() else {
+                return Ok(());
+            };
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
         }

@@ -206,7 +206,13 @@ impl Sender {
     }
 
     /// Seals what was asked for, then what waits, while there is room. False when something is left.
-    pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, keys: &mut Outbound, out: &mut Datagrams) -> bool {
+    pub(crate) fn fill(
+        &mut self,
+        now: Instant,
+        log: &PacketLog,
+        keys: &mut Outbound,
+        out: &mut Datagrams,
+    ) -> bool {
         while let Some(&number) = self.asked.front() {
             // The longest that a packet may be; what is asked for is looked at once.
             if !out.has_room(DATAGRAM_BYTES_MAX) {
@@ -247,7 +253,13 @@ impl Sender {
         }
     }
 
-    fn resend(&mut self, number: SequenceNumber, packet: &LoggedPacket, keys: &mut Outbound, out: &mut Datagrams) {
+    fn resend(
+        &mut self,
+        number: SequenceNumber,
+        packet: &LoggedPacket,
+        keys: &mut Outbound,
+        out: &mut Datagrams,
+    ) {
         let mut block = Vec::new();
         let header = self.header(number, packet, &mut block);
         let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
@@ -261,7 +273,12 @@ impl Sender {
         }
     }
 
-    fn header<'b>(&self, number: SequenceNumber, packet: &LoggedPacket, block: &'b mut Vec<u8>) -> Header<'b> {
+    fn header<'b>(
+        &self,
+        number: SequenceNumber,
+        packet: &LoggedPacket,
+        block: &'b mut Vec<u8>,
+    ) -> Header<'b> {
         let mid = std::str::from_utf8(&self.mid).ok().filter(|mid| !self.bound && !mid.is_empty());
         Header {
             marker: packet.marker,

@@ -217,11 +217,8 @@ impl Transport {
             return Opened::Nothing;
         };
         let is_rtcp = rtp::demux::kind(datagram) == rtp::demux::Kind::Rtcp;
-        let opened = if is_rtcp {
-            keys.inbound.unprotect_rtcp(datagram)
-        } else {
-            keys.inbound.unprotect(datagram)
-        };
+        let opened =
+            if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
         // Which of them failed, and how, SRTP counts.
         match opened.ok().and_then(|length| datagram.get(..length)) {
             Some(clear) if is_rtcp => Opened::Rtcp(clear),
@@ -343,13 +340,17 @@ impl Transport {
 
     /// The handshake begins when there is a path, and somebody to expect.
     fn start_dtls(&mut self, now: Instant) {
-        let Some((client, fingerprints)) = self.expected.as_ref().filter(|_| self.dtls.is_none() && self.has_path)
+        let Some((client, fingerprints)) =
+            self.expected.as_ref().filter(|_| self.dtls.is_none() && self.has_path)
         else {
             return;
         };
         let (config, seed) = (Arc::clone(&self.dtls_config), self.seed.derive("dtls", 0));
-        let mut dtls =
-            if *client { dtls::Connection::client(config, seed) } else { dtls::Connection::server(config, seed) };
+        let mut dtls = if *client {
+            dtls::Connection::client(config, seed)
+        } else {
+            dtls::Connection::server(config, seed)
+        };
         dtls.set_remote_fingerprints(now, fingerprints.clone());
         dtls.start(now);
         self.dtls = Some(Box::new(dtls));

@@ -93,7 +93,7 @@ fn take(
         .map(|format| SectionFormat { remote: format.offered, local: format.answer, rtx: format.rtx })
         .collect();
     let with_rtx = formats.iter().any(|format| format.rtx.is_some());
-    let local_source = direction.sends().then(|| local.source(with_rtx));
+    let local_source = direction.sends().then(|| local.source(id, with_rtx));
     if let Some(source) = local_source {
         local.describe_source(&mut answer, source, wish.msid.as_ref());
     }
@@ -104,6 +104,8 @@ fn take(
         direction,
         formats,
         extensions: ExtensionMap::of(answer.attributes.extmaps()),
+        reduced_size: answer.attributes.has(&Attribute::RtcpRsize),
+        msid: wish.msid.clone(),
         remote_sources: remote_sources(media),
         local_source,
     };

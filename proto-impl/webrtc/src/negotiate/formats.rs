@@ -41,9 +41,11 @@ pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
         Codec::G711(g711::Law::A) => PayloadType::new(8),
         _ => u8::try_from(index).ok().and_then(|index| PayloadType::new(first.checked_add(index)?)),
     };
-    let described = forms.into_iter().enumerate().filter_map(|(index, (name, clock_rate, channels, parameters))| {
-        let rtpmap = Rtpmap { payload_type: number(index)?, encoding: name.to_owned(), clock_rate, channels };
-        Some(Format { rtpmap, parameters: Parameters::read(&parameters)?, feedback: feedback.clone() })
-    });
+    let described =
+        forms.into_iter().enumerate().filter_map(|(index, (name, clock_rate, channels, parameters))| {
+            let rtpmap =
+                Rtpmap { payload_type: number(index)?, encoding: name.to_owned(), clock_rate, channels };
+            Some(Format { rtpmap, parameters: Parameters::read(&parameters)?, feedback: feedback.clone() })
+        });
     described.collect()
 }

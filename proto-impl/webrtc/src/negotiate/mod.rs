@@ -12,7 +12,10 @@ mod tests;
 use std::net::SocketAddr;
 
 use rtp::extension::{Extension, ExtensionMap};
-use sdp::{Attribute, CandidateKind, Description, Direction, Fingerprint, Format, Host, Media, MediaKind, PayloadType, Setup};
+use sdp::{
+    Attribute, CandidateKind, Description, Direction, Fingerprint, Format, Host, Media, MediaKind,
+    PayloadType, Setup,
+};
 
 use crate::error::Error;
 
@@ -91,6 +94,10 @@ pub struct Section {
     pub formats: Vec<SectionFormat>,
     /// Header extensions.
     pub extensions: ExtensionMap,
+    /// Whether feedback may come without a report before it (RFC 5506).
+    pub reduced_size: bool,
+    /// The stream and track that we send.
+    pub msid: Option<sdp::Msid>,
     /// Sources that the peer says it has.
     pub remote_sources: Vec<SourcePair>,
     /// The source that we send from, when we send.
@@ -102,7 +109,7 @@ pub struct Section {
 pub(crate) struct Negotiated {
     pub(crate) remote: ice::Credentials,
     pub(crate) remote_is_lite: bool,
-    pub(crate) fingerprints: Vec<Fingerprint>,
+    pub(crate) fingerprints: Vec<dtls::Fingerprint>,
     /// Whether we open the DTLS association.
     pub(crate) dtls_client: bool,
     pub(crate) candidates: Vec<ice::Candidate>,
@@ -118,12 +125,17 @@ pub(crate) struct Local<'a> {
     /// Of the session: number and version (RFC 8829 §5.2.1).
     pub(crate) origin: (u64, u64),
     pub(crate) cname: &'a str,
+    /// Sources that sections have already.
+    pub(crate) known: &'a [(SectionId, SourcePair)],
     /// Draws sources.
     pub(crate) random: &'a mut crypto::Random,
 }
 
 impl Local<'_> {
-    fn source(&mut self, with_rtx: bool) -> SourcePair {
+    fn source(&mut self, section: SectionId, with_rtx: bool) -> SourcePair {
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == section) {
+            return *known;
+        }
         let mut draw = || {
             let [_, _, _, _, rest @ ..] = self.random.u64().to_be_bytes();
             u32::from_be_bytes(rest)
@@ -185,21 +197,25 @@ impl Local<'_> {
 /// What a peer says about its end of the transport; that of the first live section, which is the bundle's.
 struct Transport {
     remote: ice::Credentials,
-    fingerprints: Vec<Fingerprint>,
+    fingerprints: Vec<dtls::Fingerprint>,
     setup: Option<Setup>,
     candidates: Vec<ice::Candidate>,
 }
 
 /// Reads the transport of a description.
 fn transport(description: &Description) -> Result<Transport, Error> {
-    let live: Vec<&Media> = description.media.iter().filter(|media| is_ours(media) && !media.is_rejected()).collect();
+    let live: Vec<&Media> =
+        description.media.iter().filter(|media| is_ours(media) && !media.is_rejected()).collect();
     let first = live.first().ok_or(Error::NoMedia)?;
     let of = description.transport(first);
     let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
     let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
-    // SHA-1 proves nothing any more (RFC 8122 §5 asks for SHA-256).
-    let trusted = |print: &&&Fingerprint| print.hash() != sdp::HashFunction::Sha1;
-    let fingerprints: Vec<Fingerprint> = of.fingerprints.iter().filter(trusted).map(|print| (*print).clone()).collect();
+    // Those of SHA-1 and the like prove nothing any more, and are none there.
+    let fingerprints: Vec<dtls::Fingerprint> = of
+        .fingerprints
+        .iter()
+        .filter_map(|print| dtls::Fingerprint::new(print.hash().name(), print.value()))
+        .collect();
     if fingerprints.is_empty() {
         return Err(Error::NoFingerprint);
     }
@@ -219,9 +235,8 @@ fn check_bundle(description: &Description) -> Result<(), Error> {
         return Ok(());
     }
     let mids = description.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
-    let bundled = |media: &Media| {
-        media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid))
-    };
+    let bundled =
+        |media: &Media| media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid));
     if live().all(bundled) { Ok(()) } else { Err(Error::NotBundled) }
 }
 
@@ -229,18 +244,28 @@ fn check_bundle(description: &Description) -> Result<(), Error> {
 fn is_ours(media: &Media) -> bool {
     let secure = media.protocol.to_ascii_uppercase();
     matches!(media.kind, MediaKind::Audio | MediaKind::Video)
-        && matches!(secure.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "TCP/DTLS/RTP/SAVPF" | "TCP/TLS/RTP/SAVPF" | "RTP/SAVPF")
+        && matches!(
+            secure.as_str(),
+            "UDP/TLS/RTP/SAVPF"
+                | "UDP/TLS/RTP/SAVP"
+                | "TCP/DTLS/RTP/SAVPF"
+                | "TCP/TLS/RTP/SAVPF"
+                | "RTP/SAVPF"
+        )
 }
 
 /// Sources that a section names, media with its RTX.
 fn remote_sources(media: &Media) -> Vec<SourcePair> {
     let mut sources: Vec<SourcePair> = Vec::new();
     let groups: Vec<_> = media.attributes.ssrc_groups().filter(|group| group.semantics == "FID").collect();
-    let rtx_of = |ssrc: u32| groups.iter().find_map(|group| match group.ssrcs.as_slice() {
-        [of, rtx, ..] if *of == ssrc => Some(*rtx),
-        _ => None,
-    });
-    let is_rtx = |ssrc: u32| groups.iter().any(|group| group.ssrcs.get(1..).is_some_and(|rest| rest.contains(&ssrc)));
+    let rtx_of = |ssrc: u32| {
+        groups.iter().find_map(|group| match group.ssrcs.as_slice() {
+            [of, rtx, ..] if *of == ssrc => Some(*rtx),
+            _ => None,
+        })
+    };
+    let is_rtx =
+        |ssrc: u32| groups.iter().any(|group| group.ssrcs.get(1..).is_some_and(|rest| rest.contains(&ssrc)));
     for attribute in media.attributes.ssrcs() {
         let ssrc = attribute.ssrc;
         let known = sources.iter().any(|source| source.ssrc == ssrc);
@@ -277,7 +302,8 @@ pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
         CandidateKind::PeerReflexive => ice::CandidateKind::PeerReflexive,
         CandidateKind::Relayed => ice::CandidateKind::Relayed,
     };
-    let related = candidate.related.as_ref().and_then(|(host, port)| Some(SocketAddr::new(host.ip()?, *port)));
+    let related =
+        candidate.related.as_ref().and_then(|(host, port)| Some(SocketAddr::new(host.ip()?, *port)));
     Some(ice::Candidate {
         transport,
         address: SocketAddr::new(candidate.host.ip()?, candidate.port),

@@ -1,11 +1,14 @@
 //! An offer of ours, and what the answer to it makes of it.
 
 use rtp::extension::ExtensionMap;
-use sdp::{Attribute, Description, Direction, Extmap, Format, Formats, Group, Media, MediaKind, PayloadType, Semantics, Setup};
+use sdp::{
+    Attribute, Description, Direction, Extmap, Format, Formats, Group, Media, MediaKind, PayloadType,
+    Semantics, Setup,
+};
 
 use super::{
-    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, Wish, check_bundle, is_ours,
-    known_extensions, remote_sources, transport,
+    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, Wish, check_bundle,
+    is_ours, known_extensions, remote_sources, transport,
 };
 use crate::error::Error;
 
@@ -26,14 +29,14 @@ pub(crate) fn offer(
     let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
     description.attributes.push(Attribute::Group(group));
     let mut sources = Vec::new();
-    for ((kind, wish), mid) in wishes.iter().zip(mids) {
+    for (id, ((kind, wish), mid)) in (0..).map(SectionId).zip(wishes.iter().zip(mids)) {
         let mut media = section(kind, wish, mid);
         local.describe(&mut media, Setup::ActPass);
         if description.media.is_empty() {
             local.add_candidates(&mut media);
         }
         let with_rtx = wish.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
-        let source = wish.direction.sends().then(|| local.source(with_rtx));
+        let source = wish.direction.sends().then(|| local.source(id, with_rtx));
         if let Some(source) = source {
             local.describe_source(&mut media, source, wish.msid.as_ref());
         }
@@ -48,7 +51,9 @@ fn section(kind: &MediaKind, wish: &Wish, mid: String) -> Media {
     let mut types: Vec<PayloadType> = Vec::new();
     for format in &wish.formats {
         types.push(format.payload_type());
-        types.extend(rtx.iter().filter(|(of, _)| *of == format.payload_type()).map(|(_, rtx)| rtx.payload_type()));
+        types.extend(
+            rtx.iter().filter(|(of, _)| *of == format.payload_type()).map(|(_, rtx)| rtx.payload_type()),
+        );
     }
     let mut media = Media::new(kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
     media.connection = Some(sdp::Connection::new(sdp::Host::UNSPECIFIED));
@@ -112,7 +117,8 @@ pub(crate) fn accept_answer(
         if !media.attributes.has(&Attribute::RtcpMux) && !media.attributes.has(&Attribute::RtcpMuxOnly) {
             return Err(Error::NoRtcpMux);
         }
-        let formats: Vec<SectionFormat> = media.rtp_formats().filter_map(|format| agreed(ours, media, format)).collect();
+        let formats: Vec<SectionFormat> =
+            media.rtp_formats().filter_map(|format| agreed(ours, media, format)).collect();
         if formats.is_empty() {
             return Err(Error::NothingInCommon);
         }
@@ -125,6 +131,8 @@ pub(crate) fn accept_answer(
             direction,
             formats,
             extensions: ExtensionMap::of(media.attributes.extmaps()),
+            reduced_size: media.attributes.has(&Attribute::RtcpRsize),
+            msid: ours.attributes.msid().cloned(),
             remote_sources: remote_sources(media),
             local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
         });
@@ -144,10 +152,13 @@ pub(crate) fn accept_answer(
 
 /// A format of the answer, if it is one of the offer.
 fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
-    let local = offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
+    let local =
+        offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
     if local.rtpmap.is("rtx") {
         return None;
     }
-    let rtx = offered.rtx_of(local.payload_type()).filter(|rtx| answered.rtx_of(local.payload_type()) == Some(*rtx));
+    let rtx = offered
+        .rtx_of(local.payload_type())
+        .filter(|rtx| answered.rtx_of(local.payload_type()) == Some(*rtx));
     Some(SectionFormat { remote, local, rtx })
 }

@@ -55,6 +55,7 @@ impl Side {
             is_lite: self.is_lite,
             origin: (1, 1),
             cname: "cname",
+            known: &[],
             random: &mut self.random,
         }
     }
@@ -97,7 +98,12 @@ fn every_publisher_is_answered() {
             assert_eq!(media.attributes.setup().is_some(), true, "{name}");
         }
         let video = negotiated.sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
-        assert!(video.formats.iter().any(|format| format.local.rtpmap.is("H264") || format.local.rtpmap.is("VP8")));
+        assert!(
+            video
+                .formats
+                .iter()
+                .any(|format| format.local.rtpmap.is("H264") || format.local.rtpmap.is("VP8"))
+        );
         // Whoever writes `passive` is the server.
         let passive = offer.transport(&offer.media[0]).setup == Some(Setup::Passive);
         assert_eq!(negotiated.dtls_client, passive, "{name}");
@@ -146,21 +152,32 @@ fn a_player_gets_what_is_sent() {
 fn an_offer_of_ours_is_answered_by_ourselves() {
     let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));
     let wishes = [
-        (MediaKind::Audio, Wish { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None }),
-        (MediaKind::Video, Wish { direction: Direction::SendRecv, formats: formats(&[Codec::Av1, Codec::H264]), msid: None }),
+        (
+            MediaKind::Audio,
+            Wish { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None },
+        ),
+        (
+            MediaKind::Video,
+            Wish { direction: Direction::SendRecv, formats: formats(&[Codec::Av1, Codec::H264]), msid: None },
+        ),
     ];
     let (description, sources) = offer(&wishes, &mut ours.local());
     let sent = read(&description.write());
-    let (answered, there) = answer(&sent, |_, media| Some(receive(media)), false, &mut theirs.local()).unwrap();
+    let (answered, there) =
+        answer(&sent, |_, media| Some(receive(media)), false, &mut theirs.local()).unwrap();
     let here = accept_answer(&description, &sources, &read(&answered.write())).unwrap();
     assert!(here.dtls_client && !there.dtls_client && here.remote_is_lite && !there.remote_is_lite);
-    assert_eq!((here.remote.ufrag(), there.remote.ufrag()), (theirs.credentials.ufrag(), ours.credentials.ufrag()));
+    assert_eq!(
+        (here.remote.ufrag(), there.remote.ufrag()),
+        (theirs.credentials.ufrag(), ours.credentials.ufrag())
+    );
     assert_eq!(here.candidates.len(), 1);
     for (here, there) in here.sections.iter().zip(&there.sections) {
         assert_eq!(here.direction, there.direction.reverse());
         assert_eq!(there.remote_sources, [here.local_source.unwrap()]);
         let numbers = |section: &Section| {
-            let mut all: Vec<_> = section.formats.iter().map(|format| (format.payload_type(), format.rtx)).collect();
+            let mut all: Vec<_> =
+                section.formats.iter().map(|format| (format.payload_type(), format.rtx)).collect();
             all.sort_by_key(|(number, _)| number.number());
             all
         };
@@ -213,7 +230,10 @@ fn what_cannot_be_carried_is_refused() {
     assert_eq!(without(|a| matches!(a, Attribute::RtcpMux)), Some(Error::NoRtcpMux));
     assert_eq!(without(|a| matches!(a, Attribute::IceUfrag(_))), Some(Error::NoIceCredentials));
     assert_eq!(without(|a| matches!(a, Attribute::Group(_))), Some(Error::NotBundled));
-    assert_eq!(without(|a| matches!(a, Attribute::Rtpmap(_) | Attribute::Fmtp(_))), Some(Error::NothingInCommon));
+    assert_eq!(
+        without(|a| matches!(a, Attribute::Rtpmap(_) | Attribute::Fmtp(_))),
+        Some(Error::NothingInCommon)
+    );
     let hold = change(&|offer| {
         for media in &mut offer.media {
             media.attributes.retain(|attribute| !matches!(attribute, Attribute::Setup(_)));
