@@ -22,8 +22,8 @@ use crate::negotiate::{Section, SectionId, SourcePair};
 
 /// Ranges that wait for a peer: a second of pictures. When there are more, the oldest are given up.
 const WAITING_MAX: usize = 64;
-/// Requests for packets that wait for the next drain.
-const ASKED_MAX: usize = 256;
+/// Requests for packets that wait for the next drain: as many as a receiver like ours asks for.
+const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
 
