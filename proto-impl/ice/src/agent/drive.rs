@@ -158,6 +158,19 @@ impl Agent {
             self.start(now, path, Purpose::Consent);
             // Without an answer the next one follows soon: six in thirty seconds are too few on a lossy path.
             self.consent_at = Some(now + self.config.rto_max.max(Duration::from_millis(1)));
+            self.probe_others(now);
+        }
+    }
+
+    /// While the selected pair is silent the others are tried again: the network may have changed.
+    fn probe_others(&mut self, now: Instant) {
+        let since = now.checked_sub(self.config.consent_interval.saturating_mul(3) / 2);
+        let silent = |pair: &Pair| !pair.was_answered_since(since);
+        let Some(selected) = self.selected() else { return };
+        if self.checks.get(&selected).is_some_and(silent) {
+            let of_now = |pair: &&Pair| pair.path != selected && pair.generation == self.current.number;
+            let others: Vec<Path> = self.checks.iter().filter(of_now).map(|pair| pair.path).collect();
+            others.into_iter().for_each(|path| self.checks.trigger(path));
         }
     }
 

@@ -16,6 +16,8 @@ mod checklist;
 mod config;
 mod drive;
 mod receive;
+#[cfg(test)]
+mod tests;
 mod transactions;
 
 use std::collections::VecDeque;

@@ -99,10 +99,10 @@ fn an_address_that_dies_is_left_for_another_that_works() {
         let before = pair.a.selected().unwrap();
         pair.a.unreachable = vec![before.local];
         pair.run_for(secs(60)).unwrap();
-        // Pairs that are not selected are not kept alive: the session may end, but only by its consent.
-        let survived = ends(&pair) == [None, None];
-        let expired = [Some(CloseReason::ConsentExpired); 2];
-        assert!(survived || ends(&pair) == expired, "{:?}", ends(&pair));
+        assert_eq!(ends(&pair), [None, None]);
+        assert_ne!(pair.a.selected().unwrap().local, before.local);
+        assert_mirrored(&pair);
+        assert!(pair.a.media_gap < secs(16), "{lite} {:?}", pair.a.media_gap);
     }
 }
 
