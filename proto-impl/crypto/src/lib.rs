@@ -5,15 +5,21 @@
 
 mod aead;
 mod aes;
+mod agreement;
+mod hash;
 mod key_wrap;
 mod mac;
 mod seed;
+mod signature;
 
 pub use aead::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, NotAuthentic};
 pub use aes::{AesCtr, AesKeyLength};
+pub use agreement::{AgreementGroup, AgreementKey, NotAgreed};
+pub use hash::{Hash, tls12_prf};
 pub use key_wrap::{NotUnwrapped, unwrap_key, wrap_key};
 pub use mac::HmacSha1Key;
 pub use seed::{Random, Seed};
+pub use signature::{KeyKind, PublicKey, SignatureAlgorithm, SigningKey};
 
 use std::num::NonZeroU32;
 

@@ -1,0 +1,159 @@
+//! Ephemeral key agreement. The private key is drawn from the seed, so that a simulated handshake repeats itself.
+
+use aws_lc_rs::agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519};
+
+use crate::Random;
+
+/// Bytes of a private key, in both groups.
+const PRIVATE_BYTES: usize = 32;
+/// A scalar of P-256 is out of range once in 2^32 draws; more than a few in a row is no chance.
+const DRAWS_MAX: usize = 8;
+
+/// The groups that protocols here negotiate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AgreementGroup {
+    /// Curve25519 (RFC 7748 §5).
+    X25519,
+    /// NIST P-256 (FIPS 186-5), points uncompressed.
+    P256,
+}
+
+impl AgreementGroup {
+    const fn algorithm(self) -> &'static agreement::Algorithm {
+        match self {
+            Self::X25519 => &X25519,
+            Self::P256 => &ECDH_P256,
+        }
+    }
+
+    /// The one form that is taken: 32 bytes, or an uncompressed point (RFC 8422 §5.4). The library reads others too.
+    fn has_form(self, public: &[u8]) -> bool {
+        match self {
+            Self::X25519 => public.len() == 32,
+            Self::P256 => public.len() == 65 && public.first() == Some(&4),
+        }
+    }
+}
+
+/// The peer's public value is none: another form, not on the curve, at infinity, or of low order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the public value is not of the group")]
+pub struct NotAgreed;
+
+/// A private key, for one agreement.
+pub struct AgreementKey {
+    group: AgreementGroup,
+    key: PrivateKey,
+}
+
+impl AgreementKey {
+    /// Draws a key. `None` when the generator gives no valid one, which does not happen.
+    #[must_use]
+    pub fn new(group: AgreementGroup, random: &mut Random) -> Option<Self> {
+        (0..DRAWS_MAX).find_map(|_| {
+            let mut bytes = [0; PRIVATE_BYTES];
+            random.fill(&mut bytes);
+            Self::from_bytes(group, &bytes)
+        })
+    }
+
+    fn from_bytes(group: AgreementGroup, bytes: &[u8]) -> Option<Self> {
+        let key = PrivateKey::from_private_key(group.algorithm(), bytes).ok()?;
+        Some(Self { group, key })
+    }
+
+    /// The group it belongs to.
+    #[must_use]
+    pub const fn group(&self) -> AgreementGroup {
+        self.group
+    }
+
+    /// The public value, as it stands on the wire.
+    #[must_use]
+    pub fn public(&self) -> Vec<u8> {
+        self.key.compute_public_key().map(|key| key.as_ref().to_vec()).unwrap_or_default()
+    }
+
+    /// Gives the shared secret to `derive`.
+    pub fn agree<R>(&self, peer: &[u8], derive: impl FnOnce(&[u8]) -> R) -> Result<R, NotAgreed> {
+        if !self.group.has_form(peer) {
+            return Err(NotAgreed);
+        }
+        let peer = UnparsedPublicKey::new(self.group.algorithm(), peer);
+        agreement::agree(&self.key, peer, NotAgreed, |secret| Ok(derive(secret)))
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for AgreementKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AgreementKey({:?}, ..)", self.group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn both_sides_agree_and_the_seed_decides() {
+        for group in [AgreementGroup::X25519, AgreementGroup::P256] {
+            let key = |seed| AgreementKey::new(group, &mut Seed::from_number(seed).random()).unwrap();
+            let (a, b) = (key(1), key(2));
+            let agree = |mine: &AgreementKey, other: &AgreementKey| {
+                mine.agree(&other.public(), <[u8]>::to_vec).unwrap()
+            };
+            assert_eq!(agree(&a, &b), agree(&b, &a));
+            assert_eq!(a.public(), key(1).public());
+            assert_ne!(a.public(), b.public());
+            for cut in 0..a.public().len() {
+                assert_eq!(a.agree(&b.public()[..cut], |_| ()), Err(NotAgreed));
+            }
+        }
+    }
+
+    /// Wycheproof's cases: what it calls acceptable is refused when the result would be zero.
+    fn wycheproof(group: AgreementGroup, text: &str) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let &[id, result, public, private, shared] = &fields[..] else { panic!("{line}") };
+            let bytes = |text: &str| if text == "-" { Vec::new() } else { hex(text) };
+            let (public, private, shared) = (bytes(public), bytes(private), bytes(shared));
+            let Some(key) = AgreementKey::from_bytes(group, &private) else { panic!("{id}") };
+            let agreed = key.agree(&public, <[u8]>::to_vec);
+            match result {
+                "valid" => {
+                    assert_eq!(agreed, Ok(shared), "{id}");
+                    counts[0] += 1;
+                }
+                "acceptable" if group.has_form(&public) && shared.iter().any(|byte| *byte != 0) => {
+                    assert_eq!(agreed, Ok(shared), "{id}");
+                    counts[1] += 1;
+                }
+                _ => {
+                    assert_eq!(agreed, Err(NotAgreed), "{id} {result}");
+                    counts[2] += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn d_13_wycheproof_x25519() {
+        let counts = wycheproof(AgreementGroup::X25519, include_str!("wycheproof_x25519.txt"));
+        assert_eq!(counts, [264, 223, 31]);
+    }
+
+    #[test]
+    fn d_13_wycheproof_ecdh_p256() {
+        let counts = wycheproof(AgreementGroup::P256, include_str!("wycheproof_ecdh_p256.txt"));
+        assert_eq!(counts, [330, 0, 25]);
+    }
+}

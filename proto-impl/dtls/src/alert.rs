@@ -1,0 +1,110 @@
+//! Alerts (RFC 5246 §7.2): two bytes, a level and a description.
+
+use wire::{Reader, Truncated};
+
+/// What an alert says (RFC 5246 §7.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AlertDescription(pub u8);
+
+impl AlertDescription {
+    /// The sender writes no more.
+    pub const CLOSE_NOTIFY: Self = Self(0);
+    /// A message that does not belong here.
+    pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// A record longer than allowed.
+    pub const RECORD_OVERFLOW: Self = Self(22);
+    /// Nothing in common.
+    pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// The certificate is damaged, or not the announced one.
+    pub const BAD_CERTIFICATE: Self = Self(42);
+    /// A certificate of another kind.
+    pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
+    /// A field that contradicts another, or is out of range.
+    pub const ILLEGAL_PARAMETER: Self = Self(47);
+    /// A message that cannot be read.
+    pub const DECODE_ERROR: Self = Self(50);
+    /// A signature or a Finished does not fit.
+    pub const DECRYPT_ERROR: Self = Self(51);
+    /// A version that is not spoken.
+    pub const PROTOCOL_VERSION: Self = Self(70);
+    /// Nobody's fault but ours.
+    pub const INTERNAL_ERROR: Self = Self(80);
+    /// No second handshake.
+    pub const NO_RENEGOTIATION: Self = Self(100);
+    /// An extension that was not offered.
+    pub const UNSUPPORTED_EXTENSION: Self = Self(110);
+}
+
+impl std::fmt::Display for AlertDescription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match *self {
+            Self::CLOSE_NOTIFY => "close_notify",
+            Self::UNEXPECTED_MESSAGE => "unexpected_message",
+            Self::RECORD_OVERFLOW => "record_overflow",
+            Self::HANDSHAKE_FAILURE => "handshake_failure",
+            Self::BAD_CERTIFICATE => "bad_certificate",
+            Self::UNSUPPORTED_CERTIFICATE => "unsupported_certificate",
+            Self::ILLEGAL_PARAMETER => "illegal_parameter",
+            Self::DECODE_ERROR => "decode_error",
+            Self::DECRYPT_ERROR => "decrypt_error",
+            Self::PROTOCOL_VERSION => "protocol_version",
+            Self::INTERNAL_ERROR => "internal_error",
+            Self::NO_RENEGOTIATION => "no_renegotiation",
+            Self::UNSUPPORTED_EXTENSION => "unsupported_extension",
+            Self(other) => return write!(f, "alert {other}"),
+        };
+        f.write_str(name)
+    }
+}
+
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
+
+/// An alert as it stands in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alert {
+    pub(crate) fatal: bool,
+    pub(crate) description: AlertDescription,
+}
+
+impl Alert {
+    pub(crate) const fn fatal(description: AlertDescription) -> Self {
+        Self { fatal: true, description }
+    }
+
+    pub(crate) const fn warning(description: AlertDescription) -> Self {
+        Self { fatal: false, description }
+    }
+
+    /// `None` for a level that does not exist.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>, Truncated> {
+        let mut r = Reader::new(bytes);
+        let (level, description) = (r.u8()?, AlertDescription(r.u8()?));
+        let known = r.is_empty() && (level == WARNING || level == FATAL);
+        Ok(known.then_some(Self { fatal: level == FATAL, description }))
+    }
+
+    pub(crate) const fn write(self) -> [u8; 2] {
+        [if self.fatal { FATAL } else { WARNING }, self.description.0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for alert in [
+            Alert::fatal(AlertDescription::DECODE_ERROR),
+            Alert::warning(AlertDescription::CLOSE_NOTIFY),
+            Alert::fatal(AlertDescription(255)),
+        ] {
+            assert_eq!(Alert::read(&alert.write()), Ok(Some(alert)));
+        }
+        for (bytes, read) in [(&[3, 0][..], Ok(None)), (&[2, 0, 0], Ok(None))] {
+            assert_eq!(Alert::read(bytes), read);
+        }
+        assert!(Alert::read(&[2]).is_err());
+    }
+}

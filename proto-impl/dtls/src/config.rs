@@ -1,0 +1,74 @@
+//! What the owner of a connection decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::certificate::{Fingerprint, Identity};
+use crate::srtp::SrtpProfile;
+
+/// How the peer proves who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerCheck {
+    /// By a certificate with one of the announced fingerprints. A server asks for one.
+    #[default]
+    Fingerprint,
+    /// Any certificate will do: its key is proven, its holder is a stranger. A server asks for one.
+    AnyCertificate,
+    /// A client takes any certificate; a server does not ask for one.
+    Nobody,
+}
+
+/// Settings of a connection.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// One's own certificate and key. A client without one cannot answer a server that asks.
+    pub identity: Option<Arc<Identity>>,
+    /// How the peer proves who it is.
+    pub check: PeerCheck,
+    /// SRTP profiles, the preferred one first. The choice is the server's. With none, SRTP is not negotiated; with some,
+    /// a peer that has none in common is refused.
+    pub srtp_profiles: Vec<SrtpProfile>,
+    /// The longest datagram that is sent, UDP payload.
+    pub mtu: usize,
+    /// The first pause before a flight is sent again; it doubles.
+    pub retransmit_first: Duration,
+    /// The longest pause.
+    pub retransmit_longest: Duration,
+    /// A handshake that takes longer has failed.
+    pub handshake_timeout: Duration,
+    /// A server asks for a cookie first (RFC 6347 §4.2.1). Behind ICE a peer has proven its address already; on a bare
+    /// port a [`crate::Gate`] does the same for all callers without keeping anything.
+    pub cookie: bool,
+    /// Whether application data is taken; otherwise it is counted and forgotten.
+    pub receives_data: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            check: PeerCheck::Fingerprint,
+            srtp_profiles: vec![
+                SrtpProfile::AeadAes128Gcm,
+                SrtpProfile::AeadAes256Gcm,
+                SrtpProfile::Aes128CmSha1_80,
+            ],
+            mtu: 1200,
+            retransmit_first: Duration::from_millis(50),
+            retransmit_longest: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
+            cookie: false,
+            receives_data: false,
+        }
+    }
+}
+
+/// Whom a connection expects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Not told yet: the peer's certificate waits.
+    #[default]
+    Unknown,
+    /// One of these. An empty list fits nobody.
+    OneOf(Vec<Fingerprint>),
+}

@@ -1,0 +1,243 @@
+//! What comes from the peer, record by record.
+//!
+//! Who may be believed: a record of epoch 1 is authentic. One of epoch 0 can be anybody's; it is looked at only until
+//! the peer's keys are on. Until then a fatal alert ends the handshake: a peer that cannot go on says so that way, and
+//! waiting for the deadline would be worse than what a forger gains, who could spoil a handshake in the clear anyhow.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use wire::Reader;
+
+use super::{Connection, EVENTS_MAX, Phase, Role};
+use crate::alert::{Alert, AlertDescription};
+use crate::cookie::Checked;
+use crate::event::{CloseReason, Event};
+use crate::handshake::{FragmentHead, MessageType};
+use crate::reassembly::Taken;
+use crate::record::{ContentType, HEAD_BYTES, NotOpened, RecordHead, VERSION_1_0, VERSION_1_2};
+
+/// Where a cookie inside one connection is bound to: its owner keeps the peer's address.
+const NO_ADDRESS: std::net::SocketAddr =
+    std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
+}
+
+impl Connection {
+    /// A datagram of the peer; it is decrypted in place. What makes no sense is dropped and counted.
+    pub fn handle_datagram(&mut self, now: Instant, datagram: &mut [u8]) {
+        count(&mut self.stats.datagrams);
+        if matches!(self.phase, Phase::Idle { .. } | Phase::Closed) {
+            return count(&mut self.stats.dropped_idle);
+        }
+        if !self.passes_gate(datagram) {
+            return;
+        }
+        let mut rest = datagram;
+        while !rest.is_empty() && !matches!(self.phase, Phase::Closed) {
+            let Some((head, fragment, tail)) = split(rest) else {
+                return count(&mut self.stats.dropped_malformed);
+            };
+            self.handle_record(now, &head, fragment);
+            rest = tail;
+        }
+    }
+
+    /// A server that wants a cookie answers, and keeps nothing, until it sees it.
+    fn passes_gate(&mut self, datagram: &[u8]) -> bool {
+        let Phase::Handshaking(handshaking) = &mut self.phase else { return true };
+        let Some(gate) = &handshaking.gate else { return true };
+        let mut reply = Vec::new();
+        match gate.check(NO_ADDRESS, datagram, &mut reply) {
+            Checked::Pass => {
+                handshaking.gate = None;
+                handshaking.reassembly.begin_at(1);
+                true
+            }
+            Checked::Reply => {
+                if self.out.is_empty() {
+                    self.out.push_back(reply);
+                }
+                false
+            }
+            Checked::Drop => {
+                count(&mut self.stats.dropped_early);
+                false
+            }
+        }
+    }
+
+    fn handle_record(&mut self, now: Instant, head: &RecordHead, fragment: &mut [u8]) {
+        if !self.speaks(head.version) {
+            return count(&mut self.stats.dropped_malformed);
+        }
+        let protected = head.epoch > 0;
+        if !protected && self.records.reads_protected() {
+            return count(&mut self.stats.dropped_early);
+        }
+        let clear = match self.records.open(head, fragment) {
+            Ok(clear) => clear,
+            Err(NotOpened::Epoch) => return count(&mut self.stats.dropped_early),
+            Err(NotOpened::Replayed) => return count(&mut self.stats.dropped_replayed),
+            Err(NotOpened::Forged) => return count(&mut self.stats.dropped_forged),
+            Err(NotOpened::TooLong) => return count(&mut self.stats.dropped_malformed),
+        };
+        match head.kind {
+            ContentType::HANDSHAKE => {
+                if let Phase::Handshaking(handshaking) = &self.phase
+                    && handshaking.follows
+                    && handshaking.side.as_ref().is_some_and(|side| side.awaits_hello())
+                {
+                    self.records.follow(head.sequence);
+                }
+                self.handle_handshake(now, clear, protected);
+            }
+            ContentType::CHANGE_CIPHER_SPEC => self.handle_change_cipher_spec(clear, protected),
+            ContentType::ALERT => self.handle_alert(clear),
+            ContentType::APPLICATION_DATA => self.handle_data(clear, protected),
+            _ => count(&mut self.stats.dropped_malformed),
+        }
+    }
+
+    /// Hellos wear DTLS 1.0 or 1.2 outside; behind them there is one version.
+    fn speaks(&self, version: u16) -> bool {
+        let hello = match &self.phase {
+            Phase::Handshaking(handshaking) => {
+                handshaking.side.as_ref().is_some_and(|side| side.awaits_hello())
+            }
+            Phase::Idle { .. } | Phase::Connected(_) | Phase::Closed => false,
+        };
+        version == VERSION_1_2 || (hello && version == VERSION_1_0)
+    }
+
+    fn handle_handshake(&mut self, now: Instant, clear: &[u8], protected: bool) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return self.handle_late_handshake(clear);
+        };
+        let mut r = Reader::new(clear);
+        let mut repeats = false;
+        while !r.is_empty() {
+            let fragment = FragmentHead::read(&mut r).and_then(|head| Ok((head, r.take(head.fragment)?)));
+            let Ok((head, fragment)) = fragment else {
+                count(&mut self.stats.dropped_malformed);
+                break;
+            };
+            match handshaking.reassembly.insert(&head, fragment, protected) {
+                Ok(Taken::Kept) => {}
+                Ok(Taken::Old) => repeats = true,
+                Ok(Taken::Ahead) => count(&mut self.stats.dropped_ahead),
+                Ok(Taken::Malformed) => count(&mut self.stats.dropped_malformed),
+                Err(failure) => return self.fail(failure),
+            }
+        }
+        if repeats && handshaking.timer.takes_hint(now) && !handshaking.exchange.flight.is_pending() {
+            handshaking.timer.repeat(now);
+            handshaking.exchange.flight.rewind();
+            count(&mut self.stats.retransmits);
+        }
+        self.pump(now);
+    }
+
+    /// Takes the messages that are whole, in order.
+    pub(super) fn pump(&mut self, now: Instant) {
+        while let Phase::Handshaking(handshaking) = &mut self.phase {
+            let next = handshaking.reassembly.peek();
+            let waits = handshaking.exchange.waits_for_fingerprints();
+            if next.is_none() || (next == Some(MessageType::CERTIFICATE) && waits) {
+                return;
+            }
+            let (Some(message), Some(side)) = (handshaking.reassembly.take(), handshaking.side.take()) else {
+                return;
+            };
+            tracing::trace!(kind = ?message.kind, sequence = message.sequence, "message");
+            let side = match side.handle(&mut handshaking.exchange, &message) {
+                Ok(side) => side,
+                Err(failure) => return self.fail(failure),
+            };
+            if handshaking.exchange.take_fresh() {
+                handshaking.timer.start(now);
+                if handshaking.exchange.flight.is_protected()
+                    && let Some(cipher) = handshaking.exchange.write.take()
+                {
+                    self.records.set_write(cipher);
+                }
+            }
+            let done = side.is_done();
+            handshaking.side = Some(side);
+            if done {
+                self.connect();
+            }
+        }
+    }
+
+    /// Switches to the peer's keys, at the one place where that is due. Anywhere else it has no effect
+    /// (CVE-2014-0224 is what early ones did to others).
+    fn handle_change_cipher_spec(&mut self, clear: &[u8], protected: bool) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return count(&mut self.stats.dropped_early);
+        };
+        let due = handshaking.side.as_ref().is_some_and(|side| side.awaits_finished());
+        if protected || *clear != [1] || !due {
+            return count(&mut self.stats.dropped_early);
+        }
+        if let Some(cipher) = handshaking.exchange.read.take() {
+            self.records.set_read(cipher);
+        }
+    }
+
+    /// Nobody is asked twice. A client that says Finished again did not hear the server's.
+    fn handle_late_handshake(&mut self, clear: &[u8]) {
+        let Phase::Connected(established) = &mut self.phase else { return };
+        let Ok(head) = FragmentHead::read(&mut Reader::new(clear)) else {
+            return count(&mut self.stats.dropped_malformed);
+        };
+        match (self.role, head.kind) {
+            (Role::Server, MessageType::FINISHED) => {
+                established.flight.rewind();
+                count(&mut self.stats.retransmits);
+            }
+            (Role::Server, MessageType::CLIENT_HELLO) | (Role::Client, MessageType::HELLO_REQUEST) => {
+                if !std::mem::replace(&mut established.refused, true) {
+                    self.push_alert(Alert::warning(AlertDescription::NO_RENEGOTIATION));
+                }
+            }
+            _ => count(&mut self.stats.dropped_malformed),
+        }
+    }
+
+    fn handle_alert(&mut self, clear: &[u8]) {
+        let Ok(Some(alert)) = Alert::read(clear) else {
+            return count(&mut self.stats.dropped_malformed);
+        };
+        if alert.description == AlertDescription::CLOSE_NOTIFY {
+            if self.is_connected() {
+                self.push_alert(Alert::warning(AlertDescription::CLOSE_NOTIFY));
+            }
+            return self.end(CloseReason::Peer);
+        }
+        if alert.fatal {
+            return self.end(CloseReason::Alert(alert.description));
+        }
+        count(&mut self.stats.ignored_alerts);
+    }
+
+    fn handle_data(&mut self, clear: &[u8], protected: bool) {
+        if !protected || !self.is_connected() {
+            return count(&mut self.stats.dropped_early);
+        }
+        if !self.config.receives_data || self.events.len() >= EVENTS_MAX {
+            return count(&mut self.stats.dropped_data);
+        }
+        self.events.push_back(Event::Data(Bytes::copy_from_slice(clear)));
+    }
+}
+
+/// The first record of a datagram, and what is behind it.
+fn split(datagram: &mut [u8]) -> Option<(RecordHead, &mut [u8], &mut [u8])> {
+    let (head, rest) = datagram.split_at_mut_checked(HEAD_BYTES)?;
+    let head = RecordHead::read(&mut Reader::new(head)).ok()?;
+    let (fragment, tail) = rest.split_at_mut_checked(head.length)?;
+    Some((head, fragment, tail))
+}

@@ -1,0 +1,417 @@
+//! One end of a DTLS association: records in, handshake, events and datagrams out. `input` is what comes from the peer.
+
+mod input;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use wire::Datagrams;
+
+use crate::alert::{Alert, AlertDescription};
+use crate::certificate::Fingerprint;
+use crate::config::{Config, Expected};
+use crate::cookie::Gate;
+use crate::error::{Error, Failure};
+use crate::event::{CloseReason, Connected, Event};
+use crate::flight::{Flight, Timer};
+use crate::reassembly::Reassembly;
+use crate::record::{
+    ContentType, FRAGMENT_BYTES_MAX, HEAD_BYTES, PROTECTION_BYTES, RecordLayer, VERSION_1_2,
+};
+use crate::srtp::SrtpKeys;
+use crate::stats::Stats;
+use crate::v12::client::Client;
+use crate::v12::keys::Secrets;
+use crate::v12::server::Server;
+use crate::v12::{Exchange, Side};
+
+/// Datagrams of application data and alerts that wait to be sent.
+const OUT_MAX: usize = 64;
+/// Events that wait to be polled; data beyond is dropped.
+const EVENTS_MAX: usize = 64;
+/// Smaller ones are not spoken to; a record's heads alone take 50 bytes.
+const MTU_MIN: usize = 128;
+/// A datagram holds one record of the longest kind.
+const MTU_MAX: usize = FRAGMENT_BYTES_MAX;
+
+/// Labels that the protocol itself uses; keying material of these names is its own (RFC 5705 §4).
+const LABELS_OF_TLS: [&str; 5] =
+    ["client finished", "server finished", "master secret", "extended master secret", "key expansion"];
+/// The label of SRTP's keys (RFC 5764 §4.2).
+const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
+
+/// Who begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Says hello.
+    Client,
+    /// Waits for it.
+    Server,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Connection {
+    config: Arc<Config>,
+    role: Role,
+    phase: Phase,
+    records: RecordLayer,
+    /// What goes out besides flights, a datagram each.
+    out: VecDeque<Vec<u8>>,
+    events: VecDeque<Event>,
+    /// The last event.
+    closed: Option<CloseReason>,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle { seed: Seed, expected: Expected, behind_gate: bool },
+    Handshaking(Box<Handshaking>),
+    Connected(Box<Established>),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Handshaking {
+    reassembly: Reassembly,
+    exchange: Exchange,
+    /// `None` while it takes a message.
+    side: Option<Side>,
+    /// A server that wants a cookie, until it has it.
+    gate: Option<Gate>,
+    /// Answers are numbered as their questions, up to the cookie.
+    follows: bool,
+    timer: Timer,
+    deadline: Instant,
+}
+
+/// What is left of a handshake.
+#[derive(Debug)]
+struct Established {
+    secrets: Secrets,
+    /// A server's last words; a client that did not hear them says its own again.
+    flight: Flight,
+    peer_sha256: Option<[u8; 32]>,
+    /// Said once that nothing is renegotiated.
+    refused: bool,
+}
+
+impl Connection {
+    /// A client. It does nothing, and drops what comes, until [`Connection::start`].
+    #[must_use]
+    pub fn client(config: Arc<Config>, seed: Seed) -> Self {
+        Self::new(config, Role::Client, seed, false)
+    }
+
+    /// A server. It does nothing, and drops what comes, until [`Connection::start`].
+    #[must_use]
+    pub fn server(config: Arc<Config>, seed: Seed) -> Self {
+        Self::new(config, Role::Server, seed, false)
+    }
+
+    /// A server for a caller that a [`Gate`] let pass; the datagram that passed is the first to be given to it.
+    #[must_use]
+    pub fn server_behind_gate(config: Arc<Config>, seed: Seed) -> Self {
+        Self::new(config, Role::Server, seed, true)
+    }
+
+    fn new(config: Arc<Config>, role: Role, seed: Seed, behind_gate: bool) -> Self {
+        Self {
+            config,
+            role,
+            phase: Phase::Idle { seed, expected: Expected::Unknown, behind_gate },
+            records: RecordLayer::default(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            closed: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Begins: a client says hello, a server listens. The time for the handshake runs from here.
+    pub fn start(&mut self, now: Instant) {
+        let Phase::Idle { seed, expected, behind_gate } = &self.phase else { return };
+        let mut exchange = Exchange::new(Arc::clone(&self.config), seed.derive("dtls handshake", 0).random());
+        exchange.expected = expected.clone();
+        let mut reassembly = Reassembly::default();
+        if *behind_gate {
+            reassembly.begin_at(1);
+        }
+        let gate = (self.config.cookie && !behind_gate && self.role == Role::Server).then(|| Gate::new(seed));
+        let follows = gate.is_some() || *behind_gate;
+        let side = match self.role {
+            Role::Server => Ok(Side::Server(Server::Hello)),
+            Role::Client => Client::start(&mut exchange).map(Side::Client),
+        };
+        exchange.take_fresh();
+        let mut timer = Timer::new(now, self.config.retransmit_first, self.config.retransmit_longest);
+        if self.role == Role::Client {
+            timer.start(now);
+        }
+        let deadline = now.checked_add(self.config.handshake_timeout).unwrap_or(now);
+        match side {
+            Ok(side) => {
+                let side = Some(side);
+                self.phase = Phase::Handshaking(Box::new(Handshaking {
+                    reassembly,
+                    exchange,
+                    side,
+                    gate,
+                    follows,
+                    timer,
+                    deadline,
+                }));
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// Tells whom to expect: any one of these. Until it is told, the peer's certificate waits, within the time for the
+    /// handshake. An empty list fits nobody.
+    pub fn set_remote_fingerprints(&mut self, now: Instant, fingerprints: Vec<Fingerprint>) {
+        match &mut self.phase {
+            Phase::Idle { expected, .. } => *expected = Expected::OneOf(fingerprints),
+            Phase::Handshaking(handshaking) => {
+                handshaking.exchange.expected = Expected::OneOf(fingerprints);
+                self.pump(now);
+            }
+            Phase::Connected(_) | Phase::Closed => {}
+        }
+    }
+
+    /// The deadline passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else { return };
+        if handshaking.deadline <= now {
+            return self.end(CloseReason::Timeout);
+        }
+        if handshaking.timer.is_due(now) {
+            handshaking.timer.back_off(now);
+            handshaking.exchange.flight.rewind();
+            self.stats.retransmits = self.stats.retransmits.saturating_add(1);
+        }
+    }
+
+    /// Sends application data, as one record in one datagram.
+    pub fn send(&mut self, data: &[u8]) -> Result<(), Error> {
+        if !self.is_connected() {
+            return Err(Error::NotConnected);
+        }
+        let most = self.payload_max();
+        if data.len() > most {
+            return Err(Error::TooLong { length: data.len(), most });
+        }
+        if self.out.len() >= OUT_MAX {
+            return Err(Error::Full);
+        }
+        self.push_record(ContentType::APPLICATION_DATA, data);
+        Ok(())
+    }
+
+    /// Says goodbye.
+    pub fn close(&mut self) {
+        let heard = match &self.phase {
+            Phase::Idle { .. } | Phase::Closed => false,
+            Phase::Handshaking(handshaking) => {
+                handshaking.side.as_ref().is_some_and(|side| !side.awaits_hello())
+            }
+            Phase::Connected(_) => true,
+        };
+        if heard {
+            self.push_alert(Alert::warning(AlertDescription::CLOSE_NOTIFY));
+        }
+        self.end(CloseReason::Local);
+    }
+
+    /// What the owner must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            if self.events.is_empty() {
+                self.events = VecDeque::new();
+            }
+            return Some(event);
+        }
+        self.closed.take().map(Event::Closed)
+    }
+
+    /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
+    /// there may still be an alert.
+    pub fn poll_transmit(&mut self, _now: Instant, out: &mut Datagrams) -> bool {
+        let mtu = self.mtu();
+        let before = out.len();
+        while out.has_room(mtu) {
+            let flight = match &mut self.phase {
+                Phase::Handshaking(handshaking) => Some(&mut handshaking.exchange.flight),
+                Phase::Connected(established) => Some(&mut established.flight),
+                Phase::Idle { .. } | Phase::Closed => None,
+            };
+            if let Some(flight) = flight.filter(|flight| flight.is_pending()) {
+                let mut datagram = Vec::with_capacity(mtu.min(2048));
+                if flight.write(&mut self.records, mtu, &mut datagram).is_err() {
+                    self.end(CloseReason::Exhausted);
+                    continue;
+                }
+                out.push(&[], &datagram);
+            } else if let Some(datagram) = self.out.pop_front() {
+                out.push(&[], &datagram);
+            } else {
+                break;
+            }
+        }
+        if self.out.is_empty() {
+            self.out = VecDeque::new();
+        }
+        let count = out.len().saturating_sub(before);
+        self.stats.datagrams_sent =
+            self.stats.datagrams_sent.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        count > 0
+    }
+
+    /// The next deadline. Once connected there is none.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let Phase::Handshaking(handshaking) = &self.phase else { return None };
+        let retransmit = handshaking.timer.deadline();
+        Some(retransmit.map_or(handshaking.deadline, |at| at.min(handshaking.deadline)))
+    }
+
+    /// Figures.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Keying material (RFC 5705), the same at both ends.
+    pub fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), Error> {
+        let Phase::Connected(established) = &self.phase else { return Err(Error::NotConnected) };
+        let long = context.is_some_and(|context| u16::try_from(context.len()).is_err());
+        if LABELS_OF_TLS.contains(&label) || long || out.is_empty() {
+            return Err(Error::Export);
+        }
+        let done = established.secrets.export(label.as_bytes(), context, out);
+        if done { Ok(()) } else { Err(Error::Export) }
+    }
+
+    /// Whether data can be sent.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected(_))
+    }
+
+    /// Whether the last event was given and nothing is left to send.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+            && self.closed.is_none()
+            && self.events.is_empty()
+            && self.out.is_empty()
+    }
+
+    /// The SHA-256 digest of the peer's certificate, once connected.
+    #[must_use]
+    pub const fn peer_sha256(&self) -> Option<[u8; 32]> {
+        match &self.phase {
+            Phase::Connected(established) => established.peer_sha256,
+            Phase::Idle { .. } | Phase::Handshaking(_) | Phase::Closed => None,
+        }
+    }
+
+    /// Who begins here.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The most that [`Connection::send`] takes.
+    #[must_use]
+    pub fn payload_max(&self) -> usize {
+        self.mtu().saturating_sub(HEAD_BYTES).saturating_sub(PROTECTION_BYTES)
+    }
+
+    /// Bytes that are held, this value itself among them. What the primitives keep inside of a key is not seen.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let phase = match &self.phase {
+            Phase::Handshaking(handshaking) => size_of::<Handshaking>()
+                .saturating_add(handshaking.reassembly.held_bytes())
+                .saturating_add(handshaking.exchange.held_bytes()),
+            Phase::Connected(established) => {
+                size_of::<Established>().saturating_add(established.flight.held_bytes())
+            }
+            Phase::Idle { .. } | Phase::Closed => 0,
+        };
+        let out: usize = self.out.iter().map(Vec::capacity).sum();
+        let events: usize = self
+            .events
+            .iter()
+            .map(|event| match event {
+                Event::Data(data) => data.len(),
+                Event::Connected(_) => size_of::<Connected>(),
+                Event::Closed(_) => 0,
+            })
+            .sum();
+        size_of::<Self>().saturating_add(phase).saturating_add(out).saturating_add(events)
+    }
+
+    fn mtu(&self) -> usize {
+        self.config.mtu.clamp(MTU_MIN, MTU_MAX)
+    }
+
+    /// The handshake is done.
+    fn connect(&mut self) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else { return };
+        let exchange = &mut handshaking.exchange;
+        let Some(secrets) = exchange.secrets.take() else { return self.fail(Failure::Internal) };
+        let srtp = exchange.profile.and_then(|profile| {
+            let mut material = vec![0; profile.material_bytes()];
+            secrets.export(LABEL_OF_SRTP, None, &mut material).then_some(())?;
+            Some((profile, SrtpKeys::split(profile, &material)?))
+        });
+        if exchange.profile.is_some() && srtp.is_none() {
+            return self.fail(Failure::Internal);
+        }
+        let peer_sha256 = exchange.peer_sha256;
+        let flight = match self.role {
+            Role::Server => std::mem::take(&mut exchange.flight),
+            Role::Client => Flight::default(),
+        };
+        let suite = secrets.suite();
+        tracing::debug!(?suite, profile = ?exchange.profile, "connected");
+        self.events.push_back(Event::Connected(Box::new(Connected { suite, srtp, peer_sha256 })));
+        self.phase = Phase::Connected(Box::new(Established { secrets, flight, peer_sha256, refused: false }));
+    }
+
+    fn push_alert(&mut self, alert: Alert) {
+        self.push_record(ContentType::ALERT, &alert.write());
+    }
+
+    fn push_record(&mut self, kind: ContentType, clear: &[u8]) {
+        let protected = self.records.writes_protected();
+        let mut datagram = Vec::with_capacity(clear.len().saturating_add(HEAD_BYTES + PROTECTION_BYTES));
+        match self.records.write(protected, kind, VERSION_1_2, clear, &mut datagram) {
+            Ok(()) => self.out.push_back(datagram),
+            Err(_) => self.end(CloseReason::Exhausted),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.closed.is_none() && !matches!(self.phase, Phase::Closed) {
+            self.push_alert(Alert::fatal(failure.alert()));
+            self.end(CloseReason::Failed(failure));
+        }
+    }
+
+    /// Frees what the session held; what is in the queues is still given.
+    fn end(&mut self, reason: CloseReason) {
+        if !matches!(self.phase, Phase::Closed) {
+            tracing::debug!(?reason, "connection ends");
+            self.phase = Phase::Closed;
+            self.closed = Some(reason);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Two ends in memory, and one end against what no honest peer sends.
+
+use netsim::{Clock, ms, secs};
+
+use super::*;
+use crate::config::PeerCheck;
+use crate::srtp::SrtpProfile;
+use crate::suite::CipherSuite;
+use crate::testing::identity;
+
+fn config(number: usize) -> Config {
+    Config { identity: Some(identity(number)), receives_data: true, ..Config::default() }
+}
+
+/// Both ends, not started, who know each other.
+struct Ends {
+    clock: Clock,
+    client: Connection,
+    server: Connection,
+}
+
+impl Ends {
+    fn new(client: Config, server: Config) -> Self {
+        let clock = Clock::new();
+        let prints =
+            |config: &Config| config.identity.iter().map(|own| own.fingerprint()).collect::<Vec<_>>();
+        let (of_client, of_server) = (prints(&client), prints(&server));
+        let mut client = Connection::client(Arc::new(client), Seed::from_number(11));
+        let mut server = Connection::server(Arc::new(server), Seed::from_number(12));
+        client.set_remote_fingerprints(clock.now(), of_server);
+        server.set_remote_fingerprints(clock.now(), of_client);
+        Self { clock, client, server }
+    }
+
+    fn start(mut self) -> Self {
+        self.client.start(self.clock.now());
+        self.server.start(self.clock.now());
+        self
+    }
+
+    /// Carries datagrams until there are none.
+    fn run(&mut self) {
+        for _ in 0..20 {
+            let sent = sent(&mut self.client, self.clock.now());
+            deliver(&mut self.server, self.clock.now(), &sent);
+            let answered = self::sent(&mut self.server, self.clock.now());
+            deliver(&mut self.client, self.clock.now(), &answered);
+            if sent.is_empty() && answered.is_empty() {
+                return;
+            }
+        }
+        panic!("no end");
+    }
+
+    fn connected(client: Config, server: Config) -> (Self, Connected, Connected) {
+        let mut ends = Self::new(client, server).start();
+        ends.run();
+        let of = |end: &mut Connection| match end.poll_event() {
+            Some(Event::Connected(connected)) => *connected,
+            other => panic!("{other:?}"),
+        };
+        let (a, b) = (of(&mut ends.client), of(&mut ends.server));
+        (ends, a, b)
+    }
+
+    /// Runs to the end and says how it ended at both.
+    fn reasons(mut self) -> (CloseReason, CloseReason) {
+        self.run();
+        (reason(&mut self.client), reason(&mut self.server))
+    }
+}
+
+fn sent(end: &mut Connection, now: Instant) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut out = Datagrams::new();
+    while end.poll_transmit(now, &mut out) {
+        all.extend((0..out.len()).map(|n| out.get(n).to_vec()));
+        out.clear();
+    }
+    all
+}
+
+fn deliver(end: &mut Connection, now: Instant, datagrams: &[Vec<u8>]) {
+    datagrams.iter().for_each(|datagram| end.handle_datagram(now, &mut datagram.clone()));
+}
+
+#[track_caller]
+fn reason(end: &mut Connection) -> CloseReason {
+    match end.poll_event() {
+        Some(Event::Closed(reason)) => {
+            assert_eq!(end.poll_event(), None);
+            assert_eq!(end.poll_timeout(), None);
+            reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(failure: Failure) -> (CloseReason, CloseReason) {
+    (CloseReason::Alert(failure.alert()), CloseReason::Failed(failure))
+}
+
+#[test]
+fn both_ends_connect_and_have_the_same_keys() {
+    for (client, server, suite) in [
+        (1, 2, CipherSuite::EcdheEcdsaAes128Gcm),
+        (0, 2, CipherSuite::EcdheEcdsaAes128Gcm),
+        (1, 0, CipherSuite::EcdheRsaAes128Gcm),
+    ] {
+        let (mut ends, a, b) = Ends::connected(config(client), config(server));
+        assert_eq!((a.suite, &a.srtp), (suite, &b.srtp));
+        assert_eq!(a.srtp.unwrap().0, SrtpProfile::AeadAes128Gcm);
+        assert_eq!(&a.peer_sha256.unwrap()[..], identity(server).fingerprint().digest());
+        assert_eq!(&b.peer_sha256.unwrap()[..], identity(client).fingerprint().digest());
+        let export = |end: &Connection, context| {
+            let mut out = [0; 40];
+            end.export("EXPERIMENTAL label", context, &mut out).unwrap();
+            out
+        };
+        assert_eq!(export(&ends.client, None), export(&ends.server, None));
+        assert_ne!(export(&ends.client, None), export(&ends.server, Some(b"")));
+        assert_eq!(ends.client.export("master secret", None, &mut [0; 4]), Err(Error::Export));
+        ends.client.send(b"question").unwrap();
+        ends.server.send(b"answer").unwrap();
+        ends.run();
+        assert_eq!(ends.client.poll_event(), Some(Event::Data("answer".into())));
+        assert_eq!(ends.server.poll_event(), Some(Event::Data("question".into())));
+    }
+}
+
+#[test]
+fn a_session_holds_little() {
+    let (ends, ..) = Ends::connected(config(1), config(2));
+    for end in [&ends.client, &ends.server] {
+        assert!(end.held_bytes() < 2048, "{}", end.held_bytes());
+        assert_eq!(end.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn the_server_chooses_the_profile() {
+    use SrtpProfile::*;
+    for (client, server, chosen) in [
+        (
+            vec![Aes128CmSha1_80, AeadAes256Gcm, AeadAes128Gcm],
+            vec![AeadAes128Gcm, Aes128CmSha1_80],
+            Some(AeadAes128Gcm),
+        ),
+        (vec![Aes128CmSha1_80], vec![AeadAes128Gcm, Aes128CmSha1_80], Some(Aes128CmSha1_80)),
+        (vec![AeadAes256Gcm, Aes128CmSha1_32], vec![Aes128CmSha1_32, AeadAes256Gcm], Some(Aes128CmSha1_32)),
+        (vec![AeadAes256Gcm], vec![AeadAes256Gcm], Some(AeadAes256Gcm)),
+        (vec![AeadAes256Gcm], vec![], None),
+    ] {
+        let with = |number, srtp_profiles| Config { srtp_profiles, ..config(number) };
+        if chosen.is_none() {
+            let reasons = Ends::new(with(1, client), with(2, server)).start().reasons();
+            let failure = Failure::NoCommonSrtpProfile;
+            assert_eq!(reasons, (CloseReason::Failed(failure), CloseReason::Alert(failure.alert())));
+            continue;
+        }
+        let (_, a, b) = Ends::connected(with(1, client), with(2, server));
+        assert_eq!(a.srtp, b.srtp);
+        assert_eq!(a.srtp.map(|(profile, _)| profile), chosen);
+    }
+}
+
+/// A gate in front of a bare port: nothing before the caller comes back with its cookie.
+#[test]
+fn d_01_a_stranger_gets_a_cookie_and_nothing_is_kept() {
+    for mtu in [1200, 200] {
+        let server = Config { cookie: true, ..config(2) };
+        let client = Config { mtu, ..config(1) };
+        let (ends, ..) = Ends::connected(client.clone(), server.clone());
+        assert_eq!(ends.server.stats().retransmits, 0);
+
+        // A thousand strangers, whose hello comes in pieces: one reply each, shorter than the question.
+        let mut ends = Ends::new(client, server).start();
+        let hello = sent(&mut ends.client, ends.clock.now());
+        let held = ends.server.held_bytes();
+        for _ in 0..1000 {
+            deliver(&mut ends.server, ends.clock.now(), &hello);
+            let reply = sent(&mut ends.server, ends.clock.now());
+            assert_eq!(reply.len(), 1);
+            assert!(reply[0].len() < hello[0].len());
+        }
+        assert_eq!(ends.server.held_bytes(), held);
+    }
+}
+
+#[test]
+fn d_01_a_gate_passes_who_has_the_cookie_for_its_address() {
+    let clock = Clock::new();
+    let gate = Gate::new(&Seed::from_number(5));
+    let address = |text: &str| text.parse().unwrap();
+    let from = address("192.0.2.1:4000");
+    let mut client = Connection::client(Arc::new(config(1)), Seed::from_number(6));
+    client.set_remote_fingerprints(clock.now(), vec![identity(2).fingerprint()]);
+    client.start(clock.now());
+    let hello = sent(&mut client, clock.now());
+    let mut reply = Vec::new();
+    assert_eq!(gate.check(from, &hello[0], &mut reply), crate::Checked::Reply);
+    client.handle_datagram(clock.now(), &mut reply);
+    let hello = sent(&mut client, clock.now());
+    for (gate, from, passes) in [
+        (&gate, from, crate::Checked::Pass),
+        (&gate, address("192.0.2.1:4001"), crate::Checked::Reply),
+        (&gate, address("192.0.2.2:4000"), crate::Checked::Reply),
+        (&Gate::new(&Seed::from_number(7)), from, crate::Checked::Reply),
+    ] {
+        assert_eq!(gate.check(from, &hello[0], &mut Vec::new()), passes);
+    }
+    for cut in 0..hello[0].len() {
+        gate.check(from, &hello[0][..cut], &mut Vec::new());
+    }
+    let mut server = Connection::server_behind_gate(Arc::new(config(2)), Seed::from_number(8));
+    server.set_remote_fingerprints(clock.now(), vec![identity(1).fingerprint()]);
+    server.start(clock.now());
+    deliver(&mut server, clock.now(), &hello);
+    let mut ends = Ends { clock, client, server };
+    ends.run();
+    assert!(ends.client.is_connected() && ends.server.is_connected());
+}
+
+#[test]
+fn d_03_nothing_is_processed_before_the_start() {
+    let mut ends = Ends::new(config(1), config(2));
+    ends.client.start(ends.clock.now());
+    let hello = sent(&mut ends.client, ends.clock.now());
+    let held = ends.server.held_bytes();
+    for _ in 0..1000 {
+        deliver(&mut ends.server, ends.clock.now(), &hello);
+    }
+    assert_eq!(sent(&mut ends.server, ends.clock.now()), [[0u8; 0]; 0]);
+    assert_eq!((ends.server.held_bytes(), ends.server.poll_timeout()), (held, None));
+    assert_eq!(ends.server.stats().dropped_idle, 1000 * hello.len() as u64);
+    ends.server.start(ends.clock.now());
+    ends.clock.advance(ms(50));
+    ends.client.handle_timeout(ends.clock.now());
+    ends.run();
+    assert!(ends.server.is_connected());
+}
+
+#[test]
+fn d_02_the_certificate_must_be_the_announced_one() {
+    let own = |number: usize| identity(number).fingerprint();
+    let of = |hash: &str, number: usize| {
+        let digest = match hash {
+            "sha-384" => crypto::Hash::Sha384,
+            _ => crypto::Hash::Sha512,
+        };
+        Fingerprint::new(hash, &digest.digest(identity(number).certificate())).unwrap()
+    };
+    let fits = None;
+    for (prints, failure) in [
+        (vec![own(1)], fits),
+        (vec![own(2), own(1)], fits),
+        (vec![of("sha-384", 2), of("sha-512", 1)], fits),
+        (vec![of("sha-384", 1)], fits),
+        (vec![own(2)], Some(Failure::Fingerprint)),
+        (vec![of("sha-512", 2), own(0)], Some(Failure::Fingerprint)),
+        // A description with none, or with SHA-1 alone, has none that can be given here.
+        (vec![], Some(Failure::NoFingerprint)),
+    ] {
+        for client_checks in [false, true] {
+            let mut ends =
+                if client_checks { Ends::new(config(2), config(1)) } else { Ends::new(config(1), config(2)) };
+            let checks = if client_checks { &mut ends.client } else { &mut ends.server };
+            checks.set_remote_fingerprints(ends.clock.now(), prints.clone());
+            let mut ends = ends.start();
+            ends.run();
+            let Some(failure) = failure else {
+                assert!(ends.client.is_connected() && ends.server.is_connected());
+                continue;
+            };
+            let (here, there) = if client_checks {
+                (reason(&mut ends.client), reason(&mut ends.server))
+            } else {
+                (reason(&mut ends.server), reason(&mut ends.client))
+            };
+            assert_eq!((there, here), refused(failure), "{prints:?}");
+        }
+    }
+}
+
+#[test]
+fn d_02_no_certificate_is_no_peer() {
+    let nobody = Config { identity: None, ..config(1) };
+    assert_eq!(Ends::new(nobody, config(2)).start().reasons(), refused(Failure::NoCertificate));
+}
+
+#[test]
+fn d_02_the_certificate_waits_for_its_announcement() {
+    let now = Clock::new().now();
+    let mut ends = Ends::new(config(1), config(2));
+    ends.client = Connection::client(Arc::new(config(1)), Seed::from_number(1));
+    ends.server = Connection::server(Arc::new(config(2)), Seed::from_number(2));
+    let mut ends = ends.start();
+    ends.run();
+    assert!(!ends.client.is_connected());
+    ends.client.set_remote_fingerprints(now, vec![identity(2).fingerprint()]);
+    ends.run();
+    assert!(!ends.server.is_connected());
+    ends.server.set_remote_fingerprints(now, vec![identity(1).fingerprint()]);
+    ends.clock.advance(ms(60));
+    ends.client.handle_timeout(ends.clock.now());
+    ends.run();
+    assert!(ends.client.is_connected() && ends.server.is_connected());
+
+    // Never told: the time runs out.
+    let mut ends = Ends::new(config(1), config(2));
+    ends.server = Connection::server(Arc::new(config(2)), Seed::from_number(2));
+    let mut ends = ends.start();
+    ends.run();
+    ends.clock.advance(secs(10));
+    ends.server.handle_timeout(ends.clock.now());
+    assert_eq!(reason(&mut ends.server), CloseReason::Timeout);
+}
+
+#[test]
+fn strangers_may_connect_where_that_is_wanted() {
+    let open = |number: usize, check| Config { check, ..config(number) };
+    let (_, a, b) = Ends::connected(open(1, PeerCheck::AnyCertificate), open(2, PeerCheck::AnyCertificate));
+    assert!(a.peer_sha256.is_some() && b.peer_sha256.is_some());
+    let (_, a, b) = Ends::connected(open(1, PeerCheck::Nobody), open(2, PeerCheck::Nobody));
+    assert!(a.peer_sha256.is_some() && b.peer_sha256.is_none());
+}

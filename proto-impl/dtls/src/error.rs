@@ -1,0 +1,134 @@
+//! What goes wrong: an owner's misuse, and what ends a handshake.
+
+use crate::alert::AlertDescription;
+use crate::handshake::MessageType;
+
+/// A call that was not possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not yet, or no more.
+    #[error("not connected")]
+    NotConnected,
+    /// More than a datagram holds.
+    #[error("{length} bytes, a datagram takes {most}")]
+    TooLong {
+        /// What was given.
+        length: usize,
+        /// What is taken.
+        most: usize,
+    },
+    /// What was given before is not sent yet.
+    #[error("the queue is full")]
+    Full,
+    /// Neither a P-256 nor an RSA key in PKCS#8.
+    #[error("a key that does not sign")]
+    Key,
+    /// No X.509 certificate in DER, or one of another key.
+    #[error("a certificate that does not fit the key")]
+    Certificate,
+    /// An exporter's label that the protocol itself uses (RFC 5705 §4), or a context of more than 64 KiB.
+    #[error("a label or a context that cannot be exported with")]
+    Export,
+}
+
+/// Why a handshake failed here. [`Failure::alert`] is what the peer was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A message that cannot be read to its end.
+    #[error("a malformed message")]
+    Malformed,
+    /// A message that does not belong here.
+    #[error("an unexpected message ({0:?})")]
+    Unexpected(MessageType),
+    /// A version that is not spoken: not DTLS 1.2.
+    #[error("no common version")]
+    Version,
+    /// None of the cipher suites, for the kind of key that this side has.
+    #[error("no common cipher suite")]
+    NoCommonSuite,
+    /// None of the groups.
+    #[error("no common group")]
+    NoCommonGroup,
+    /// None of the signature algorithms.
+    #[error("no common signature algorithm")]
+    NoCommonSignature,
+    /// Without the extended master secret (RFC 7627 §5.3).
+    #[error("no extended master secret")]
+    NoExtendedMasterSecret,
+    /// Without `use_srtp`, or without a profile of ours in it (RFC 5764 §4.1).
+    #[error("no common SRTP profile")]
+    NoCommonSrtpProfile,
+    /// A handshake that says it renegotiates (RFC 5746).
+    #[error("a renegotiation")]
+    Renegotiation,
+    /// A field out of range, or one that contradicts another.
+    #[error("an illegal field: {0}")]
+    Illegal(&'static str),
+    /// An answer to an extension that was not offered.
+    #[error("an extension that was not offered ({0})")]
+    UnsupportedExtension(u16),
+    /// The peer showed no certificate.
+    #[error("no certificate")]
+    NoCertificate,
+    /// No X.509 structure.
+    #[error("a malformed certificate")]
+    CertificateMalformed,
+    /// A key that is neither on P-256 or P-384, nor RSA of up to 4096 bits.
+    #[error("a certificate with a key of another kind")]
+    CertificateKind,
+    /// None of the announced fingerprints.
+    #[error("the certificate has another fingerprint")]
+    Fingerprint,
+    /// No usable fingerprint was announced: nobody can be authenticated.
+    #[error("no usable fingerprint was announced")]
+    NoFingerprint,
+    /// The public value is not in the group.
+    #[error("a public value that is not in the group")]
+    PublicValue,
+    /// A signature does not fit.
+    #[error("a signature that does not fit")]
+    Signature,
+    /// Finished is of another transcript.
+    #[error("a Finished that does not fit")]
+    Finished,
+    /// A message, or all of them together, longer than the limits.
+    #[error("a message over the limits")]
+    TooLarge,
+    /// A primitive failed.
+    #[error("a primitive failed")]
+    Internal,
+}
+
+impl Failure {
+    /// The alert for it (RFC 5246 §7.2.2).
+    #[must_use]
+    pub const fn alert(self) -> AlertDescription {
+        match self {
+            Self::Malformed => AlertDescription::DECODE_ERROR,
+            Self::Unexpected(_) => AlertDescription::UNEXPECTED_MESSAGE,
+            Self::Version => AlertDescription::PROTOCOL_VERSION,
+            Self::NoCommonSuite
+            | Self::NoCommonGroup
+            | Self::NoCommonSignature
+            | Self::NoExtendedMasterSecret
+            | Self::NoCommonSrtpProfile
+            | Self::Renegotiation
+            | Self::NoCertificate
+            | Self::NoFingerprint => AlertDescription::HANDSHAKE_FAILURE,
+            Self::Illegal(_) | Self::PublicValue | Self::TooLarge => AlertDescription::ILLEGAL_PARAMETER,
+            Self::UnsupportedExtension(_) => AlertDescription::UNSUPPORTED_EXTENSION,
+            Self::CertificateMalformed | Self::Fingerprint => AlertDescription::BAD_CERTIFICATE,
+            Self::CertificateKind => AlertDescription::UNSUPPORTED_CERTIFICATE,
+            Self::Signature | Self::Finished => AlertDescription::DECRYPT_ERROR,
+            Self::Internal => AlertDescription::INTERNAL_ERROR,
+        }
+    }
+}
+
+impl From<wire::Truncated> for Failure {
+    fn from(_: wire::Truncated) -> Self {
+        Self::Malformed
+    }
+}

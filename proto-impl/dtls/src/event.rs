@@ -1,0 +1,48 @@
+//! What a connection tells its owner.
+
+use bytes::Bytes;
+
+use crate::alert::AlertDescription;
+use crate::error::Failure;
+use crate::srtp::{SrtpKeys, SrtpProfile};
+use crate::suite::CipherSuite;
+
+/// What happened, in order. After [`Event::Closed`] nothing follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Both sides agree, and the peer is who it shall be.
+    Connected(Box<Connected>),
+    /// Application data, one record.
+    Data(Bytes),
+    /// The end.
+    Closed(CloseReason),
+}
+
+/// What was agreed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connected {
+    /// The cipher suite.
+    pub suite: CipherSuite,
+    /// The SRTP profile with its keys, when SRTP was wanted.
+    pub srtp: Option<(SrtpProfile, SrtpKeys)>,
+    /// The SHA-256 digest of the peer's certificate, when it showed one.
+    pub peer_sha256: Option<[u8; 32]>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// [`crate::Connection::close`].
+    Local,
+    /// The peer said goodbye.
+    Peer,
+    /// The peer gave up.
+    Alert(AlertDescription),
+    /// This side refused, or could not go on.
+    Failed(Failure),
+    /// The handshake took too long.
+    Timeout,
+    /// So much was sent that the sequence numbers are used up.
+    Exhausted,
+}

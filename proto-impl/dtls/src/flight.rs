@@ -1,0 +1,221 @@
+//! What one side says until it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and said again until it is
+//! answered.
+
+use std::time::{Duration, Instant};
+
+use crate::handshake::{self, FragmentHead, MessageType};
+use crate::record::{ContentType, Exhausted, HEAD_BYTES, PROTECTION_BYTES, RecordLayer};
+
+/// One part of a flight.
+#[derive(Debug)]
+enum Item {
+    Message { kind: MessageType, sequence: u16, body: Vec<u8>, protected: bool },
+    ChangeCipherSpec,
+}
+
+/// The flight that is waiting for its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    items: Vec<Item>,
+    /// Of the records; a first hello wears an old one.
+    version: u16,
+    /// The item that goes out next, and the first of its bytes.
+    at: (usize, usize),
+}
+
+impl Flight {
+    pub(crate) const fn new(version: u16) -> Self {
+        Self { items: Vec::new(), version, at: (0, 0) }
+    }
+
+    pub(crate) fn push(&mut self, kind: MessageType, sequence: u16, body: Vec<u8>, protected: bool) {
+        self.items.push(Item::Message { kind, sequence, body, protected });
+    }
+
+    pub(crate) fn push_change_cipher_spec(&mut self) {
+        self.items.push(Item::ChangeCipherSpec);
+    }
+
+    /// Says all of it again.
+    pub(crate) fn rewind(&mut self) {
+        self.at = (0, 0);
+    }
+
+    /// Whether something is still to be sent.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.at.0 < self.items.len()
+    }
+
+    /// Whether it ends with a message under the new keys.
+    pub(crate) fn is_protected(&self) -> bool {
+        matches!(self.items.last(), Some(Item::Message { protected: true, .. }))
+    }
+
+    /// Fills a datagram of at most `mtu` bytes with what comes next.
+    pub(crate) fn write(
+        &mut self,
+        records: &mut RecordLayer,
+        mtu: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Exhausted> {
+        while let Some(item) = self.items.get(self.at.0) {
+            let room = mtu.saturating_sub(out.len());
+            match item {
+                Item::ChangeCipherSpec => {
+                    if room < HEAD_BYTES.saturating_add(1) && !out.is_empty() {
+                        break;
+                    }
+                    records.write(false, ContentType::CHANGE_CIPHER_SPEC, self.version, &[1], out)?;
+                    self.at = (self.at.0.saturating_add(1), 0);
+                }
+                Item::Message { kind, sequence, body, protected } => {
+                    let over = if *protected { PROTECTION_BYTES } else { 0 };
+                    let heads = HEAD_BYTES.saturating_add(handshake::HEAD_BYTES).saturating_add(over);
+                    let left = body.get(self.at.1..).unwrap_or_default();
+                    // At least one byte goes into an empty datagram, however small it is.
+                    let space = room.saturating_sub(heads).max(usize::from(out.is_empty()));
+                    if (space == 0 && !left.is_empty()) || (room < heads && !out.is_empty()) {
+                        break;
+                    }
+                    let fragment = left.get(..space).unwrap_or(left);
+                    let head = FragmentHead {
+                        kind: *kind,
+                        length: body.len(),
+                        sequence: *sequence,
+                        offset: self.at.1,
+                        fragment: fragment.len(),
+                    };
+                    let mut clear = Vec::with_capacity(handshake::HEAD_BYTES.saturating_add(fragment.len()));
+                    head.write(&mut clear);
+                    clear.extend_from_slice(fragment);
+                    records.write(*protected, ContentType::HANDSHAKE, self.version, &clear, out)?;
+                    self.at.1 = self.at.1.saturating_add(fragment.len());
+                    if self.at.1 >= body.len() {
+                        self.at = (self.at.0.saturating_add(1), 0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        let bytes = |item: &Item| match item {
+            Item::Message { body, .. } => body.len(),
+            Item::ChangeCipherSpec => 0,
+        };
+        self.items.iter().map(bytes).sum()
+    }
+}
+
+/// When a flight is said again: doubling, from the first pause to the longest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timer {
+    first: Duration,
+    longest: Duration,
+    pause: Duration,
+    sent: Instant,
+    armed: bool,
+}
+
+impl Timer {
+    pub(crate) const fn new(now: Instant, first: Duration, longest: Duration) -> Self {
+        Self { first, longest, pause: first, sent: now, armed: false }
+    }
+
+    /// A new flight goes out.
+    pub(crate) const fn start(&mut self, now: Instant) {
+        self.pause = self.first;
+        self.sent = now;
+        self.armed = true;
+    }
+
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|at| at <= now)
+    }
+
+    /// The flight goes out again because nothing came.
+    pub(crate) fn back_off(&mut self, now: Instant) {
+        self.pause = self.pause.saturating_mul(2).min(self.longest);
+        self.sent = now;
+    }
+
+    /// Whether a peer that repeats itself is answered by repeating: not when the answer is on its way already.
+    pub(crate) fn takes_hint(&self, now: Instant) -> bool {
+        self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
+    }
+
+    /// The flight goes out again because the peer repeats itself.
+    pub(crate) const fn repeat(&mut self, now: Instant) {
+        self.sent = now;
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.sent.checked_add(self.pause).filter(|_| self.armed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{RecordHead, VERSION_1_2};
+    use wire::Reader;
+
+    fn fragments(datagram: &[u8]) -> Vec<FragmentHead> {
+        let mut r = Reader::new(datagram);
+        let mut heads = Vec::new();
+        while !r.is_empty() {
+            let head = RecordHead::read(&mut r).unwrap();
+            let mut body = r.sub(head.length).unwrap();
+            heads.push(FragmentHead::read(&mut body).unwrap());
+        }
+        heads
+    }
+
+    #[test]
+    fn datagrams_are_full_and_never_longer_than_the_mtu() {
+        for mtu in 100..1300 {
+            let mut flight = Flight::new(VERSION_1_2);
+            for (sequence, length) in [0usize, 90, 900, 0, 33].into_iter().enumerate() {
+                let body = vec![0; length];
+                flight.push(MessageType(1), u16::try_from(sequence).unwrap(), body, false);
+            }
+            for _ in 0..2 {
+                let mut records = RecordLayer::default();
+                let (mut covered, mut datagrams) = ([0; 5], 0);
+                while flight.is_pending() {
+                    let mut out = Vec::new();
+                    flight.write(&mut records, mtu, &mut out).unwrap();
+                    assert!(!out.is_empty() && out.len() <= mtu, "{mtu}");
+                    for head in fragments(&out) {
+                        assert_eq!(head.offset, covered[usize::from(head.sequence)]);
+                        covered[usize::from(head.sequence)] += head.fragment;
+                    }
+                    datagrams += 1;
+                }
+                assert_eq!(covered, [0, 90, 900, 0, 33]);
+                assert!(datagrams <= 1 + 1200 / (mtu - 25) * 2, "{mtu}: {datagrams}");
+                flight.rewind();
+            }
+        }
+    }
+
+    #[test]
+    fn d_11_pauses_double_to_the_longest() {
+        let start = netsim::Clock::new().now();
+        let ms = Duration::from_millis;
+        let mut timer = Timer::new(start, ms(50), ms(5000));
+        assert_eq!(timer.deadline(), None);
+        timer.start(start);
+        let mut pauses = Vec::new();
+        let mut now = start;
+        for _ in 0..9 {
+            let at = timer.deadline().unwrap();
+            pauses.push((at - now).as_millis());
+            assert!(timer.is_due(at) && !timer.is_due(at - ms(1)));
+            now = at;
+            timer.back_off(now);
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Extensions of the hellos (RFC 5246 §7.4.1.4), as a list of types with their bodies.
+
+use std::borrow::Cow;
+
+use wire::Reader;
+
+use super::{vec8, vec16};
+use crate::error::Failure;
+use crate::put;
+
+/// Extensions of one hello. Browsers send up to 20.
+const COUNT_MAX: usize = 64;
+
+/// The type of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ExtensionType(pub(crate) u16);
+
+impl ExtensionType {
+    /// RFC 8422 §5.1.1.
+    pub(crate) const SUPPORTED_GROUPS: Self = Self(10);
+    /// RFC 8422 §5.1.2.
+    pub(crate) const EC_POINT_FORMATS: Self = Self(11);
+    /// RFC 5246 §7.4.1.4.1.
+    pub(crate) const SIGNATURE_ALGORITHMS: Self = Self(13);
+    /// RFC 5764 §4.1.
+    pub(crate) const USE_SRTP: Self = Self(14);
+    /// RFC 7627 §5.1.
+    pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(23);
+    /// RFC 8446 §4.2.1; says that a client also speaks other versions.
+    pub(crate) const SUPPORTED_VERSIONS: Self = Self(43);
+    /// RFC 5746 §3.2.
+    pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
+}
+
+/// In the order of the message, each type once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Extensions<'a> {
+    pub(crate) list: Vec<(ExtensionType, Cow<'a, [u8]>)>,
+}
+
+impl<'a> Extensions<'a> {
+    /// All that is left of a hello: nothing at all, or a list.
+    pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, Failure> {
+        if r.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut inner = Reader::new(vec16(r)?);
+        let mut list: Vec<(ExtensionType, Cow<'a, [u8]>)> = Vec::new();
+        while !inner.is_empty() {
+            let kind = ExtensionType(inner.u16()?);
+            let body = vec16(&mut inner)?;
+            if list.len() >= COUNT_MAX {
+                return Err(Failure::Malformed);
+            }
+            if list.iter().any(|(known, _)| *known == kind) {
+                return Err(Failure::Illegal("an extension twice"));
+            }
+            list.push((kind, Cow::Borrowed(body)));
+        }
+        if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
+    }
+
+    /// Nothing at all when there is none: RFC 5246 §7.4.1.4 allows both.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        if self.list.is_empty() {
+            return;
+        }
+        let mut inner = Vec::new();
+        for (kind, body) in &self.list {
+            put::u16(&mut inner, kind.0);
+            put::vec16(&mut inner, body);
+        }
+        put::vec16(out, &inner);
+    }
+
+    pub(crate) fn find(&self, kind: ExtensionType) -> Option<&[u8]> {
+        self.list.iter().find(|(known, _)| *known == kind).map(|(_, body)| &**body)
+    }
+
+    /// Whether an extension that has no body is there.
+    pub(crate) fn has_empty(&self, kind: ExtensionType) -> Result<bool, Failure> {
+        match self.find(kind) {
+            None => Ok(false),
+            Some([]) => Ok(true),
+            Some(_) => Err(Failure::Malformed),
+        }
+    }
+
+    pub(crate) fn push(&mut self, kind: ExtensionType, body: Vec<u8>) {
+        self.list.push((kind, Cow::Owned(body)));
+    }
+
+    /// The body of `renegotiation_info`; in a first handshake it says nothing (RFC 5746 §3.4, §3.6).
+    pub(crate) fn check_renegotiation(&self) -> Result<bool, Failure> {
+        let Some(body) = self.find(ExtensionType::RENEGOTIATION_INFO) else { return Ok(false) };
+        let mut r = Reader::new(body);
+        let said = vec8(&mut r)?;
+        match (said.is_empty(), r.is_empty()) {
+            (true, true) => Ok(true),
+            (false, true) => Err(Failure::Renegotiation),
+            (_, false) => Err(Failure::Malformed),
+        }
+    }
+}
+
+/// 16-bit numbers behind a length of two bytes, and nothing else.
+pub(crate) fn read_numbers16(body: &[u8]) -> Result<Vec<u16>, Failure> {
+    let mut r = Reader::new(body);
+    let list = vec16(&mut r)?;
+    if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
+}
+
+/// The same behind a length of one byte.
+pub(crate) fn read_numbers8(body: &[u8]) -> Result<Vec<u16>, Failure> {
+    let mut r = Reader::new(body);
+    let list = vec8(&mut r)?;
+    if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
+}
+
+/// At least one number, no half ones.
+pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
+    let (pairs, rest) = list.as_chunks::<2>();
+    if pairs.is_empty() || !rest.is_empty() {
+        return Err(Failure::Malformed);
+    }
+    Ok(pairs.iter().copied().map(u16::from_be_bytes).collect())
+}
+
+/// The body of `use_srtp` (RFC 5764 §4.1.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UseSrtp<'a> {
+    pub(crate) profiles: Vec<u16>,
+    /// Master key identifier; ours is always empty.
+    pub(crate) mki: &'a [u8],
+}
+
+impl<'a> UseSrtp<'a> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Failure> {
+        let mut r = Reader::new(body);
+        let profiles = numbers(vec16(&mut r)?)?;
+        let mki = vec8(&mut r)?;
+        if r.is_empty() { Ok(Self { profiles, mki }) } else { Err(Failure::Malformed) }
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put::vec16(&mut out, &put::numbers(self.profiles.iter().copied()));
+        put::vec8(&mut out, self.mki);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Extensions<'_>, Failure> {
+        Extensions::read(&mut Reader::new(bytes))
+    }
+
+    #[test]
+    fn lists_are_read_as_written() {
+        let mut extensions = Extensions::default();
+        extensions.push(ExtensionType::EXTENDED_MASTER_SECRET, Vec::new());
+        let srtp = UseSrtp { profiles: vec![7, 1], mki: b"x" };
+        extensions.push(ExtensionType::USE_SRTP, srtp.write());
+        let mut out = Vec::new();
+        extensions.write(&mut out);
+        let again = read(&out).unwrap();
+        assert_eq!(again, extensions);
+        assert_eq!(UseSrtp::read(again.find(ExtensionType::USE_SRTP).unwrap()), Ok(srtp));
+        assert_eq!(again.has_empty(ExtensionType::EXTENDED_MASTER_SECRET), Ok(true));
+        assert_eq!(again.has_empty(ExtensionType::USE_SRTP), Err(Failure::Malformed));
+        for cut in 1..out.len() {
+            assert_eq!(read(&out[..cut]), Err(Failure::Malformed));
+        }
+        assert_eq!(read(&[]), Ok(Extensions::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        let malformed = Err(Failure::Malformed);
+        for (bytes, error) in [
+            (&[0, 8, 0, 1, 0, 0, 0, 1, 0, 0][..], Failure::Illegal("an extension twice")),
+            (&[0, 4, 0, 1, 0, 1], Failure::Malformed),
+            (&[0, 4, 0, 1, 0, 0, 9], Failure::Malformed),
+        ] {
+            assert_eq!(read(bytes), Err(error), "{bytes:?}");
+        }
+        let many: Vec<u8> = (0..65u8).flat_map(|kind| [0, kind, 0, 0]).collect();
+        assert_eq!(read(&[&[1, 4][..], &many].concat()), malformed);
+        for body in [&[][..], &[0, 0], &[0, 1, 5], &[0, 2, 5], &[0, 2, 5, 5, 5]] {
+            assert_eq!(read_numbers16(body), Err(Failure::Malformed), "{body:?}");
+        }
+        for body in [&[][..], &[0], &[1, 5], &[2, 5], &[2, 5, 5, 5]] {
+            assert_eq!(read_numbers8(body), Err(Failure::Malformed), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn d_15_renegotiation_info() {
+        for (body, verdict) in [
+            (&[0][..], Ok(true)),
+            (&[1, 9], Err(Failure::Renegotiation)),
+            (&[], Err(Failure::Malformed)),
+            (&[0, 0], Err(Failure::Malformed)),
+        ] {
+            let mut extensions = Extensions::default();
+            extensions.push(ExtensionType::RENEGOTIATION_INFO, body.to_vec());
+            assert_eq!(extensions.check_renegotiation(), verdict, "{body:?}");
+        }
+        assert_eq!(Extensions::default().check_renegotiation(), Ok(false));
+    }
+}

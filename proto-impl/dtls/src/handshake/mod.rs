@@ -1,0 +1,133 @@
+//! Handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4), read and written. No state is kept here.
+//!
+//! ```text
+//!  0      1 .. 3    4 .. 5     6 .. 8           9 .. 11
+//! +------+--------+----------+-----------------+-----------------+---------
+//! | type | length | sequence | fragment offset | fragment length | fragment
+//! +------+--------+----------+-----------------+-----------------+---------
+//! ```
+
+mod certificate;
+mod exchange;
+mod extensions;
+mod hello;
+
+pub(crate) use certificate::{CertificateMessage, CertificateRequest};
+pub(crate) use exchange::{KeyExchange, Signed, read_public_value, write_public_value};
+pub(crate) use extensions::{ExtensionType, Extensions, UseSrtp, read_numbers8, read_numbers16};
+pub(crate) use hello::{ClientHello, HelloStart, HelloVerifyRequest, ServerHello};
+
+use wire::{Reader, Truncated};
+
+use crate::put;
+
+/// Bytes of a fragment's head.
+pub(crate) const HEAD_BYTES: usize = 12;
+
+/// What a message is (RFC 5246 §7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageType(pub u8);
+
+impl MessageType {
+    /// Asks a client to begin again.
+    pub const HELLO_REQUEST: Self = Self(0);
+    /// The first message.
+    pub const CLIENT_HELLO: Self = Self(1);
+    /// The server's choice.
+    pub const SERVER_HELLO: Self = Self(2);
+    /// A cookie to come back with (RFC 6347 §4.2.1).
+    pub const HELLO_VERIFY_REQUEST: Self = Self(3);
+    /// Certificates of either side.
+    pub const CERTIFICATE: Self = Self(11);
+    /// The server's public value, signed.
+    pub const SERVER_KEY_EXCHANGE: Self = Self(12);
+    /// The server wants to see a certificate.
+    pub const CERTIFICATE_REQUEST: Self = Self(13);
+    /// The end of the server's flight.
+    pub const SERVER_HELLO_DONE: Self = Self(14);
+    /// The client's proof that it has the key of its certificate.
+    pub const CERTIFICATE_VERIFY: Self = Self(15);
+    /// The client's public value.
+    pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
+    /// A hash over everything before it.
+    pub const FINISHED: Self = Self(20);
+}
+
+/// The head of a fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FragmentHead {
+    pub(crate) kind: MessageType,
+    /// Of the whole message.
+    pub(crate) length: usize,
+    /// Which message of its sender.
+    pub(crate) sequence: u16,
+    /// Where the fragment begins in the message.
+    pub(crate) offset: usize,
+    /// Bytes of this fragment.
+    pub(crate) fragment: usize,
+}
+
+impl FragmentHead {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Truncated> {
+        Ok(Self {
+            kind: MessageType(r.u8()?),
+            length: u24(r)?,
+            sequence: r.u16()?,
+            offset: u24(r)?,
+            fragment: u24(r)?,
+        })
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.kind.0);
+        put::u24(out, self.length);
+        put::u16(out, self.sequence);
+        put::u24(out, self.offset);
+        put::u24(out, self.fragment);
+    }
+}
+
+/// Three bytes as a length.
+pub(crate) fn u24(r: &mut Reader<'_>) -> Result<usize, Truncated> {
+    let [a, b, c] = r.array()?;
+    Ok(usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
+}
+
+/// What stands behind a length of one byte.
+pub(crate) fn vec8<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
+    let length = r.u8()?;
+    r.take(usize::from(length))
+}
+
+/// What stands behind a length of two bytes.
+pub(crate) fn vec16<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
+    let length = r.u16()?;
+    r.take(usize::from(length))
+}
+
+/// What stands behind a length of three bytes.
+pub(crate) fn vec24<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
+    let length = u24(r)?;
+    r.take(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_as_written() {
+        let head = FragmentHead {
+            kind: MessageType::CERTIFICATE,
+            length: 0x01_0203,
+            sequence: 0x0405,
+            offset: 0x06_0708,
+            fragment: 0xff_fffe,
+        };
+        let mut out = Vec::new();
+        head.write(&mut out);
+        assert_eq!(out.len(), HEAD_BYTES);
+        assert_eq!(FragmentHead::read(&mut Reader::new(&out)), Ok(head));
+        assert!(FragmentHead::read(&mut Reader::new(&out[1..])).is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! What the tests of several modules share.
+
+use std::sync::{Arc, LazyLock};
+
+use crypto::Seed;
+
+use crate::Identity;
+
+/// A certificate of OpenSSL with an RSA key of 2048 bits, made for these tests.
+pub(crate) const RSA_CERTIFICATE: &[u8] = include_bytes!("rsa_certificate.der");
+/// Its key.
+pub(crate) const RSA_KEY: &[u8] = include_bytes!("rsa_key.der");
+
+static IDENTITIES: LazyLock<[Arc<Identity>; 3]> = LazyLock::new(|| {
+    let own = |number| Arc::new(Identity::self_signed(&Seed::from_number(number)).unwrap());
+    [Arc::new(Identity::new(RSA_CERTIFICATE, RSA_KEY).unwrap()), own(1), own(2)]
+});
+
+/// 0 is RSA, 1 and 2 are P-256.
+pub(crate) fn identity(number: usize) -> Arc<Identity> {
+    Arc::clone(&IDENTITIES[number])
+}

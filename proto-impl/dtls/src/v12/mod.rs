@@ -1,0 +1,255 @@
+//! The handshake of DTLS 1.2 (RFC 6347 §4.2, RFC 5246 §7.3), with the client's certificate:
+//!
+//! ```text
+//!    client                                     server
+//! 1  ClientHello                   ------>
+//! 2                                <------      HelloVerifyRequest, when a cookie is wanted
+//! 3  ClientHello, cookie           ------>
+//! 4                                <------      ServerHello, Certificate, ServerKeyExchange,
+//!                                               CertificateRequest, ServerHelloDone
+//! 5  Certificate, ClientKeyExchange,
+//!    CertificateVerify,
+//!    ChangeCipherSpec, Finished    ------>
+//! 6                                <------      ChangeCipherSpec, Finished
+//! ```
+//!
+//! [`client`] and [`server`] are the two orders of messages; what both build up is an [`Exchange`].
+
+pub(crate) mod client;
+pub(crate) mod keys;
+pub(crate) mod server;
+
+use std::sync::Arc;
+
+use crypto::{Hash, KeyKind, PublicKey, Random, SignatureAlgorithm};
+
+use crate::certificate::{self, CERTIFICATE_BYTES_MAX};
+use crate::config::{Config, Expected, PeerCheck};
+use crate::error::Failure;
+use crate::flight::Flight;
+use crate::handshake::{FragmentHead, HEAD_BYTES, MessageType, Signed};
+use crate::reassembly::Message;
+use crate::record::{Cipher, VERSION_1_2};
+use crate::srtp::SrtpProfile;
+use crate::suite::{CipherSuite, SCHEMES, scheme_of_number};
+
+use client::Client;
+use keys::{Secrets, Sender};
+use server::Server;
+
+/// All messages of a handshake, both sides: 2 to 4 KiB with the peers that there are.
+pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
+
+/// What both sides build up message by message.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) config: Arc<Config>,
+    pub(crate) expected: Expected,
+    random: Random,
+    /// Every message, as if it were in one fragment (RFC 6347 §4.2.6).
+    transcript: Vec<u8>,
+    /// Of the next message that is said.
+    sequence: u16,
+    pub(crate) flight: Flight,
+    /// The flight is new and nobody noticed yet.
+    fresh: bool,
+    client_random: [u8; 32],
+    server_random: [u8; 32],
+    suite: Option<CipherSuite>,
+    pub(crate) profile: Option<SrtpProfile>,
+    peer: Option<PublicKey>,
+    pub(crate) peer_sha256: Option<[u8; 32]>,
+    pub(crate) secrets: Option<Secrets>,
+    /// For what is read behind the peer's `ChangeCipherSpec`.
+    pub(crate) read: Option<Cipher>,
+    /// For what is written behind one's own, once it is in the flight.
+    pub(crate) write: Option<Cipher>,
+}
+
+impl Exchange {
+    pub(crate) fn new(config: Arc<Config>, random: Random) -> Self {
+        Self {
+            config,
+            expected: Expected::Unknown,
+            random,
+            transcript: Vec::new(),
+            sequence: 0,
+            flight: Flight::new(VERSION_1_2),
+            fresh: false,
+            client_random: [0; 32],
+            server_random: [0; 32],
+            suite: None,
+            profile: None,
+            peer: None,
+            peer_sha256: None,
+            secrets: None,
+            read: None,
+            write: None,
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.transcript.capacity().saturating_add(self.flight.held_bytes())
+    }
+
+    /// Whether the peer's certificate has to wait for the announcement of its fingerprint.
+    pub(crate) fn waits_for_fingerprints(&self) -> bool {
+        self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
+    }
+
+    fn begin_flight(&mut self, version: u16) {
+        self.flight = Flight::new(version);
+        self.fresh = true;
+    }
+
+    /// Whether an answer was made since it was asked last.
+    pub(crate) fn take_fresh(&mut self) -> bool {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Puts a message of one's own into the flight and into the transcript.
+    fn say(&mut self, kind: MessageType, body: Vec<u8>, protected: bool) -> Result<(), Failure> {
+        let sequence = self.sequence;
+        self.sequence = self.sequence.saturating_add(1);
+        self.note(kind, sequence, &body)?;
+        self.flight.push(kind, sequence, body, protected);
+        Ok(())
+    }
+
+    /// Puts a message of the peer into the transcript.
+    fn hear(&mut self, message: &Message) -> Result<(), Failure> {
+        self.note(message.kind, message.sequence, &message.body)
+    }
+
+    fn note(&mut self, kind: MessageType, sequence: u16, body: &[u8]) -> Result<(), Failure> {
+        let bytes = self.transcript.len().saturating_add(HEAD_BYTES).saturating_add(body.len());
+        if bytes > TRANSCRIPT_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        let head = FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment: body.len() };
+        head.write(&mut self.transcript);
+        self.transcript.extend_from_slice(body);
+        Ok(())
+    }
+
+    /// The peer's certificate: read, and compared with what was announced.
+    fn take_certificate(&mut self, leaf: Option<&[u8]>) -> Result<(), Failure> {
+        let leaf = leaf.ok_or(Failure::NoCertificate)?;
+        if leaf.len() > CERTIFICATE_BYTES_MAX {
+            return Err(Failure::CertificateMalformed);
+        }
+        if self.config.check == PeerCheck::Fingerprint {
+            match &self.expected {
+                Expected::OneOf(list) if list.is_empty() => return Err(Failure::NoFingerprint),
+                Expected::OneOf(list) if list.iter().any(|one| one.matches(leaf)) => {}
+                Expected::OneOf(_) | Expected::Unknown => return Err(Failure::Fingerprint),
+            }
+        }
+        self.peer = Some(certificate::public_key(leaf)?);
+        self.peer_sha256 = Hash::Sha256.digest(leaf).try_into().ok();
+        Ok(())
+    }
+
+    /// Whether the peer's key signed this, in a way that was offered.
+    fn verify(&self, signed: Signed<'_>, message: &[u8]) -> Result<(), Failure> {
+        let algorithm =
+            scheme_of_number(signed.scheme).ok_or(Failure::Illegal("a signature scheme not offered"))?;
+        let peer = self.peer.as_ref().ok_or(Failure::NoCertificate)?;
+        let rsa = matches!(algorithm, SignatureAlgorithm::RsaPkcs1(_) | SignatureAlgorithm::RsaPss(_));
+        if rsa != matches!(peer.kind(), KeyKind::Rsa) {
+            return Err(Failure::Illegal("a signature scheme of another kind of key"));
+        }
+        peer.verify(algorithm, message, signed.signature).map_err(|_| Failure::Signature)
+    }
+
+    /// Secrets and ciphers, when `ClientKeyExchange` is in the transcript.
+    fn derive(&mut self, shared: &[u8], own: Sender) -> Result<(), Failure> {
+        let suite = self.suite.ok_or(Failure::Internal)?;
+        let secrets = Secrets::new(suite, shared, &self.transcript, &self.client_random, &self.server_random)
+            .ok_or(Failure::Internal)?;
+        let (client, server) = secrets.ciphers().ok_or(Failure::Internal)?;
+        let (write, read) = match own {
+            Sender::Client => (client, server),
+            Sender::Server => (server, client),
+        };
+        (self.write, self.read) = (Some(write), Some(read));
+        self.secrets = Some(secrets);
+        Ok(())
+    }
+
+    /// The end of a flight: `ChangeCipherSpec` and Finished.
+    fn say_finished(&mut self, own: Sender) -> Result<(), Failure> {
+        let data = self.verify_data(own)?;
+        self.flight.push_change_cipher_spec();
+        self.say(MessageType::FINISHED, data.to_vec(), true)
+    }
+
+    fn check_finished(&self, peer: Sender, body: &[u8]) -> Result<(), Failure> {
+        let data = self.verify_data(peer)?;
+        if body.len() != data.len() {
+            return Err(Failure::Malformed);
+        }
+        if crypto::constant_time_eq(&data, body) { Ok(()) } else { Err(Failure::Finished) }
+    }
+
+    fn verify_data(&self, sender: Sender) -> Result<[u8; keys::VERIFY_BYTES], Failure> {
+        let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
+        secrets.verify_data(sender, &self.transcript).ok_or(Failure::Internal)
+    }
+
+    /// One's own signature over `message`.
+    fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Result<Vec<u8>, Failure> {
+        let identity = self.config.identity.as_ref().ok_or(Failure::Internal)?;
+        identity.key().sign(algorithm, message).ok_or(Failure::Internal)
+    }
+}
+
+/// The schemes that are offered and asked for.
+fn scheme_numbers() -> Vec<u16> {
+    SCHEMES.into_iter().map(|(number, _)| number).collect()
+}
+
+/// 32 bytes that do not look like a server of TLS 1.3 that was talked down (RFC 8446 §4.1.3): a client that speaks both
+/// would hang up.
+fn draw_random(random: &mut Random) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    loop {
+        random.fill(&mut bytes);
+        if !bytes.ends_with(b"DOWNGRD\x01") && !bytes.ends_with(b"DOWNGRD\x00") {
+            return bytes;
+        }
+    }
+}
+
+/// One of the two orders of messages.
+#[derive(Debug)]
+pub(crate) enum Side {
+    Client(Client),
+    Server(Server),
+}
+
+impl Side {
+    /// Takes the next message. The flight of the exchange is a new one when an answer is due.
+    pub(crate) fn handle(self, x: &mut Exchange, message: &Message) -> Result<Self, Failure> {
+        if message.protected != self.awaits_finished() {
+            return Err(Failure::Unexpected(message.kind));
+        }
+        Ok(match self {
+            Self::Client(client) => Self::Client(client.handle(x, message)?),
+            Self::Server(server) => Self::Server(server.handle(x, message)?),
+        })
+    }
+
+    pub(crate) const fn awaits_finished(&self) -> bool {
+        matches!(self, Self::Client(Client::Finished) | Self::Server(Server::Finished))
+    }
+
+    pub(crate) const fn is_done(&self) -> bool {
+        matches!(self, Self::Client(Client::Done) | Self::Server(Server::Done))
+    }
+
+    /// Whether nothing was heard of the peer yet.
+    pub(crate) const fn awaits_hello(&self) -> bool {
+        matches!(self, Self::Client(Client::Hello { .. }) | Self::Server(Server::Hello))
+    }
+}
