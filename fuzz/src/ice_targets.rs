@@ -95,8 +95,8 @@ pub fn ice_agent(data: &[u8]) {
 }
 
 enum Side {
-    Full(Agent),
-    Lite(LiteAgent),
+    Full(Box<Agent>),
+    Lite(Box<LiteAgent>),
 }
 
 impl Side {
@@ -213,14 +213,14 @@ impl World {
             let config = Config { role, ..Config::default() };
             let mut agent = Agent::new(now, Arc::new(config), &Seed::from_number(u64::from(host)));
             let _ = agent.add_local(now, address(host));
-            Side::Full(agent)
+            Side::Full(Box::new(agent))
         };
         let selection = if flags & 8 == 0 { Selection::FirstValid } else { Selection::Nominated };
         let other = if flags & 4 == 0 {
             full(2, role(2))
         } else {
             let config = Arc::new(LiteConfig { selection, ..LiteConfig::default() });
-            Side::Lite(LiteAgent::new(now, config, &Seed::from_number(2)))
+            Side::Lite(Box::new(LiteAgent::new(now, config, &Seed::from_number(2))))
         };
         let end = |side| End {
             side,
@@ -347,13 +347,14 @@ impl World {
 
     fn tell_address(&mut self, to: usize, host: u8) {
         if let Side::Full(agent) = &mut self.ends[to].side {
-            let candidate = Candidate::host(Transport::Udp, address(host), u16::from(host));
+            // From 200 there are only strangers.
+            let candidate = Candidate::host(Transport::Udp, address(host % 200), u16::from(host));
             let _ = agent.add_remote(self.now, &candidate);
         }
     }
 
     fn add_local(&mut self, to: usize, argument: u8) {
-        self.hosts = self.hosts.saturating_add(1);
+        self.hosts = 3 + (self.hosts + 1) % 40;
         let host = self.hosts;
         if let Side::Full(agent) = &mut self.ends[to].side {
             let _ = agent.add_local(self.now, address(host));

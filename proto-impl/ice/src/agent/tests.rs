@@ -42,7 +42,8 @@ fn run(clock: &mut Clock, agents: &mut [Agent; 2], time: std::time::Duration) {
         for from in 0..2 {
             for datagram in sent(&mut agents[from], now) {
                 quiet = false;
-                let path = Path::udp(address(2 - from as u8), address(1 + from as u8));
+                let path = if from == 0 { [2, 1] } else { [1, 2] }.map(address);
+                let path = Path::udp(path[0], path[1]);
                 agents[1 - from].handle_datagram(now, path, &datagram);
             }
         }

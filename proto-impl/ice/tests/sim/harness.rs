@@ -21,8 +21,8 @@ pub(crate) fn address(host: u8, port: u16) -> SocketAddr {
 }
 
 pub(crate) enum Side {
-    Full(Agent),
-    Lite(LiteAgent),
+    Full(Box<Agent>),
+    Lite(Box<LiteAgent>),
     /// A STUN server: tells what it sees.
     Server,
 }
@@ -84,7 +84,7 @@ impl End {
         let mut agent = Agent::new(clock.now(), Arc::new(config), &Seed::from_number(seed));
         let add = |address: &SocketAddr| agent.add_local(clock.now(), *address).unwrap();
         let candidates = addresses.iter().map(add).collect();
-        let mut end = Self::new(Side::Full(agent), addresses.to_vec());
+        let mut end = Self::new(Side::Full(Box::new(agent)), addresses.to_vec());
         end.candidates = candidates;
         end
     }
@@ -92,7 +92,7 @@ impl End {
     pub(crate) fn lite(clock: &Clock, seed: u64, addresses: &[SocketAddr]) -> Self {
         let config = Arc::new(LiteConfig::default());
         let agent = LiteAgent::new(clock.now(), config, &Seed::from_number(seed));
-        let mut end = Self::new(Side::Lite(agent), addresses.to_vec());
+        let mut end = Self::new(Side::Lite(Box::new(agent)), addresses.to_vec());
         end.candidates = addresses.iter().map(|a| Candidate::host(Transport::Udp, *a, 65535)).collect();
         end
     }
