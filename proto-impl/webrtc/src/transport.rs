@@ -316,12 +316,12 @@ impl Transport {
                     self.close(match reason {
                         ice::CloseReason::ConsentExpired => CloseReason::ConsentExpired,
                         ice::CloseReason::ConnectTimeout => CloseReason::ConnectTimeout,
-                        _ => CloseReason::Local,
+                        ice::CloseReason::Local | _ => CloseReason::Local,
                     });
                     return;
                 }
                 // Media asks for the selected path each time.
-                _ => {}
+                ice::Event::Selected(_) | _ => {}
             }
         }
         self.start_dtls(now);

@@ -36,11 +36,15 @@ pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
     } else {
         vec![Feedback::TransportCc, Feedback::Nack]
     };
-    let number = |index: usize| match codec {
+    let fixed = match codec {
         Codec::G711(g711::Law::Mu) => PayloadType::new(0),
         Codec::G711(g711::Law::A) => PayloadType::new(8),
-        _ => u8::try_from(index).ok().and_then(|index| PayloadType::new(first.checked_add(index)?)),
+        Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Vp8 | Codec::Opus => None,
+        Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => None,
     };
+    let counted =
+        |index: usize| u8::try_from(index).ok().and_then(|n| PayloadType::new(first.checked_add(n)?));
+    let number = |index: usize| fixed.or_else(|| counted(index));
     let described =
         forms.into_iter().enumerate().filter_map(|(index, (name, clock_rate, channels, parameters))| {
             let rtpmap =
