@@ -65,7 +65,14 @@ fn control(data: &[u8]) {
             Rtcp::Bye(bye) if bye.reason.is_none() => {
                 assert!(again.bye(&bye.ssrcs().collect::<Vec<_>>()));
             }
-            Rtcp::Fir(fir) => assert!(again.fir(fir.sender, &fir.entries().collect::<Vec<_>>())),
+            Rtcp::Fir(fir) => {
+                let entries: Vec<_> = fir.entries().collect();
+                assert!(again.fir(fir.sender, &entries));
+                let Some(Ok(Rtcp::Fir(read))) = packets(again.as_bytes()).next() else { panic!("a FIR") };
+                // Three bytes of each are reserved, and not written again.
+                assert!(read.sender == fir.sender && read.entries().eq(entries));
+                continue;
+            }
             Rtcp::Pli(pli) => assert!(again.pli(*pli)),
             Rtcp::Remb(remb) => {
                 assert!(again.remb(remb.sender, remb.bitrate, &remb.ssrcs().collect::<Vec<_>>()));
@@ -96,8 +103,7 @@ fn control(data: &[u8]) {
             _ => continue,
         }
         let read: Vec<_> = packets(again.as_bytes()).flatten().collect();
-        // Unused fields and odd ends are not written again, so that only the parts' meaning is compared.
-        assert_eq!(format!("{:?}", read.first()), format!("{:?}", Some(&part)));
+        assert_eq!(read.first(), Some(&part));
     }
 }
 
