@@ -9,6 +9,7 @@
 mod codecs;
 mod control;
 mod http_targets;
+mod ice_targets;
 mod management;
 mod payload_targets;
 mod rest;
@@ -33,6 +34,7 @@ mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use http_targets::{http_chunked, http_request};
+pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
 pub use payload_targets::depack;
 pub use rest::json_rest;
@@ -61,6 +63,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hevc_config", hevc_config),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
+    ("ice_agent", ice_agent),
     ("json_rest", json_rest),
     ("jwt", jwt),
     ("properties", properties),
@@ -73,6 +76,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
     ("srtp_rtp_rtcp", srtp_rtp_rtcp),
+    ("stun", stun),
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
