@@ -14,6 +14,7 @@ mod management;
 mod payload_targets;
 mod rest;
 mod rtmp_targets;
+mod rtp_targets;
 mod sdp_targets;
 mod settings;
 mod splits;
@@ -38,6 +39,7 @@ pub use management::{form, jwt};
 pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
+pub use rtp_targets::srtp_rtp_rtcp;
 pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
@@ -73,6 +75,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
+    ("srtp_rtp_rtcp", srtp_rtp_rtcp),
     ("stun", stun),
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
