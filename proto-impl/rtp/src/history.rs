@@ -39,6 +39,20 @@ const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(u64);
 
+impl PacketId {
+    /// The packet behind it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// How many packets from this one on are before `end`.
+    #[must_use]
+    pub const fn distance(self, end: Self) -> u64 {
+        end.0.saturating_sub(self.0)
+    }
+}
+
 /// A packet as all its viewers share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedPacket {
@@ -69,9 +83,17 @@ impl PacketLog {
     pub fn push(&mut self, now: Instant, packet: LoggedPacket) -> PacketId {
         self.bytes = self.bytes.saturating_add(packet.payload.len());
         self.packets.push_back((now, packet));
+        let id = PacketId(
+            self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0).saturating_sub(1)),
+        );
         self.trim(now);
-        let count = u64::try_from(self.packets.len()).unwrap_or(0);
-        PacketId(self.first.saturating_add(count.saturating_sub(1)))
+        id
+    }
+
+    /// The place that the next packet will have.
+    #[must_use]
+    pub fn next_id(&self) -> PacketId {
+        PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
     /// Forgets what is too old.
