@@ -9,10 +9,9 @@
 use std::error::Error;
 use std::io::BufRead;
 
-use rtp::Packet;
-use rtp::demux::{Kind, kind};
 use rtp::extension::Elements;
 use rtp::rtcp::{Rtcp, packets};
+use rtp::{Packet, is_rtcp};
 
 fn main() -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lock().lines() {
@@ -20,12 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (pairs, _) = digits.as_chunks::<2>();
         let datagram: Vec<u8> =
             pairs.iter().map(|[high, low]| u8::try_from(high * 16 + low)).collect::<Result<_, _>>()?;
-        match kind(&datagram) {
-            Kind::Rtp => show_packet(&datagram),
-            Kind::Rtcp => packets(&datagram).for_each(show_part),
-            other @ (Kind::Stun | Kind::Zrtp | Kind::Dtls | Kind::TurnChannel | Kind::Unknown) => {
-                println!("{other:?}, {} bytes", datagram.len());
-            }
+        if is_rtcp(&datagram) {
+            packets(&datagram).for_each(show_part);
+        } else {
+            show_packet(&datagram);
         }
     }
     Ok(())

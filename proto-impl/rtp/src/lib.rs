@@ -41,7 +41,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod demux;
+mod demux;
 mod error;
 pub mod extension;
 mod header;
@@ -56,6 +56,7 @@ pub mod rtcp;
 pub mod rtx;
 pub mod transport_cc;
 
+pub use demux::is_rtcp;
 pub use error::Error;
 pub use header::{
     CSRCS_MAX, Csrcs, EXTENSION_HEAD_BYTES, ExtensionBlock, HEADER_BYTES, Header, Packet, header_length,

@@ -79,8 +79,11 @@ impl ArrivalRecorder {
         let mut clock = reference.saturating_mul(REFERENCE_MICROS);
         let mut deltas = Vec::new();
         let mut at = base;
-        for (&sequence, &micros) in &self.arrivals {
-            if sequence.since(base) >= SPAN_MAX {
+        let room = out.transport_feedback_room();
+        for (arrived, (&sequence, &micros)) in (1..).zip(&self.arrivals) {
+            // What does not fit goes into the next part.
+            let count = usize::try_from(sequence.since(base)).unwrap_or(usize::MAX).saturating_add(1);
+            if sequence.since(base) >= SPAN_MAX || transport_feedback_bytes(count, arrived) > room {
                 break;
             }
             let ticks = micros.saturating_sub(clock).div_euclid(DELTA_MICROS);
@@ -93,6 +96,9 @@ impl ArrivalRecorder {
             }
             deltas.push(Some(delta));
             at = at.next();
+        }
+        if deltas.is_empty() {
+            return false;
         }
         // Of the reference time 24 bits are told (its clock wraps after 12 days).
         let reference = u32::try_from(reference.rem_euclid(1 << 24)).unwrap_or(0);
@@ -114,6 +120,11 @@ impl ArrivalRecorder {
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
+}
+
+/// The most that chunks and deltas of a part take: seven symbols in a chunk of two bytes, two bytes for a delta.
+const fn transport_feedback_bytes(count: usize, arrived: usize) -> usize {
+    count.div_ceil(7).saturating_add(arrived).saturating_mul(2)
 }
 
 #[cfg(test)]
@@ -140,10 +151,15 @@ mod tests {
 
         /// All feedback that is due, and how many parts it has.
         fn feedback(&mut self, ms: u64) -> (usize, Vec<(u16, Option<i64>)>) {
+            self.feedback_within(ms, 1200)
+        }
+
+        /// The same in parts of so many bytes.
+        fn feedback_within(&mut self, ms: u64, limit: usize) -> (usize, Vec<(u16, Option<i64>)>) {
             let mut all = Vec::new();
             let mut parts = 0;
             loop {
-                let mut out = Compound::new(1200);
+                let mut out = Compound::new(limit);
                 let now = self.start + Duration::from_millis(ms);
                 if !self.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut out) {
                     return (parts, all);
@@ -184,6 +200,18 @@ mod tests {
         bench.packets([(20_100_000, 200), (20_200_000, 301)]);
         let (_, arrivals) = bench.feedback(20_300);
         assert_eq!((arrivals[0], arrivals[101]), ((200, Some(20_100_000)), (301, Some(20_200_000))));
+    }
+
+    /// Deltas of two bytes each: more than a datagram holds.
+    #[test]
+    fn what_does_not_fit_goes_into_the_next_part() {
+        let mut bench = Bench::new();
+        bench.packets((0..512u16).map(|n| (u64::from(n) * 70_000, n)));
+        let (parts, arrivals) = bench.feedback_within(40_000, 500);
+        assert!(parts > 1);
+        let numbers: Vec<u16> = arrivals.iter().filter(|(_, at)| at.is_some()).map(|(n, _)| *n).collect();
+        assert_eq!(numbers, (0..512).collect::<Vec<_>>());
+        assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
     #[test]

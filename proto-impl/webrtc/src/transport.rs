@@ -219,7 +219,7 @@ impl Transport {
             self.stats.before_keys += 1;
             return Opened::Nothing;
         };
-        let is_rtcp = rtp::demux::kind(datagram) == rtp::demux::Kind::Rtcp;
+        let is_rtcp = rtp::is_rtcp(datagram);
         let opened =
             if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
         // Which of them failed, and how, SRTP counts.

@@ -57,11 +57,17 @@ impl<'a> Iterator for Elements<'a> {
     type Item = (u8, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let element = self.element();
-        if element.is_none() {
-            self.reader.rest();
+        // An id of 0 with a length is padding that old writers made; it names nothing.
+        loop {
+            match self.element() {
+                Some((0, _)) => {}
+                Some(element) => return Some(element),
+                None => {
+                    self.reader.rest();
+                    return None;
+                }
+            }
         }
-        element
     }
 }
 

@@ -190,6 +190,12 @@ impl Compound {
         })
     }
 
+    /// Bytes that the chunks and deltas of a transport-wide feedback may take: what is left behind its fixed part.
+    pub(crate) const fn transport_feedback_room(&self) -> usize {
+        // Head, two sources, base, count, reference, and zeros that fill the last word.
+        self.room().saturating_sub(HEAD_BYTES + 8 + 8 + 3)
+    }
+
     /// Transport-wide feedback. `reference` is in 64 ms, deltas in 250 us; `None` is a packet that did not come. Deltas
     /// beyond 16 bits must have been cut off by the caller, who begins another packet there.
     pub(crate) fn transport_feedback(
