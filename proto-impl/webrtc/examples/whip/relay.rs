@@ -216,12 +216,19 @@ impl<L: FnMut(String)> Relay<L> {
             Event::Frame { section, frame, sampled } => {
                 self.handle_frame(now, id, section, &frame, sampled, touched);
             }
-            Event::PictureLost { section } => self.hold_viewers(section),
-            Event::KeyFrameWanted { .. } => self.want_key_frame(now, touched),
+            Event::PictureLost { section } => {
+                (self.log)(format!("session {id} picture lost"));
+                self.hold_viewers(section);
+            }
+            Event::KeyFrameWanted { .. } => {
+                (self.log)(format!("session {id} wants a key frame"));
+                self.want_key_frame(now, touched);
+            }
             Event::Closed(reason) => {
                 (self.log)(format!("session {id} closed {reason:?}"));
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.closed = true;
+                    (self.log)(format!("session {id} {:?}", session.peer.stats()));
                 }
                 if self.stream.as_ref().is_some_and(|stream| stream.publisher == id) {
                     self.end_stream(now, touched);
@@ -401,7 +408,10 @@ impl<L: FnMut(String)> Relay<L> {
         for (id, session) in &mut self.sessions {
             let [video, audio] = std::mem::take(&mut session.frames);
             if video + audio > 0 {
-                (self.log)(format!("session {id} frames/s: {video} video, {audio} audio"));
+                (self.log)(format!(
+                    "session {id} frames/s: {video} video, {audio} audio {:?}",
+                    session.peer.stats().resent
+                ));
             }
         }
     }
