@@ -81,10 +81,20 @@ impl Bench {
     fn events(&mut self) -> String {
         let letter = |event| match event {
             Event::Format { .. } => 'F',
-            Event::Frame { frame, .. } if frame.key_frame => 'K',
-            Event::Frame { .. } => 'D',
+            Event::Frame { frame, .. } => {
+                if frame.key_frame {
+                    'K'
+                } else {
+                    'D'
+                }
+            }
             Event::PictureLost { .. } => 'L',
-            _ => '?',
+            Event::Candidate(_)
+            | Event::PathOpened(_)
+            | Event::PathClosed(_)
+            | Event::Connected
+            | Event::KeyFrameWanted { .. }
+            | Event::Closed(_) => panic!("{event:?}"),
         };
         self.events.drain(..).map(letter).collect()
     }

@@ -1,10 +1,13 @@
 //! What a session is for.
 
-use netsim::{ms, secs};
+use netsim::{Clock, ms, secs};
 use sdp::Direction;
-use webrtc::CloseReason;
+use webrtc::{CloseReason, SectionId};
 
-use crate::harness::{PICTURE, SOUND, Studio, both_connected, session};
+use crate::harness::{
+    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, server_config, session,
+    wishes,
+};
 
 #[test]
 fn what_is_published_comes_whole_and_in_order() {
@@ -121,4 +124,24 @@ fn an_idle_session_is_small() {
     println!("a viewer holds {held} bytes, at most {} in its life", pair.b.held_most);
     assert!(held < 16 << 10, "{held}");
     assert!(pair.b.held_most < 80 << 10);
+}
+
+/// The owner gives up while the answer is on its way.
+#[test]
+fn an_answer_behind_the_end_begins_nothing() {
+    let clock = Clock::new();
+    let mut client = End::new(&clock, client_config(), CLIENT, SERVER, 1);
+    let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 1);
+    let now = clock.now();
+    client.peer.add_local(now, CLIENT).unwrap();
+    let offer = client.peer.offer(&wishes(Direction::SendOnly)).unwrap();
+    let wish = |section: SectionId, _: &sdp::Media| {
+        let [sound, picture] = wishes(Direction::RecvOnly);
+        Some(if section == SOUND { sound.1 } else { picture.1 })
+    };
+    let answer = server.peer.handle_offer(now, &offer, wish).unwrap();
+    client.close(now);
+    assert_eq!(client.peer.handle_answer(now, &answer), Err(webrtc::Error::State));
+    assert_eq!((client.peer.poll_event(), client.peer.poll_timeout()), (None, None));
+    assert!(client.peer.sections().is_empty());
 }
