@@ -8,6 +8,7 @@
 
 mod codecs;
 mod control;
+mod dtls_targets;
 mod http_targets;
 mod management;
 mod payload_targets;
@@ -31,6 +32,7 @@ mod http;
 mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
+pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use http_targets::{http_chunked, http_request};
 pub use management::{form, jwt};
 pub use payload_targets::depack;
@@ -53,6 +55,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("avc_config", avc_config),
     ("cidr", cidr),
     ("depack", depack),
+    ("dtls_handshake", dtls_handshake),
+    ("dtls_record", dtls_record),
     ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
     ("form", form),
@@ -75,4 +79,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("vp9_config", vp9_config),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
+    ("x509_peer", x509_peer),
 ];
