@@ -8,6 +8,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "a bench is the shell around the machine: it has a clock and prints"
 )]
 

@@ -39,6 +39,8 @@ use server::Server;
 
 /// All messages of a handshake, both sides: 2 to 4 KiB with the peers that there are.
 pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
+/// It grows by so much.
+const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
 /// What both sides build up message by message.
 #[derive(Debug)]
@@ -125,6 +127,11 @@ impl Exchange {
         let bytes = self.transcript.len().saturating_add(HEAD_BYTES).saturating_add(body.len());
         if bytes > TRANSCRIPT_BYTES_MAX {
             return Err(Failure::TooLarge);
+        }
+        if bytes > self.transcript.capacity() {
+            // Growth by doubling would pass the limit of what is held.
+            let more = bytes.next_multiple_of(TRANSCRIPT_BYTES_STEP).saturating_sub(self.transcript.len());
+            self.transcript.reserve_exact(more);
         }
         let head = FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment: body.len() };
         head.write(&mut self.transcript);

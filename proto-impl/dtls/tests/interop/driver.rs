@@ -131,7 +131,7 @@ impl Listener {
     }
 
     /// Their client at our server.
-    pub(crate) fn accept(&mut self, peer: &Peer) -> Ours {
+    pub(crate) fn accept(&self, peer: &Peer) -> Ours {
         let end = Instant::now() + PATIENCE;
         let mut buffer = [0; 4096];
         let (length, from) = loop {

@@ -57,7 +57,7 @@ fn d_16_server_of_openssl() {
     for certificate in CERTIFICATES {
         for (profile, name, _) in PROFILES {
             for (mtu, own) in [(1200, Certificate::P256), (300, Certificate::Rsa)] {
-                let mut server = Ours::listen(own, &[profile], mtu, false);
+                let server = Ours::listen(own, &[profile], mtu, false);
                 let peer = Peer::openssl_client(certificate, name, mtu, server.port(), &[]);
                 let ours = server.accept(&peer);
                 assert_eq!(ours.connected.srtp.as_ref().unwrap().0, profile);
@@ -87,7 +87,7 @@ fn d_16_every_suite_with_openssl() {
             assert_eq!(ours.connected.suite, suite);
             check_keys(&ours, &peer.finish("Keying material:"));
 
-            let mut server = Ours::listen(certificate, &[profile], 1200, true);
+            let server = Ours::listen(certificate, &[profile], 1200, true);
             let peer = Peer::openssl_client(Certificate::P256, srtp, 1200, server.port(), &options);
             let ours = server.accept(&peer);
             assert_eq!(ours.connected.suite, suite);
@@ -116,7 +116,7 @@ fn d_16_server_of_gnutls() {
     for certificate in CERTIFICATES {
         for (profile, _, name) in PROFILES.into_iter().filter(|(.., name)| !name.is_empty()) {
             for (mtu, own) in [(1200, Certificate::P256), (300, Certificate::Rsa)] {
-                let mut server = Ours::listen(own, &[profile], mtu, false);
+                let server = Ours::listen(own, &[profile], mtu, false);
                 let peer = Peer::gnutls_client(certificate, name, mtu, server.port());
                 let ours = server.accept(&peer);
                 assert_eq!(ours.connected.srtp.as_ref().unwrap().0, profile);

@@ -408,6 +408,43 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(Failure::Signature));
 }
 
+/// A Finished under the right keys that does not say what it should; shorter, longer, other.
+#[test]
+fn d_12_finished_that_does_not_fit() {
+    type Change = fn(&mut Vec<u8>);
+    let changes: [Change; 4] =
+        [|body| body[11] ^= 1, |body| body[0] ^= 0x80, |body| body.push(0), Vec::clear];
+    for change in changes {
+        for of_client in [true, false] {
+            let mut ends = Ends::new(config(1), config(2)).start();
+            let now = ends.clock.now();
+            for step in 0.. {
+                let (from, to) = if step % 2 == 0 {
+                    (&mut ends.client, &mut ends.server)
+                } else {
+                    (&mut ends.server, &mut ends.client)
+                };
+                let last = step == if of_client { 2 } else { 3 };
+                match &mut from.phase {
+                    Phase::Handshaking(handshaking) if last => {
+                        handshaking.exchange.flight.change_last(change)
+                    }
+                    Phase::Connected(established) if last => established.flight.change_last(change),
+                    _ => {}
+                }
+                let datagrams = sent(from, now);
+                deliver(to, now, &datagrams);
+                if last {
+                    assert_eq!(reason(to), CloseReason::Failed(Failure::Finished));
+                    let alert = sent(to, now);
+                    assert_eq!(alert.len(), 1);
+                    break;
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn d_12_a_replayed_record_is_dropped() {
     let (mut ends, ..) = Ends::connected(config(1), config(2));
@@ -509,6 +546,35 @@ fn d_10_hostile_fragments_leave_the_handshake_alone() {
     }
     ends.run();
     assert!(ends.client.is_connected() && ends.server.is_connected());
+}
+
+/// Everything as large as it may be, at once.
+#[test]
+fn d_10_a_handshake_holds_80_kib_at_most() {
+    let mut ends = Ends::new(config(1), config(2)).start();
+    let now = ends.clock.now();
+    let hello = messages(&sent(&mut ends.client, now)).remove(0).2;
+    let mut hello = ClientHello::read(&hello).unwrap();
+    hello.extensions.push(ExtensionType(21), vec![0; 12_000]);
+    let mut body = Vec::new();
+    hello.write(&mut body);
+    ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, 0, &body));
+    // A chain behind the right certificate, and then the other messages, none of them whole.
+    let mut list = Vec::new();
+    put::vec24(&mut list, identity(1).certificate());
+    put::vec24(&mut list, &[0; 13_000]);
+    let mut body = Vec::new();
+    put::vec24(&mut body, &list);
+    ends.server.handle_datagram(now, &mut message(MessageType::CERTIFICATE, 1, &body));
+    assert_eq!(ends.server.poll_event(), None);
+    for (sequence, length) in [(2, 16 * 1024), (3, 16 * 1024), (4, 8 * 1024), (5, 16 * 1024), (6, 1)] {
+        let kind = MessageType::CLIENT_KEY_EXCHANGE;
+        let head = FragmentHead { kind, length, sequence, offset: 0, fragment: 1 };
+        ends.server.handle_datagram(now, &mut fragment(&head, &[0]));
+    }
+    let held = ends.server.held_bytes();
+    assert!((70 * 1024..=80 * 1024).contains(&held), "{held}");
+    assert_eq!(ends.server.stats().dropped_ahead, 2);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Two ends in memory; `hostile` is one end against what no honest peer sends, `drops` what networks do.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
+
 mod drops;
 mod hostile;
 
