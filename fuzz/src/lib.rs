@@ -10,10 +10,12 @@ mod codecs;
 mod control;
 mod dtls_targets;
 mod http_targets;
+mod ice_targets;
 mod management;
 mod payload_targets;
 mod rest;
 mod rtmp_targets;
+mod rtp_targets;
 mod sdp_targets;
 mod settings;
 mod splits;
@@ -34,10 +36,12 @@ mod properties_file;
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use http_targets::{http_chunked, http_request};
+pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
 pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
+pub use rtp_targets::srtp_rtp_rtcp;
 pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
@@ -63,6 +67,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hevc_config", hevc_config),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
+    ("ice_agent", ice_agent),
     ("json_rest", json_rest),
     ("jwt", jwt),
     ("properties", properties),
@@ -74,6 +79,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
+    ("srtp_rtp_rtcp", srtp_rtp_rtcp),
+    ("stun", stun),
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),

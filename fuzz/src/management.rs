@@ -15,7 +15,7 @@ pub fn jwt(data: &[u8]) {
     if verify(&text, SECRET, NOW).is_ok() {
         assert!(text.is_ascii() && text.matches('.').count() == 2, "{text:?}");
     }
-    assert_eq!(verify(&text, &SECRET[..31], NOW).map(drop).is_ok(), false);
+    assert!(verify(&text, &SECRET[..31], NOW).is_err());
     let Ok(claims) = serde_json::from_slice::<Claims>(data) else { return };
     match verify(&sign(&claims, SECRET), SECRET, NOW) {
         // Fractions may lose their last bit on the way through text.

@@ -40,21 +40,13 @@ pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for protocols that prescribe it and nothing else: time codes (RFC 6238), STUN.
+/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for the time codes that clients compute with it (RFC 6238) and nothing else.
 #[must_use]
 pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
-    hmac_sha1_parts(key, &[message])
-}
-
-/// [`hmac_sha1`] over the concatenation of `parts`.
-#[must_use]
-pub fn hmac_sha1_parts(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(key) else {
         return [0; 20];
     };
-    for part in parts {
-        mac.update(part);
-    }
+    mac.update(message);
     mac.finalize().into_bytes().into()
 }
 

@@ -93,6 +93,22 @@ impl Outbound {
         Ok(())
     }
 
+    /// Adds a packet that was sent before once more, for peers without RTX: byte for byte what it was, which its caller
+    /// answers for. Nothing counts on, and what was never sent is refused.
+    pub fn seal_again(&self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
+        let ssrc = header.ssrc.value();
+        let (_, last) = self.sources.iter().find(|(source, _)| *source == ssrc).ok_or(Error::Reused)?;
+        let [_, _, _, _, _, _, high, low] = last.to_be_bytes();
+        let behind = u16::from_be_bytes([high, low]).wrapping_sub(header.sequence_number.value());
+        let index = last.checked_sub(behind.into()).filter(|_| behind <= LEAP_MAX).ok_or(Error::Reused)?;
+        out.push_made(|packet| {
+            let start = packet.len();
+            header.write(packet);
+            self.keys.rtp.seal_rtp_to(Name { ssrc, index }, start, payload, packet);
+        });
+        Ok(())
+    }
+
     /// The length of a sealed packet.
     #[must_use]
     pub fn sealed_length(&self, header: &Header<'_>, payload_bytes: usize) -> usize {

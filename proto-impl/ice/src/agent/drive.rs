@@ -74,12 +74,12 @@ impl Agent {
             return;
         }
         let Some(path) = self.checks.next(self.role) else { return };
-        self.transactions.replace(&path);
+        let purpose = Purpose::Check { nominates: self.nominating == Some(path) };
+        self.transactions.replace(&path, purpose);
         if let Some(pair) = self.checks.get_mut(&path).filter(|pair| pair.state != PairState::Succeeded) {
             pair.state = PairState::InProgress;
         }
-        let nominates = self.nominating == Some(path);
-        if !self.start(now, path, Purpose::Check { nominates }) {
+        if !self.start(now, path, purpose) {
             self.fail(&path);
         }
     }
@@ -92,6 +92,10 @@ impl Agent {
 
     /// The controlling side decides (RFC 8445 §8.1.1).
     fn nominate(&mut self, now: Instant) {
+        let failed = |pair: &Pair| pair.state == PairState::Failed;
+        if self.nominating.is_some_and(|path| self.checks.get(&path).is_none_or(failed)) {
+            self.nominating = None;
+        }
         let due = self.nominates_at(now).is_some_and(|at| at <= now);
         if let Some(path) = self.nominee(now).filter(|_| due) {
             self.nominating = Some(path);
@@ -152,12 +156,26 @@ impl Agent {
     fn ask_consent(&mut self, now: Instant) {
         if let Some(path) = self.selected().filter(|_| self.consent_at.is_some_and(|at| at <= now)) {
             self.start(now, path, Purpose::Consent);
-            self.schedule_consent(now);
+            // Without an answer the next one follows soon: six in thirty seconds are too few on a lossy path.
+            self.consent_at = Some(now + self.config.rto_max.max(Duration::from_millis(1)));
+            self.probe_others(now);
+        }
+    }
+
+    /// While the selected pair is silent the others are tried again: the network may have changed.
+    fn probe_others(&mut self, now: Instant) {
+        let since = now.checked_sub(self.config.consent_interval.saturating_mul(3) / 2);
+        let silent = |pair: &Pair| !pair.was_answered_since(since);
+        let Some(selected) = self.selected() else { return };
+        if self.checks.get(&selected).is_some_and(silent) {
+            let of_now = |pair: &&Pair| pair.path != selected && pair.generation == self.current.number;
+            let others: Vec<Path> = self.checks.iter().filter(of_now).map(|pair| pair.path).collect();
+            others.into_iter().for_each(|path| self.checks.trigger(path));
         }
     }
 
     /// RFC 7675 §5.1: between 0.8 and 1.2 of the interval, so that many sessions do not fall into step.
-    fn schedule_consent(&mut self, now: Instant) {
+    pub(super) fn schedule_consent(&mut self, now: Instant) {
         let fifth = self.config.consent_interval / 5;
         let spread = u64::try_from(fifth.as_micros()).unwrap_or(0).saturating_mul(2);
         let jitter = Duration::from_micros(self.random.below(spread.saturating_add(1)));
@@ -171,9 +189,9 @@ impl Agent {
         if is_nominated {
             self.nominating = None;
         }
-        if is_nominated && generation == self.current.number && self.previous.take().is_some() {
-            // Nothing is left of the credentials before.
-            self.expire(|pair| pair.generation != generation);
+        if is_nominated && generation == self.current.number {
+            // What is on its way by a path of the credentials before is still taken, until that falls silent.
+            self.previous = None;
         }
         if !self.connected {
             self.connected = true;

@@ -16,6 +16,8 @@ mod checklist;
 mod config;
 mod drive;
 mod receive;
+#[cfg(test)]
+mod tests;
 mod transactions;
 
 use std::collections::VecDeque;
@@ -226,7 +228,8 @@ impl Agent {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
-        if self.selected.is_some_and(|selected| selected.generation == before.number) {
+        // Two restarts before a nomination: what is selected is still of the oldest ones.
+        if self.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }
         let selected = self.selected.map(|selected| selected.path);

@@ -185,7 +185,10 @@ impl Agent {
         pair.answered = Some(now);
         let (wanted, generation) = (pair.is_wanted, pair.generation);
         self.first_valid.get_or_insert(now);
-        self.transactions.replace(&open.path);
+        self.transactions.replace(&open.path, open.purpose);
+        if self.selected() == Some(open.path) {
+            self.schedule_consent(now);
+        }
         self.hear(now, open.path);
         let nominates = open.purpose == Purpose::Check { nominates: true };
         let nominated = match self.role {

@@ -90,12 +90,16 @@ impl Transactions {
         Some(Due::Again(open.path, open.bytes.clone()))
     }
 
-    /// Checks of `path` do not go out again; an answer that is on its way still counts (RFC 8445 §7.3.1.4).
-    pub(super) fn replace(&mut self, path: &Path) {
-        let is_check = |open: &&mut Transaction| matches!(open.purpose, Purpose::Check { .. });
-        for open in self.open.iter_mut().filter(|open| open.path == *path).filter(is_check) {
-            open.tries = 0;
-            open.is_replaced = true;
+    /// Another check takes the place of those of `path`, or one of them has said enough: they do not go out again. An answer
+    /// that is on its way still counts (RFC 8445 §7.3.1.4). A nomination is replaced by a nomination only.
+    pub(super) fn replace(&mut self, path: &Path, by: Purpose) {
+        let all = by == Purpose::Check { nominates: true };
+        for open in self.open.iter_mut().filter(|open| open.path == *path) {
+            let is_check = open.purpose == Purpose::Check { nominates: false };
+            if is_check || (all && open.purpose == by) {
+                open.tries = 0;
+                open.is_replaced = true;
+            }
         }
     }
 

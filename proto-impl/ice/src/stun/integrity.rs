@@ -1,6 +1,6 @@
 //! MESSAGE-INTEGRITY with short-term credentials (RFC 8489 §14.5) and FINGERPRINT (§14.7).
 
-use crypto::{constant_time_eq, hmac_sha1_parts};
+use crypto::{HmacSha1Key, constant_time_eq};
 
 use super::HEADER_BYTES;
 
@@ -17,7 +17,7 @@ pub(super) fn integrity(bytes: &[u8], at: usize, key: &[u8]) -> Option<[u8; INTE
     let (_, rest) = rest.split_first_chunk::<2>()?;
     let end = at.checked_add(4 + INTEGRITY_BYTES)?.checked_sub(HEADER_BYTES)?;
     let length = u16::try_from(end).ok()?.to_be_bytes();
-    Some(hmac_sha1_parts(key, &[kind, &length, rest]))
+    Some(HmacSha1Key::new(key).sign(&[kind, &length, rest]))
 }
 
 /// Whether the HMAC at `at` is that of `key`.

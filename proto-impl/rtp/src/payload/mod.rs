@@ -25,6 +25,7 @@
 mod aac;
 mod audio;
 mod av1;
+mod describe;
 mod fragments;
 mod frames;
 mod h264;
@@ -43,6 +44,7 @@ use media::codec::{Codec, CodecConfig};
 use wire::Truncated;
 
 pub use aac::Mpeg4Generic;
+pub use describe::codec_of_description;
 use frames::Frames;
 
 /// Largest access unit that is put together: the size that the server takes over any protocol.

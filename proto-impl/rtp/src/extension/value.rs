@@ -1,0 +1,167 @@
+//! The values of the extensions that this crate knows.
+
+use std::time::Duration;
+
+use super::map::Extension;
+use crate::ntp::NtpTime;
+
+/// How loud the sound of a packet is (RFC 6464 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AudioLevel {
+    /// Whether the sender takes it for speech.
+    pub voice: bool,
+    /// In -dBov: 0 is the loudest, 127 silence.
+    pub level: u8,
+}
+
+/// When a packet left: seconds as 6.18 fixed point, which wraps each 64 s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbsSendTime(u32);
+
+impl AbsSendTime {
+    /// The lower 24 bits of `raw`.
+    #[must_use]
+    pub const fn new(raw: u32) -> Self {
+        Self(raw & 0x00ff_ffff)
+    }
+
+    /// Of a wall-clock time.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the upper bits are cut by definition")]
+    pub const fn of(time: NtpTime) -> Self {
+        Self::new((time.value() >> 14) as u32)
+    }
+
+    /// As on the wire.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+}
+
+/// The delay that the sender wants the player to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlayoutDelay {
+    /// At least; in steps of 10 ms up to 40.95 s.
+    pub min: Duration,
+    /// At most.
+    pub max: Duration,
+}
+
+impl PlayoutDelay {
+    const STEP_MS: u128 = 10;
+    const STEPS_MAX: u128 = 0x0fff;
+
+    fn read([a, b, c]: [u8; 3]) -> Self {
+        let of = |steps: u16| Duration::from_millis(u64::from(steps) * 10);
+        Self {
+            min: of(u16::from(a) << 4 | u16::from(b) >> 4),
+            max: of(u16::from(b & 0x0f) << 8 | u16::from(c)),
+        }
+    }
+
+    fn write(self) -> [u8; 3] {
+        let steps = |delay: Duration| {
+            u32::try_from((delay.as_millis() / Self::STEP_MS).min(Self::STEPS_MAX)).unwrap_or(0)
+        };
+        let [_, a, b, c] = (steps(self.min) << 12 | steps(self.max)).to_be_bytes();
+        [a, b, c]
+    }
+}
+
+/// The values of one packet. What a session did not agree on, or what is malformed, is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extensions<'a> {
+    /// Which media section the packet belongs to (RFC 9143 §15).
+    pub mid: Option<&'a str>,
+    /// Which layer of a simulcast (RFC 8852 §3.1).
+    pub rid: Option<&'a str>,
+    /// Which layer a retransmission repairs (RFC 8852 §3.2).
+    pub repaired_rid: Option<&'a str>,
+    /// Loudness.
+    pub audio_level: Option<AudioLevel>,
+    /// Time of sending.
+    pub abs_send_time: Option<AbsSendTime>,
+    /// The packet's number on its transport, for all sources together.
+    pub transport_sequence: Option<u16>,
+    /// The delay that the sender wants.
+    pub playout_delay: Option<PlayoutDelay>,
+    /// Rotation and camera (3GPP TS 26.114 §7.4.5), as it stands.
+    pub video_orientation: Option<u8>,
+}
+
+/// Bytes of the longest fixed value.
+const FIXED_BYTES_MAX: usize = 3;
+
+/// A value on its way into a block.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    Fixed([u8; FIXED_BYTES_MAX], usize),
+}
+
+impl Value<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Fixed(bytes, length) => bytes.get(..*length).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Extensions<'a> {
+    /// Takes the value of one element; malformed ones are left out.
+    pub(super) fn take(&mut self, extension: Extension, value: &'a [u8]) {
+        match (extension, value) {
+            (Extension::Mid, _) => self.mid = text(value),
+            (Extension::Rid, _) => self.rid = text(value),
+            (Extension::RepairedRid, _) => self.repaired_rid = text(value),
+            // The two-byte form pads it to two (RFC 6464 §3).
+            (Extension::AudioLevel, [byte] | [byte, _]) => {
+                self.audio_level = Some(AudioLevel { voice: byte & 0x80 != 0, level: byte & 0x7f });
+            }
+            (Extension::AbsSendTime, &[a, b, c]) => {
+                self.abs_send_time = Some(AbsSendTime::new(u32::from_be_bytes([0, a, b, c])));
+            }
+            (Extension::TransportCc, &[a, b]) => {
+                self.transport_sequence = Some(u16::from_be_bytes([a, b]));
+            }
+            (Extension::PlayoutDelay, &[a, b, c]) => {
+                self.playout_delay = Some(PlayoutDelay::read([a, b, c]));
+            }
+            (Extension::VideoOrientation, &[byte]) => self.video_orientation = Some(byte),
+            _ => {}
+        }
+    }
+
+    /// The values that are set, in the order of [`Extension::ALL`].
+    pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 8] {
+        let byte = |byte: u8| Value::Fixed([byte, 0, 0], 1);
+        let [_, a, b, c] = self.abs_send_time.map_or(0, AbsSendTime::value).to_be_bytes();
+        [
+            (Extension::Mid, self.mid.map(Value::Text)),
+            (Extension::Rid, self.rid.map(Value::Text)),
+            (Extension::RepairedRid, self.repaired_rid.map(Value::Text)),
+            (
+                Extension::AudioLevel,
+                self.audio_level.map(|level| byte(level.level & 0x7f | if level.voice { 0x80 } else { 0 })),
+            ),
+            (Extension::AbsSendTime, self.abs_send_time.map(|_| Value::Fixed([a, b, c], 3))),
+            (
+                Extension::TransportCc,
+                self.transport_sequence.map(|number| {
+                    let [high, low] = number.to_be_bytes();
+                    Value::Fixed([high, low, 0], 2)
+                }),
+            ),
+            (Extension::PlayoutDelay, self.playout_delay.map(|delay| Value::Fixed(delay.write(), 3))),
+            (Extension::VideoOrientation, self.video_orientation.map(byte)),
+        ]
+    }
+}
+
+/// A mid or rid is a token (RFC 8851 §10, RFC 5888 §4): visible ASCII. A few writers end it with zeros.
+fn text(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?.trim_end_matches('\0');
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
+}

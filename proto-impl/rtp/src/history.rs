@@ -1,0 +1,408 @@
+//! What was sent, for as long as somebody may ask for it again.
+//!
+//! Many viewers get the same packets, so that what costs memory is kept once: a [`PacketLog`] of a track has the payloads,
+//! shared by count, with their timestamps. A viewer's [`ResendHistory`] only knows which of its own sequence numbers are
+//! which packets of the log; while it gets all of them that is one entry, however long it watches. A viewer costs some
+//! 130 bytes so, 24 for each gap in what it got (up to 32), and some 40 for each packet of the last second that was sent
+//! again to it (up to 256).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::number::{ExtendedSequence, SequenceNumber};
+
+/// Packets in a log.
+pub const LOG_PACKETS_MAX: usize = 2500;
+/// How long a packet stays in a log.
+pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
+/// Bytes of payload in a log: a second of 60 Mb/s.
+pub const LOG_BYTES_MAX: usize = 8 << 20;
+/// How often one packet is sent again to one viewer.
+pub const RESENDS_MAX: u8 = 10;
+/// Runs of numbers that a viewer is kept: gaps within a second.
+const RUNS_MAX: usize = 32;
+/// Packets sent again that a viewer is kept; further ones are not sent until the log forgets the oldest. With packets of
+/// 1200 bytes it is the quarter of a stream of 10 Mb/s.
+const RESENT_MAX: usize = 256;
+/// With less than this nothing is looked up: a flood of requests costs a comparison each.
+const BUDGET_BYTES_LEAST: usize = 1000;
+/// Of what is sent, what may be sent again: a quarter.
+const BUDGET_SHARE: usize = 4;
+/// What a budget may save up, and what it begins with: the repair of a key frame.
+const BUDGET_BYTES_MAX: usize = 64 << 10;
+/// The least time between two resends of one packet, for round trips that nearly vanish.
+const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
+
+/// The place of a packet in the log of its track. Rises by one for each packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketId(u64);
+
+impl PacketId {
+    /// The packet behind it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// How many packets from this one on are before `end`.
+    #[must_use]
+    pub const fn distance(self, end: Self) -> u64 {
+        end.0.saturating_sub(self.0)
+    }
+}
+
+/// A packet as all its viewers share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedPacket {
+    /// The payload in the clear.
+    pub payload: Bytes,
+    /// Its time on the clock of the track, before a viewer's offset.
+    pub timestamp: u32,
+    /// The marker bit.
+    pub marker: bool,
+}
+
+/// The last packets of a track.
+#[derive(Debug, Default)]
+pub struct PacketLog {
+    packets: VecDeque<(Instant, LoggedPacket)>,
+    first: u64,
+    bytes: usize,
+}
+
+impl PacketLog {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps a packet, and forgets those that are too old or too many.
+    pub fn push(&mut self, now: Instant, packet: LoggedPacket) -> PacketId {
+        self.bytes = self.bytes.saturating_add(packet.payload.len());
+        self.packets.push_back((now, packet));
+        let id = PacketId(
+            self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0).saturating_sub(1)),
+        );
+        self.trim(now);
+        id
+    }
+
+    /// The place that the next packet will have.
+    #[must_use]
+    pub fn next_id(&self) -> PacketId {
+        PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
+    }
+
+    /// Forgets what is too old.
+    pub fn trim(&mut self, now: Instant) {
+        while let Some((at, packet)) = self.packets.front() {
+            let old = now.saturating_duration_since(*at) > LOG_AGE_MAX;
+            if !old && self.packets.len() <= LOG_PACKETS_MAX && self.bytes <= LOG_BYTES_MAX {
+                return;
+            }
+            self.bytes = self.bytes.saturating_sub(packet.payload.len());
+            self.first = self.first.saturating_add(1);
+            self.packets.pop_front();
+        }
+    }
+
+    /// A packet that is still there.
+    #[must_use]
+    pub fn get(&self, id: PacketId) -> Option<&LoggedPacket> {
+        let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
+        self.packets.get(at).map(|(_, packet)| packet)
+    }
+
+    /// A packet that is still there and not too old, though no other came since.
+    fn fresh(&self, now: Instant, id: u64) -> Option<&LoggedPacket> {
+        let at = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        let (since, packet) = self.packets.get(at)?;
+        (now.saturating_duration_since(*since) <= LOG_AGE_MAX).then_some(packet)
+    }
+
+    /// How many packets it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Bytes of their payload.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Numbers of a viewer that are packets of the log, one by one.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    number: ExtendedSequence,
+    id: u64,
+    count: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Resent {
+    last: Instant,
+    times: u8,
+}
+
+/// What was done with requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResendStats {
+    /// Packets that were sent again.
+    pub resent: u64,
+    /// Bytes of their payload.
+    pub resent_bytes: u64,
+    /// Requests for what is not there, or never was.
+    pub unknown: u64,
+    /// Requests that came too soon, or too often.
+    pub repeated: u64,
+    /// Requests beyond the budget.
+    pub over_budget: u64,
+}
+
+/// Which packets of a log one viewer got from one source, and what of them was sent again.
+#[derive(Debug)]
+pub struct ResendHistory {
+    runs: VecDeque<Run>,
+    /// By the place in the log.
+    resent: BTreeMap<u64, Resent>,
+    budget: usize,
+    stats: ResendStats,
+}
+
+impl Default for ResendHistory {
+    fn default() -> Self {
+        Self {
+            runs: VecDeque::new(),
+            resent: BTreeMap::new(),
+            budget: BUDGET_BYTES_MAX,
+            stats: ResendStats::default(),
+        }
+    }
+}
+
+impl ResendHistory {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The packet `id` of the log was sent under `number`, with so many bytes of payload. Both rise.
+    pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
+        self.budget = self.budget.saturating_add(bytes / BUDGET_SHARE).min(BUDGET_BYTES_MAX);
+        if let Some(run) = self.runs.back_mut() {
+            let next = u64::from(run.count);
+            if run.number.plus(next) == number && run.id.saturating_add(next) == id.0 && run.count < u32::MAX
+            {
+                run.count = run.count.saturating_add(1);
+                return;
+            }
+        }
+        if self.runs.len() >= RUNS_MAX {
+            self.runs.pop_front();
+        }
+        self.runs.push_back(Run { number, id: id.0, count: 1 });
+    }
+
+    /// Whether and what to send again for a number that is asked for. `Some` counts as sent.
+    pub fn resend<'l>(
+        &mut self,
+        now: Instant,
+        number: SequenceNumber,
+        round_trip: Duration,
+        log: &'l PacketLog,
+    ) -> Option<&'l LoggedPacket> {
+        if self.budget < BUDGET_BYTES_LEAST {
+            self.stats.over_budget = self.stats.over_budget.saturating_add(1);
+            return None;
+        }
+        let found = self.find(number).and_then(|id| Some((id, log.fresh(now, id)?)));
+        let Some((id, packet)) = found else {
+            self.stats.unknown = self.stats.unknown.saturating_add(1);
+            return None;
+        };
+        while self.resent.first_key_value().is_some_and(|(&oldest, _)| oldest < log.first) {
+            self.resent.pop_first();
+        }
+        let known = self.resent.get(&id).copied();
+        let again = round_trip.max(RESEND_AFTER_MIN);
+        let repeated = known.is_some_and(|resent| {
+            resent.times >= RESENDS_MAX || now.saturating_duration_since(resent.last) < again
+        });
+        if repeated || (known.is_none() && self.resent.len() >= RESENT_MAX) {
+            self.stats.repeated = self.stats.repeated.saturating_add(1);
+            return None;
+        }
+        let Some(budget) = self.budget.checked_sub(packet.payload.len()) else {
+            self.stats.over_budget = self.stats.over_budget.saturating_add(1);
+            return None;
+        };
+        self.budget = budget;
+        let times = known.map_or(1, |resent| resent.times.saturating_add(1));
+        self.resent.insert(id, Resent { last: now, times });
+        self.stats.resent = self.stats.resent.saturating_add(1);
+        let bytes = u64::try_from(packet.payload.len()).unwrap_or(0);
+        self.stats.resent_bytes = self.stats.resent_bytes.saturating_add(bytes);
+        Some(packet)
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub const fn stats(&self) -> ResendStats {
+        self.stats
+    }
+
+    /// Which packet of the log a number was.
+    fn find(&self, number: SequenceNumber) -> Option<u64> {
+        let newest = self.runs.back()?;
+        let last = newest.number.plus(u64::from(newest.count).saturating_sub(1));
+        let wanted = last.nearest(number).filter(|&wanted| wanted <= last)?;
+        let run = self.runs.iter().rev().find(|run| run.number <= wanted)?;
+        let into = wanted.since(run.number);
+        (into < u64::from(run.count)).then(|| run.id.saturating_add(into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn packet(payload: &Bytes, timestamp: u32) -> LoggedPacket {
+        LoggedPacket { payload: payload.clone(), timestamp, marker: false }
+    }
+
+    fn at(start: Instant, ms: u64) -> Instant {
+        start + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn two_viewers_share_a_log_under_their_own_numbers() {
+        let start = netsim::Clock::new().now();
+        let payload = Bytes::from(vec![1; 1000]);
+        let mut log = PacketLog::new();
+        let (mut first, mut second) = (ResendHistory::new(), ResendHistory::new());
+        let mut numbers =
+            [ExtendedSequence::first(SequenceNumber(65_500)), ExtendedSequence::first(SequenceNumber(7))];
+        for n in 0..100u32 {
+            let id = log.push(at(start, n.into()), packet(&payload, n));
+            first.sent(numbers[0], id, 1000);
+            numbers[0] = numbers[0].next();
+            // The second one skips some.
+            if !(40..50).contains(&n) {
+                second.sent(numbers[1], id, 1000);
+                numbers[1] = numbers[1].next();
+            }
+        }
+        let now = at(start, 200);
+        let ask = |history: &mut ResendHistory, number| {
+            history.resend(now, SequenceNumber(number), RTT, &log).map(|packet| packet.timestamp)
+        };
+        assert_eq!(
+            [65_500, 65_535, 0, 63].map(|n| ask(&mut first, n)),
+            [Some(0), Some(35), Some(36), Some(99)]
+        );
+        assert_eq!([7, 46, 47, 96].map(|n| ask(&mut second, n)), [Some(0), Some(39), Some(50), Some(99)]);
+        assert_eq!([64, 65_499, 30_000].map(|n| ask(&mut first, n)), [None; 3]);
+        assert_eq!([6, 97].map(|n| ask(&mut second, n)), [None; 2]);
+        assert_eq!((first.runs.len(), second.runs.len(), first.stats().unknown), (1, 2, 3));
+    }
+
+    #[test]
+    fn a_log_is_bounded_in_packets_bytes_and_age() {
+        let start = netsim::Clock::new().now();
+        let mut log = PacketLog::new();
+        let small = Bytes::from_static(b"x");
+        let ids: Vec<PacketId> = (0..5000).map(|n| log.push(start, packet(&small, n))).collect();
+        assert_eq!((log.len(), log.bytes()), (LOG_PACKETS_MAX, LOG_PACKETS_MAX));
+        assert_eq!((log.get(ids[2499]), log.get(ids[2500]).unwrap().timestamp), (None, 2500));
+        log.trim(at(start, 1000));
+        assert_eq!(log.len(), LOG_PACKETS_MAX);
+        log.trim(at(start, 1001));
+        assert!(log.is_empty() && log.bytes() == 0 && log.get(ids[4999]).is_none());
+        let id = log.push(at(start, 1001), packet(&small, 9));
+        assert_eq!((id, log.get(id).unwrap().timestamp), (PacketId(5000), 9));
+        let large = Bytes::from(vec![0; 60_000]);
+        for n in 0..500 {
+            log.push(at(start, 1002), packet(&large, n));
+        }
+        assert!(log.bytes() <= LOG_BYTES_MAX);
+    }
+
+    /// The row: everything is asked for, a thousand times a second.
+    #[test]
+    fn x_11_resends_are_bounded_for_each_packet_and_in_sum() {
+        let start = netsim::Clock::new().now();
+        let payload = Bytes::from(vec![1; 1000]);
+        let (mut log, mut history) = (PacketLog::new(), ResendHistory::new());
+        let mut number = ExtendedSequence::first(SequenceNumber(0));
+        let mut sent_bytes = 0;
+        let mut times = BTreeMap::<u32, Vec<u64>>::new();
+        for ms in 0..3000u64 {
+            let now = at(start, ms);
+            if ms % 4 == 0 {
+                let id = log.push(now, packet(&payload, u32::try_from(ms).unwrap()));
+                history.sent(number, id, 1000);
+                number = number.next();
+                sent_bytes += 1000;
+            }
+            // All numbers that exist or not; the old ones are cheap to refuse, so a part of the space is enough.
+            for wanted in (0..800u16).chain(65_000..65_100) {
+                if let Some(packet) = history.resend(now, SequenceNumber(wanted), RTT, &log) {
+                    times.entry(packet.timestamp).or_default().push(ms);
+                }
+            }
+        }
+        let resent: usize = times.values().map(|times| times.len() * 1000).sum();
+        assert!(resent <= sent_bytes / 4 + BUDGET_BYTES_MAX, "{resent} of {sent_bytes}");
+        assert!(resent >= sent_bytes / 5, "{resent} of {sent_bytes}");
+        for times in times.values() {
+            assert!(times.len() <= usize::from(RESENDS_MAX));
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 50), "{times:?}");
+        }
+        let stats = history.stats();
+        assert!(stats.over_budget > 0 && stats.unknown > 0 && stats.repeated > 0);
+        assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
+    }
+
+    #[test]
+    fn x_11_one_packet_is_sent_again_ten_times() {
+        let start = netsim::Clock::new().now();
+        let payload = Bytes::from_static(b"small");
+        let (mut log, mut history) = (PacketLog::new(), ResendHistory::new());
+        let id = log.push(start, packet(&payload, 0));
+        history.sent(ExtendedSequence::first(SequenceNumber(5)), id, 5);
+        let resent = (0..1000)
+            .filter(|&ms| history.resend(at(start, ms), SequenceNumber(5), Duration::ZERO, &log).is_some())
+            .count();
+        assert_eq!((resent, history.stats().repeated), (10, 990));
+    }
+
+    #[test]
+    fn gaps_of_a_viewer_are_bounded() {
+        let mut history = ResendHistory::new();
+        for n in 0..1000u64 {
+            history.sent(ExtendedSequence::first(SequenceNumber(0)).plus(n), PacketId(n * 2), 1);
+        }
+        assert_eq!(history.runs.len(), RUNS_MAX);
+        assert_eq!(
+            (history.find(SequenceNumber(999)), history.find(SequenceNumber(900))),
+            (Some(1998), None)
+        );
+        // What a viewer costs, for the docs.
+        assert!(size_of::<ResendHistory>() <= 128 && size_of::<Run>() == 24);
+    }
+}

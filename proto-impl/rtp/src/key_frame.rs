@@ -1,0 +1,85 @@
+//! Requests for key frames on their way to the one who can make them: many become one, and none comes too soon.
+
+use std::time::{Duration, Instant};
+
+/// The least time between two requests to a publisher.
+pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Merges requests. The first goes on at once; those within the interval behind it become one at its end.
+#[derive(Debug, Clone, Default)]
+pub struct KeyFrameRequests {
+    last: Option<Instant>,
+    wanted: bool,
+}
+
+impl KeyFrameRequests {
+    /// Nothing is asked for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Somebody wants a key frame.
+    pub const fn request(&mut self) {
+        self.wanted = true;
+    }
+
+    /// A key frame came: all that was wanted until now is fulfilled.
+    pub const fn handle_key_frame(&mut self) {
+        self.wanted = false;
+    }
+
+    /// Whether to ask now; it counts as done.
+    pub fn poll(&mut self, now: Instant) -> bool {
+        let due = self.poll_timeout().is_some_and(|at| at <= now) || (self.wanted && self.last.is_none());
+        if due {
+            (self.last, self.wanted) = (Some(now), false);
+        }
+        due
+    }
+
+    /// When a request that waits may go on; `None` without one, and for the first of all, which may go at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.last.filter(|_| self.wanted).map(|last| last + KEY_FRAME_INTERVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand viewers, each with a thousand requests a second.
+    #[test]
+    fn x_12_requests_are_merged_to_two_a_second() {
+        let start = netsim::Clock::new().now();
+        let mut requests = KeyFrameRequests::new();
+        let mut asked = Vec::new();
+        for ms in 0..5000u64 {
+            let now = start + Duration::from_millis(ms);
+            for _ in 0..1000 {
+                requests.request();
+                if requests.poll(now) {
+                    asked.push(ms);
+                }
+            }
+        }
+        assert_eq!(asked, (0..5000).step_by(500).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_request_waits_and_a_key_frame_fulfils_it() {
+        let start = netsim::Clock::new().now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut requests = KeyFrameRequests::new();
+        assert!(!requests.poll(at(0)));
+        requests.request();
+        assert!(requests.poll(at(10)) && !requests.poll(at(20)));
+        requests.request();
+        assert_eq!((requests.poll(at(100)), requests.poll_timeout()), (false, Some(at(510))));
+        assert!(requests.poll(at(510)));
+        requests.request();
+        requests.handle_key_frame();
+        assert_eq!((requests.poll(at(2000)), requests.poll_timeout()), (false, None));
+    }
+}

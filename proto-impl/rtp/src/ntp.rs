@@ -1,0 +1,126 @@
+//! Wall-clock time as RTCP has it (RFC 3550 §4), and the anchor that ties it to a machine's `now`.
+
+use std::time::{Duration, Instant};
+
+/// Seconds from the beginning of 1900, which NTP counts from, to that of 1970.
+const UNIX_EPOCH_SECONDS: u64 = 2_208_988_800;
+
+/// A time as 32.32 fixed-point seconds since 1900. It wraps in 2036, and differences still fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NtpTime(u64);
+
+impl NtpTime {
+    /// From its 64 bits.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// Its 64 bits.
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+
+    /// The middle 32 bits, which reports give back: 16.16 seconds.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the upper 16 bits are cut by definition")]
+    pub const fn middle(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    /// The time `duration` later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.wrapping_add(fixed(duration)))
+    }
+
+    /// The time `duration` earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.wrapping_sub(fixed(duration)))
+    }
+
+    /// How far this is behind `base`, up to 68 years; `None` when it is before.
+    #[must_use]
+    pub fn since(self, base: Self) -> Option<Duration> {
+        let distance = self.0.wrapping_sub(base.0);
+        if distance > u64::MAX / 2 {
+            return None;
+        }
+        let nanos = ((distance & 0xffff_ffff) * 1_000_000_000) >> 32;
+        Some(Duration::new(distance >> 32, u32::try_from(nanos).unwrap_or(0)))
+    }
+}
+
+/// 32.32 seconds; what does not fit wraps, as the clock does.
+fn fixed(duration: Duration) -> u64 {
+    // Rounded up, so that a duration that was made from fixed point comes back as it was.
+    let fraction = (u64::from(duration.subsec_nanos()) << 32).div_ceil(1_000_000_000);
+    (duration.as_secs() << 32).wrapping_add(fraction)
+}
+
+/// What the wall clock showed at one `now`. A machine gets it when it is made and asks no clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NtpAnchor {
+    at: Instant,
+    time: NtpTime,
+}
+
+impl NtpAnchor {
+    /// At `now` so much had passed since the beginning of 1970.
+    #[must_use]
+    pub fn new(now: Instant, since_unix_epoch: Duration) -> Self {
+        let time = NtpTime(UNIX_EPOCH_SECONDS << 32).plus(since_unix_epoch);
+        Self { at: now, time }
+    }
+
+    /// The time at `now`.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> NtpTime {
+        match now.checked_duration_since(self.at) {
+            Some(later) => self.time.plus(later),
+            None => self.time.minus(self.at.saturating_duration_since(now)),
+        }
+    }
+}
+
+/// A duration in 1/65536 s, as reports have delays; the longest is 18 hours.
+#[must_use]
+pub(crate) fn compact(duration: Duration) -> u32 {
+    u32::try_from(duration.as_nanos().saturating_mul(65_536) / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
+/// Back from 1/65536 s.
+#[must_use]
+pub(crate) fn from_compact(units: u32) -> Duration {
+    Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_follow_the_anchor() {
+        let start = netsim::Clock::new().now();
+        let anchor = NtpAnchor::new(start, Duration::from_millis(1_500));
+        let time = anchor.at(start);
+        assert_eq!(time.value(), (UNIX_EPOCH_SECONDS + 1) << 32 | 0x8000_0000);
+        assert_eq!(u64::from(time.middle()), time.value() >> 16 & 0xffff_ffff);
+        let later = anchor.at(start + Duration::from_millis(250));
+        assert_eq!((later.since(time), time.since(later)), (Some(Duration::from_millis(250)), None));
+        assert_eq!(later.minus(Duration::from_millis(250)), time);
+    }
+
+    #[test]
+    fn the_era_wraps_and_units_convert() {
+        let last = NtpTime::new(u64::MAX - 5);
+        assert_eq!(last.plus(Duration::from_secs(3)).since(last), Some(Duration::from_secs(3)));
+        for ms in [0, 1, 20, 999, 60_000] {
+            let duration = Duration::from_millis(ms);
+            assert!(duration - from_compact(compact(duration)) < Duration::from_micros(16));
+        }
+        assert_eq!(compact(Duration::from_secs(1 << 20)), u32::MAX);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the `rtpmap` and `fmtp` lines of a session description say about a format.
+
+use media::codec::{Codec, g711};
+use sdp::{BadParameter, Format as Described};
+
+use super::{Error, Format, Mpeg4Generic};
+
+/// Bits that the header fields of RFC 3640 may have.
+const FIELD_BITS_MAX: u32 = 32;
+/// Samples of an AAC frame.
+const AAC_FRAME_SAMPLES: u32 = 1024;
+
+impl Format {
+    /// What a description says. `None` for encodings that are none of media here: `rtx`, `red`, `telephone-event`, ...
+    pub fn of_description(described: &Described) -> Result<Option<Self>, Error> {
+        let Some(codec) = codec_of_description(described) else { return Ok(None) };
+        Ok(Some(match codec {
+            Codec::H264 => Self::H264,
+            Codec::H265 if described.parameters.number("sprop-max-don-diff").unwrap_or(0) > 0 => {
+                return Err(Error::Unsupported("sprop-max-don-diff"));
+            }
+            Codec::H265 => Self::H265,
+            Codec::Vp8 => Self::Vp8,
+            Codec::Vp9 => Self::Vp9,
+            Codec::Av1 => Self::Av1,
+            Codec::Opus => Self::Opus,
+            Codec::G711(_) => Self::G711,
+            Codec::Mp3 => Self::Mp3,
+            Codec::Aac if described.rtpmap.is("MP4A-LATM") => Self::Mp4aLatm(latm_config(described)?),
+            Codec::Aac => Self::Mpeg4Generic(mpeg4_generic(described)?),
+            Codec::Ac3 | Codec::Eac3 | Codec::Flac => return Ok(None),
+        }))
+    }
+}
+
+/// The codec that an `rtpmap` names, without regard to case; `None` for what is not carried here.
+#[must_use]
+pub fn codec_of_description(described: &Described) -> Option<Codec> {
+    let names = [
+        ("H264", Codec::H264),
+        ("H265", Codec::H265),
+        ("VP8", Codec::Vp8),
+        ("VP9", Codec::Vp9),
+        ("AV1", Codec::Av1),
+        ("opus", Codec::Opus),
+        ("multiopus", Codec::Opus),
+        ("PCMA", Codec::G711(g711::Law::A)),
+        ("PCMU", Codec::G711(g711::Law::Mu)),
+        ("MPA", Codec::Mp3),
+        ("mpeg4-generic", Codec::Aac),
+        ("MP4A-LATM", Codec::Aac),
+    ];
+    names.into_iter().find(|(name, _)| described.rtpmap.is(name)).map(|(_, codec)| codec)
+}
+
+/// RFC 3640 §4.1. Lengths that are left out are 0.
+fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
+    let parameters = &described.parameters;
+    let bits = |name: &str| {
+        let value = parameters.number(name).unwrap_or(0);
+        u8::try_from(value)
+            .ok()
+            .filter(|_| value <= FIELD_BITS_MAX)
+            .ok_or(Error::Malformed("length of AU header fields"))
+    };
+    // Fields behind size and index would have to be skipped; nobody sends them with AAC.
+    for field in [
+        "CTSDeltaLength",
+        "DTSDeltaLength",
+        "randomAccessIndication",
+        "streamStateIndication",
+        "auxiliaryDataSizeLength",
+    ] {
+        if parameters.number(field).unwrap_or(0) > 0 {
+            return Err(Error::Unsupported("further fields of AU headers"));
+        }
+    }
+    Ok(Mpeg4Generic {
+        size_length: bits("sizeLength")?,
+        index_length: bits("indexLength")?,
+        index_delta_length: bits("indexDeltaLength")?,
+        unit_ticks: parameters.number("constantDuration").unwrap_or(AAC_FRAME_SAMPLES),
+    })
+}
+
+/// RFC 6416 §7.1: without `cpresent`, the configuration is in band.
+fn latm_config(described: &Described) -> Result<Option<bytes::Bytes>, Error> {
+    let config = described.parameters.mpeg4_config().map_err(|BadParameter(_)| Error::Malformed("config"))?;
+    if described.parameters.number("cpresent") == Some(0) && config.is_none() {
+        return Err(Error::Malformed("config"));
+    }
+    // With cpresent=1 a config beside it says the same.
+    Ok(config.filter(|_| described.parameters.number("cpresent") == Some(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sdp::{Parameters, Rtpmap};
+
+    use super::*;
+
+    fn format(rtpmap: &str, fmtp: &str) -> Result<Option<Format>, Error> {
+        let rtpmap = Rtpmap::read(rtpmap).unwrap();
+        let parameters = Parameters::read(fmtp).unwrap();
+        Format::of_description(&Described { rtpmap, parameters, feedback: Vec::new() })
+    }
+
+    #[test]
+    fn descriptions_of_publishers() {
+        assert_eq!(format("96 H264/90000", "packetization-mode=1"), Ok(Some(Format::H264)));
+        assert_eq!(format("111 OPUS/48000/2", ""), Ok(Some(Format::Opus)));
+        assert_eq!(format("97 rtx/90000", "apt=96"), Ok(None));
+        assert_eq!(
+            format(
+                "97 MPEG4-GENERIC/48000/2",
+                "mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3;config=1190"
+            ),
+            Ok(Some(Format::Mpeg4Generic(Mpeg4Generic::AAC_HBR)))
+        );
+        let config = bytes::Bytes::from_static(&[0x40, 0, 0x23, 0x20, 0x3f, 0xc0]);
+        assert_eq!(
+            format("97 MP4A-LATM/48000/2", "cpresent=0;config=400023203fc0"),
+            Ok(Some(Format::Mp4aLatm(Some(config))))
+        );
+        assert_eq!(format("97 MP4A-LATM/48000/2", ""), Ok(Some(Format::Mp4aLatm(None))));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for (rtpmap, fmtp) in [
+            ("97 MP4A-LATM/48000", "cpresent=0"),
+            ("97 MP4A-LATM/48000", "cpresent=0;config=4x"),
+            ("97 mpeg4-generic/48000", "sizelength=33"),
+            ("97 mpeg4-generic/48000", "sizelength=13;ctsdeltalength=5"),
+            ("98 H265/90000", "sprop-max-don-diff=1"),
+        ] {
+            assert!(format(rtpmap, fmtp).is_err(), "{rtpmap} {fmtp}");
+        }
+    }
+}

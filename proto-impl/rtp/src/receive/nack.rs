@@ -1,0 +1,165 @@
+//! What is missing, and when to ask for it again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::number::{ExtendedSequence, SequenceNumber};
+
+/// Missing packets that are kept in mind.
+pub const NACK_LIST_MAX: usize = 1000;
+/// How often one packet is asked for.
+pub const NACK_TRIES_MAX: u8 = 10;
+/// How long one packet is asked for.
+pub const NACK_AGE_MAX: Duration = Duration::from_secs(1);
+/// The least time between two requests for one packet, for round trips that nearly vanish.
+const REPEAT_MIN: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    since: Instant,
+    next: Instant,
+    tries: u8,
+}
+
+/// The list of what is missing. It is in the order of sequence numbers and bounded in length, age and tries.
+#[derive(Debug)]
+pub(super) struct NackList {
+    missing: BTreeMap<ExtendedSequence, Missing>,
+    /// How long a packet may be late before it is asked for.
+    tolerance: Duration,
+    due: Option<Instant>,
+}
+
+impl NackList {
+    pub(super) const fn new(tolerance: Duration) -> Self {
+        Self { missing: BTreeMap::new(), tolerance, due: None }
+    }
+
+    /// The numbers from `from` up to, and without, `to` are missing. False when they are too many: the list is empty
+    /// then, a new picture costs less than all of them.
+    #[must_use]
+    pub(super) fn lost(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) -> bool {
+        let count = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
+        if count > NACK_LIST_MAX.saturating_sub(self.missing.len()) {
+            self.clear();
+            return false;
+        }
+        let next = now + self.tolerance;
+        let mut sequence = from;
+        while sequence < to {
+            self.missing.insert(sequence, Missing { since: now, next, tries: 0 });
+            sequence = sequence.next();
+        }
+        self.due = Some(self.due.map_or(next, |due| due.min(next)));
+        true
+    }
+
+    /// Whether it was missing.
+    pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> bool {
+        let was_missing = self.missing.remove(&sequence).is_some();
+        if self.missing.is_empty() {
+            self.due = None;
+        }
+        was_missing
+    }
+
+    /// What is before `sequence` is of no use any more.
+    pub(super) fn forget_before(&mut self, sequence: ExtendedSequence) {
+        while self.missing.first_key_value().is_some_and(|(first, _)| *first < sequence) {
+            self.missing.pop_first();
+        }
+        if self.missing.is_empty() {
+            self.due = None;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.missing.clear();
+        self.due = None;
+    }
+
+    /// What is to be asked for now, in rising order. What was asked for too often or for too long is given up.
+    pub(super) fn poll(&mut self, now: Instant, round_trip: Duration, out: &mut Vec<SequenceNumber>) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        let again = now + round_trip.max(REPEAT_MIN);
+        self.missing.retain(|sequence, missing| {
+            if missing.next > now {
+                return true;
+            }
+            if missing.tries >= NACK_TRIES_MAX || now.saturating_duration_since(missing.since) >= NACK_AGE_MAX
+            {
+                return false;
+            }
+            missing.tries = missing.tries.saturating_add(1);
+            missing.next = again;
+            out.push(sequence.number());
+            true
+        });
+        self.due = self.missing.values().map(|missing| missing.next).min();
+    }
+
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.missing.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn sequence(number: u64) -> ExtendedSequence {
+        ExtendedSequence::first(SequenceNumber(0)).plus(number)
+    }
+
+    #[test]
+    fn a_packet_is_asked_for_after_a_moment_then_once_per_round_trip_then_no_more() {
+        let start = netsim::Clock::new().now();
+        let mut list = NackList::new(Duration::from_millis(10));
+        assert!(list.lost(start, sequence(5), sequence(7)));
+        let mut asked = Vec::new();
+        for ms in 0..3000 {
+            let mut out = Vec::new();
+            list.poll(start + Duration::from_millis(ms), RTT, &mut out);
+            asked.extend(out.into_iter().map(|number| (ms, number.0)));
+        }
+        let times: Vec<u64> = (0..10).map(|n| 10 + n * 50).collect();
+        let expected: Vec<(u64, u16)> = times.iter().flat_map(|&ms| [(ms, 5), (ms, 6)]).collect();
+        assert_eq!((asked, list.len(), list.poll_timeout()), (expected, 0, None));
+    }
+
+    #[test]
+    fn age_ends_it_too_and_what_comes_is_not_asked_for() {
+        let start = netsim::Clock::new().now();
+        let mut list = NackList::new(Duration::ZERO);
+        assert!(list.lost(start, sequence(1), sequence(4)));
+        assert!(list.arrived(sequence(2)) && !list.arrived(sequence(2)) && !list.arrived(sequence(9)));
+        let mut out = Vec::new();
+        for ms in (0..5000).step_by(10) {
+            list.poll(start + Duration::from_millis(ms), Duration::from_millis(400), &mut out);
+        }
+        assert_eq!(out.iter().map(|number| number.0).collect::<Vec<_>>(), [1, 3, 1, 3, 1, 3]);
+        assert!(list.lost(start, sequence(1), sequence(4)));
+        list.forget_before(sequence(3));
+        assert_eq!(list.len(), 1);
+        list.forget_before(sequence(30));
+        assert_eq!(list.poll_timeout(), None);
+    }
+
+    #[test]
+    fn too_many_are_not_asked_for_at_all() {
+        let start = netsim::Clock::new().now();
+        let mut list = NackList::new(Duration::ZERO);
+        assert!(list.lost(start, sequence(0), sequence(900)));
+        assert!(!list.lost(start, sequence(1000), sequence(1101)));
+        assert_eq!((list.len(), list.poll_timeout()), (0, None));
+        assert!(list.lost(start, sequence(0), sequence(NACK_LIST_MAX as u64)));
+    }
+}

@@ -1,0 +1,365 @@
+//! The receiving side of one source.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sdp::PayloadType;
+
+use super::nack::NackList;
+use super::reorder::{Released, ReorderBuffer};
+use super::statistics::Statistics;
+use crate::header::Header;
+use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
+use crate::rtcp::{ReportBlock, SenderInfo};
+
+/// A leap ahead beyond this is another stream, or a very long outage (RFC 3550 §A.1 has 3000 too).
+const LEAP_MAX: u64 = 3000;
+/// So far behind a packet is late rather than of another stream. Larger than the RFC's 100: repaired packets come late.
+const LATE_MAX: u64 = 3000;
+/// Round trip before one was measured.
+const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
+
+/// Events that wait for the owner; one that drains after each input never sees it reached.
+const EVENTS_MAX: usize = 4096;
+
+/// How a source is received.
+#[derive(Debug, Clone)]
+pub struct ReceiveConfig {
+    /// Ticks per second of its timestamps.
+    pub clock_rate: u32,
+    /// Whether the sender repeats what is asked for.
+    pub nack: bool,
+    /// How long packets wait for one that is missing.
+    pub reorder_wait: Duration,
+    /// How long a packet may be late before it is asked for.
+    pub nack_tolerance: Duration,
+}
+
+impl ReceiveConfig {
+    /// For a source with repair: what is missing is waited for 500 ms, which is three round trips of 150 ms.
+    #[must_use]
+    pub const fn with_nack(clock_rate: u32) -> Self {
+        Self {
+            clock_rate,
+            nack: true,
+            reorder_wait: Duration::from_millis(500),
+            nack_tolerance: Duration::from_millis(10),
+        }
+    }
+
+    /// For a source without repair: only packets that changed places are waited for.
+    #[must_use]
+    pub const fn without_nack(clock_rate: u32) -> Self {
+        Self {
+            clock_rate,
+            nack: false,
+            reorder_wait: Duration::from_millis(60),
+            nack_tolerance: Duration::from_millis(10),
+        }
+    }
+}
+
+/// A packet on its way to be put together with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// Its place.
+    pub sequence: ExtendedSequence,
+    /// Its time, in ticks.
+    pub timestamp: u32,
+    /// The marker bit.
+    pub marker: bool,
+    /// What the payload is.
+    pub payload_type: PayloadType,
+    /// The payload.
+    pub payload: Bytes,
+    /// When it came.
+    pub arrival: Instant,
+}
+
+/// What the owner of a receiver must know, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReceiveEvent {
+    /// The next packet.
+    Packet(Received),
+    /// Packets before the next one are missing for good. What they were part of is spoilt: of video, a key frame is
+    /// needed.
+    Lost {
+        /// How many, as far as it is known.
+        packets: u64,
+    },
+    /// The numbers began anew: another stream, as far as anybody can tell.
+    Restarted,
+}
+
+/// Counts of one source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReceiveStats {
+    /// Packets that came, repaired ones not counted.
+    pub packets: u64,
+    /// Bytes of their payload.
+    pub bytes: u64,
+    /// Packets that came by repair and were of use.
+    pub recovered: u64,
+    /// Packets that were there before or came too late.
+    pub useless: u64,
+    /// Packets that were given up.
+    pub lost: u64,
+    /// Requests for packets; one packet may be asked for several times.
+    pub nacked: u64,
+    /// How often the numbers began anew.
+    pub restarts: u64,
+    /// Variance of the time between packets, in ticks.
+    pub jitter: u32,
+    /// Packets that wait for others.
+    pub waiting: usize,
+    /// Packets that are missed.
+    pub missing: usize,
+}
+
+/// Receives one source.
+#[derive(Debug)]
+pub struct Receiver {
+    ssrc: Ssrc,
+    config: ReceiveConfig,
+    stream: Option<Stream>,
+    round_trip: Duration,
+    events: VecDeque<ReceiveEvent>,
+    stats: ReceiveStats,
+}
+
+/// What is known from the first packet on.
+#[derive(Debug)]
+struct Stream {
+    highest: ExtendedSequence,
+    statistics: Statistics,
+    reorder: ReorderBuffer,
+    nacks: NackList,
+    /// A packet that was out of all order; when the one behind it follows, the numbers began anew (RFC 3550 §A.1).
+    suspect: Option<SequenceNumber>,
+}
+
+/// Where a packet stands beside those before it.
+enum Standing {
+    Ahead(ExtendedSequence),
+    Late(ExtendedSequence),
+    OutOfOrder,
+}
+
+impl Receiver {
+    /// For a source; it begins with the first packet, wherever that stands.
+    #[must_use]
+    pub fn new(ssrc: Ssrc, config: ReceiveConfig) -> Self {
+        Self {
+            ssrc,
+            config,
+            stream: None,
+            round_trip: ROUND_TRIP_FIRST,
+            events: VecDeque::new(),
+            stats: ReceiveStats::default(),
+        }
+    }
+
+    /// A packet of this source came.
+    pub fn handle_packet(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
+        self.stats.packets = self.stats.packets.saturating_add(1);
+        self.stats.bytes = self.stats.bytes.saturating_add(u64::try_from(payload.len()).unwrap_or(u64::MAX));
+        if self.events.len() >= EVENTS_MAX {
+            self.stats.useless = self.stats.useless.saturating_add(1);
+            return;
+        }
+        let number = header.sequence_number;
+        let stream = self.stream.get_or_insert_with(|| Stream::new(now, &self.config, number));
+        let sequence = match stream.standing(number) {
+            Standing::Ahead(sequence) => {
+                let missing_from = stream.highest.next();
+                stream.highest = stream.highest.max(sequence);
+                if self.config.nack
+                    && sequence > missing_from
+                    && !stream.nacks.lost(now, missing_from, sequence)
+                {
+                    // More than can be asked for: nobody waits for them.
+                    let lost = sequence.since(stream.reorder.next());
+                    stream.reorder.restart(sequence);
+                    self.lose(lost);
+                }
+                sequence
+            }
+            Standing::Late(sequence) => sequence,
+            Standing::OutOfOrder => {
+                if stream.suspect != Some(number) {
+                    stream.suspect = Some(number.next());
+                    self.stats.useless = self.stats.useless.saturating_add(1);
+                    return;
+                }
+                let sequence = ExtendedSequence::first(number);
+                stream.restart(sequence);
+                self.stats.restarts = self.stats.restarts.saturating_add(1);
+                self.events.push_back(ReceiveEvent::Restarted);
+                sequence
+            }
+        };
+        self.take(now, header, payload, sequence, false);
+        self.release(now);
+    }
+
+    /// A packet of this source came by repair. It is taken only if it is missed: a sender of repairs cannot lead the
+    /// count of packets.
+    pub fn handle_recovered(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
+        let place = self.stream.as_ref().and_then(|stream| {
+            let sequence = stream.highest.nearest(header.sequence_number)?;
+            (sequence < stream.highest).then_some(sequence)
+        });
+        match place {
+            Some(sequence) => self.take(now, header, payload, sequence, true),
+            None => self.stats.useless = self.stats.useless.saturating_add(1),
+        }
+        self.release(now);
+    }
+
+    /// A sender report of this source came.
+    pub fn handle_sender_report(&mut self, now: Instant, info: &SenderInfo) {
+        if let Some(stream) = &mut self.stream {
+            stream.statistics.sender_report(now, info.ntp);
+        }
+    }
+
+    /// The round trip to the sender, when it was measured.
+    pub const fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+    }
+
+    /// Gives up what has been waited for long enough.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.release(now);
+    }
+
+    /// What this end tells the sender; `None` before the first packet. Each call begins another interval.
+    pub fn report(&mut self, now: Instant) -> Option<ReportBlock> {
+        let stream = self.stream.as_mut()?;
+        Some(stream.statistics.report(now, self.ssrc, stream.highest))
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ReceiveEvent> {
+        self.events.pop_front()
+    }
+
+    /// Adds what is to be asked for now, in rising order.
+    pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
+        if let Some(stream) = &mut self.stream {
+            let before = out.len();
+            stream.nacks.poll(now, self.round_trip, out);
+            let asked = u64::try_from(out.len().saturating_sub(before)).unwrap_or(u64::MAX);
+            self.stats.nacked = self.stats.nacked.saturating_add(asked);
+        }
+    }
+
+    /// When there is something to give up or to ask for.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let stream = self.stream.as_ref()?;
+        [stream.reorder.deadline(), stream.nacks.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> ReceiveStats {
+        let mut stats = self.stats;
+        if let Some(stream) = &self.stream {
+            stats.jitter = stream.statistics.jitter();
+            (stats.waiting, stats.missing) = (stream.reorder.len(), stream.nacks.len());
+        }
+        stats
+    }
+
+    /// Packets that a report counts as lost so far, without regard to repair; negative where packets came twice.
+    #[must_use]
+    pub fn lost_on_the_way(&self) -> i64 {
+        self.stream.as_ref().map_or(0, |stream| stream.statistics.lost(stream.highest))
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        header: &Header<'_>,
+        payload: Bytes,
+        sequence: ExtendedSequence,
+        recovered: bool,
+    ) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        stream.suspect = None;
+        if !recovered {
+            stream.statistics.packet(now, header.timestamp);
+        }
+        stream.nacks.arrived(sequence);
+        let packet = Received {
+            sequence,
+            timestamp: header.timestamp,
+            marker: header.marker,
+            payload_type: header.payload_type,
+            payload,
+            arrival: now,
+        };
+        let counter = match stream.reorder.insert(now, packet) {
+            false => &mut self.stats.useless,
+            true if recovered => &mut self.stats.recovered,
+            true => return,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    fn release(&mut self, now: Instant) {
+        while let Some(stream) = &mut self.stream {
+            match stream.reorder.release(now) {
+                Some(Released::Packet(packet)) => self.events.push_back(ReceiveEvent::Packet(packet)),
+                Some(Released::Lost(packets)) => {
+                    stream.nacks.forget_before(stream.reorder.next());
+                    self.lose(packets);
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn lose(&mut self, packets: u64) {
+        self.stats.lost = self.stats.lost.saturating_add(packets);
+        tracing::debug!(ssrc = %self.ssrc, packets, "lost for good");
+        self.events.push_back(ReceiveEvent::Lost { packets });
+    }
+}
+
+impl Stream {
+    fn new(now: Instant, config: &ReceiveConfig, number: SequenceNumber) -> Self {
+        let first = ExtendedSequence::first(number);
+        Self {
+            highest: first,
+            statistics: Statistics::new(now, config.clock_rate, first),
+            reorder: ReorderBuffer::new(first, config.reorder_wait),
+            nacks: NackList::new(config.nack_tolerance),
+            suspect: None,
+        }
+    }
+
+    fn restart(&mut self, first: ExtendedSequence) {
+        self.highest = first;
+        self.statistics.restart(first);
+        self.reorder.restart(first);
+        self.nacks.clear();
+        self.suspect = None;
+    }
+
+    fn standing(&self, number: SequenceNumber) -> Standing {
+        match self.highest.nearest(number) {
+            Some(sequence) if sequence >= self.highest && sequence.since(self.highest) <= LEAP_MAX => {
+                Standing::Ahead(sequence)
+            }
+            Some(sequence) if sequence < self.highest && self.highest.since(sequence) <= LATE_MAX => {
+                Standing::Late(sequence)
+            }
+            _ => Standing::OutOfOrder,
+        }
+    }
+}

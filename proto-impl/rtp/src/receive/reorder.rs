@@ -1,0 +1,94 @@
+//! Packets wait here for those before them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::receiver::Received;
+use crate::number::ExtendedSequence;
+
+/// Packets that wait.
+pub const REORDER_PACKETS_MAX: usize = 2048;
+/// Bytes of payload that wait.
+pub const REORDER_BYTES_MAX: usize = 2 << 20;
+
+/// What comes out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Released {
+    /// The next packet.
+    Packet(Received),
+    /// So many are missing for good before the next packet.
+    Lost(u64),
+}
+
+/// Packets by their place. They leave without gaps, or when the first of them has waited long enough.
+#[derive(Debug)]
+pub(super) struct ReorderBuffer {
+    waiting: BTreeMap<ExtendedSequence, Received>,
+    bytes: usize,
+    next: ExtendedSequence,
+    /// Since when the packets before the first are missed.
+    gap_since: Option<Instant>,
+    wait: Duration,
+}
+
+impl ReorderBuffer {
+    pub(super) const fn new(next: ExtendedSequence, wait: Duration) -> Self {
+        Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait }
+    }
+
+    /// The packet that leaves next.
+    pub(super) const fn next(&self) -> ExtendedSequence {
+        self.next
+    }
+
+    /// False for one that has left, or was given up, or waits already.
+    pub(super) fn insert(&mut self, now: Instant, packet: Received) -> bool {
+        if packet.sequence < self.next || self.waiting.contains_key(&packet.sequence) {
+            return false;
+        }
+        if packet.sequence > self.next && self.gap_since.is_none() {
+            self.gap_since = Some(now);
+        }
+        self.bytes = self.bytes.saturating_add(packet.payload.len());
+        self.waiting.insert(packet.sequence, packet);
+        true
+    }
+
+    /// The next packet, when it is there; otherwise the gap before it, when it has lasted or the room is full.
+    pub(super) fn release(&mut self, now: Instant) -> Option<Released> {
+        let (&first, _) = self.waiting.first_key_value()?;
+        if first > self.next {
+            let full = self.waiting.len() > REORDER_PACKETS_MAX || self.bytes > REORDER_BYTES_MAX;
+            if !full && self.deadline().is_none_or(|deadline| deadline > now) {
+                return None;
+            }
+            let lost = first.since(self.next);
+            self.next = first;
+            return Some(Released::Lost(lost));
+        }
+        let (_, packet) = self.waiting.pop_first()?;
+        self.bytes = self.bytes.saturating_sub(packet.payload.len());
+        self.next = packet.sequence.next();
+        // A gap behind this packet is as old as the packet that showed it; the first one that waits is not older.
+        self.gap_since = self
+            .waiting
+            .first_key_value()
+            .filter(|(sequence, _)| **sequence > self.next)
+            .map(|(_, waiting)| waiting.arrival);
+        Some(Released::Packet(packet))
+    }
+
+    /// Forgets all that waits and goes on at another place.
+    pub(super) fn restart(&mut self, next: ExtendedSequence) {
+        self.waiting.clear();
+        (self.bytes, self.next, self.gap_since) = (0, next, None);
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.gap_since.map(|since| since + self.wait)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

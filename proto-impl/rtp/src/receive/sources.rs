@@ -1,0 +1,99 @@
+//! What a session keeps for each source of its peer.
+
+use crate::number::Ssrc;
+
+/// Sources of one session: a peer may make up as many as it likes.
+pub const SOURCES_MAX: usize = 32;
+
+/// A small table by SSRC. Reaching its cap is for the owner to count; nothing is thrown out for a newcomer.
+#[derive(Debug, Clone)]
+pub struct Sources<T> {
+    entries: Vec<(Ssrc, T)>,
+}
+
+impl<T> Default for Sources<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
+    }
+}
+
+impl<T> Sources<T> {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is kept for a source.
+    #[must_use]
+    pub fn get(&self, ssrc: Ssrc) -> Option<&T> {
+        self.entries.iter().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
+    }
+
+    /// The same, to be changed.
+    #[must_use]
+    pub fn get_mut(&mut self, ssrc: Ssrc) -> Option<&mut T> {
+        self.entries.iter_mut().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
+    }
+
+    /// The same, made when it is missing; `None` when there are [`SOURCES_MAX`] others.
+    pub fn get_or_insert_with(&mut self, ssrc: Ssrc, make: impl FnOnce() -> T) -> Option<&mut T> {
+        let at = match self.entries.iter().position(|(other, _)| *other == ssrc) {
+            Some(at) => at,
+            None if self.entries.len() >= SOURCES_MAX => return None,
+            None => {
+                self.entries.push((ssrc, make()));
+                self.entries.len().saturating_sub(1)
+            }
+        };
+        self.entries.get_mut(at).map(|(_, entry)| entry)
+    }
+
+    /// Forgets a source, as behind its BYE.
+    pub fn remove(&mut self, ssrc: Ssrc) -> Option<T> {
+        let at = self.entries.iter().position(|(other, _)| *other == ssrc)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    /// All, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (Ssrc, &T)> {
+        self.entries.iter().map(|(ssrc, entry)| (*ssrc, entry))
+    }
+
+    /// All, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Ssrc, &mut T)> {
+        self.entries.iter_mut().map(|(ssrc, entry)| (*ssrc, entry))
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x_07_a_session_keeps_32_sources() {
+        let mut sources = Sources::new();
+        let kept = (0..10_000).filter(|&n| sources.get_or_insert_with(Ssrc(n), || n).is_some()).count();
+        assert_eq!((kept, sources.len()), (SOURCES_MAX, SOURCES_MAX));
+        assert_eq!(sources.get_or_insert_with(Ssrc(5), || 0), Some(&mut 5));
+        assert_eq!(sources.remove(Ssrc(5)), Some(5));
+        assert_eq!((sources.get(Ssrc(5)), sources.len()), (None, SOURCES_MAX - 1));
+        assert_eq!(sources.remove(Ssrc(5)), None);
+        assert_eq!(sources.get_or_insert_with(Ssrc(77), || 1), Some(&mut 1));
+        assert_eq!(sources.iter().last(), Some((Ssrc(77), &1)));
+        *sources.get_mut(Ssrc(77)).unwrap() = 2;
+        assert_eq!(sources.iter_mut().map(|(_, n)| *n).max(), Some(31));
+    }
+}

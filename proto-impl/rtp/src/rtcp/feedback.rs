@@ -1,0 +1,125 @@
+//! Feedback about packets and pictures (RFC 4585, RFC 5104), and REMB (draft-alvestrand-rmcat-remb-03 §2).
+
+use wire::{Reader, Truncated};
+
+use super::{chunks, take_chunks};
+use crate::Error;
+use crate::number::{SequenceNumber, Ssrc};
+
+/// What marks a REMB among the feedback of applications.
+pub(crate) const REMB: [u8; 4] = *b"REMB";
+const REMB_MANTISSA_BITS: u32 = 18;
+
+/// Generic NACK (RFC 4585 §6.2.1): packets that are asked for again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nack<'a> {
+    /// Who asks.
+    pub sender: Ssrc,
+    /// Whose packets.
+    pub media: Ssrc,
+    pairs: &'a [[u8; 4]],
+}
+
+impl<'a> Nack<'a> {
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Self, Truncated> {
+        Ok(Self { sender: Ssrc(r.u32()?), media: Ssrc(r.u32()?), pairs: chunks(r.rest()) })
+    }
+
+    /// Which: up to 17 for each pair of a number and the bits behind it.
+    pub fn numbers(&self) -> impl Iterator<Item = SequenceNumber> + 'a {
+        self.pairs.iter().flat_map(|&[a, b, c, d]| {
+            let first = SequenceNumber(u16::from_be_bytes([a, b]));
+            let mask = u32::from(u16::from_be_bytes([c, d])) << 1 | 1;
+            (0..17u16).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| first.plus(bit))
+        })
+    }
+}
+
+/// Picture loss indication (RFC 4585 §6.3.1): a key frame is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pli {
+    /// Who asks.
+    pub sender: Ssrc,
+    /// Of whom.
+    pub media: Ssrc,
+}
+
+impl Pli {
+    pub(super) fn read(r: &mut Reader<'_>) -> Result<Self, Truncated> {
+        Ok(Self { sender: Ssrc(r.u32()?), media: Ssrc(r.u32()?) })
+    }
+}
+
+/// Full intra request (RFC 5104 §4.3.1): the same as a command, to several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fir<'a> {
+    /// Who asks.
+    pub sender: Ssrc,
+    entries: &'a [[u8; 8]],
+}
+
+/// One request of a [`Fir`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirEntry {
+    /// Of whom.
+    pub ssrc: Ssrc,
+    /// Counts the requests; one that is repeated asks for nothing new.
+    pub sequence: u8,
+}
+
+impl<'a> Fir<'a> {
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Self, Truncated> {
+        let sender = Ssrc(r.u32()?);
+        // The media source of the common head is unused (RFC 5104 §4.3.1.2).
+        r.u32()?;
+        Ok(Self { sender, entries: chunks(r.rest()) })
+    }
+
+    /// The requests.
+    pub fn entries(&self) -> impl Iterator<Item = FirEntry> + 'a {
+        self.entries.iter().map(|&[a, b, c, d, sequence, ..]| FirEntry {
+            ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
+            sequence,
+        })
+    }
+}
+
+/// The rate that a receiver thinks it can take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remb<'a> {
+    /// Who estimates.
+    pub sender: Ssrc,
+    /// Bits per second.
+    pub bitrate: u64,
+    ssrcs: &'a [[u8; 4]],
+}
+
+impl<'a> Remb<'a> {
+    /// `None` for the feedback of another application.
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Option<Self>, Error> {
+        let sender = Ssrc(r.u32()?);
+        r.u32()?;
+        if r.array() != Ok(REMB) {
+            return Ok(None);
+        }
+        let count = usize::from(r.u8()?);
+        let rate = r.u24()?;
+        let (exponent, mantissa) = (rate >> REMB_MANTISSA_BITS, u64::from(rate & 0x3_ffff));
+        // The exponent has six bits: 18 and 63 bits are more than 64.
+        let bitrate = u64::try_from(u128::from(mantissa) << exponent).unwrap_or(u64::MAX);
+        // A count beyond the end makes the whole of it a lie.
+        Ok(Some(Self { sender, bitrate, ssrcs: take_chunks(r, count)? }))
+    }
+
+    /// For which sources together.
+    pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
+        self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
+    }
+}
+
+/// Exponent and mantissa of a rate, rounded down.
+pub(crate) fn remb_rate(bitrate: u64) -> u32 {
+    let bits = u64::BITS.saturating_sub(bitrate.leading_zeros());
+    let exponent = bits.saturating_sub(REMB_MANTISSA_BITS);
+    exponent << REMB_MANTISSA_BITS | u32::try_from(bitrate >> exponent).unwrap_or(0)
+}

@@ -1,0 +1,121 @@
+//! Sender and receiver reports (RFC 3550 §6.4).
+
+use wire::{Reader, Truncated};
+
+use super::take_chunks;
+use crate::ntp::NtpTime;
+use crate::number::Ssrc;
+
+/// Bytes of a report block.
+pub(crate) const BLOCK_BYTES: usize = 24;
+/// The bounds of the 24 bits in which losses are counted (RFC 3550 §A.3).
+const LOST_MAX: i32 = 0x7f_ffff;
+const LOST_MIN: i32 = -0x80_0000;
+
+/// What a receiver tells about one source (RFC 3550 §6.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportBlock {
+    /// The source.
+    pub ssrc: Ssrc,
+    /// Of the packets since the last report, lost ones in 1/256.
+    pub fraction_lost: u8,
+    /// Lost since the beginning; negative where packets came twice. 24 bits.
+    pub cumulative_lost: i32,
+    /// The highest sequence number, with its rounds above it.
+    pub highest_sequence: u32,
+    /// Variance of the time between packets, in ticks of the source.
+    pub jitter: u32,
+    /// The middle bits of the last sender report's time, 0 without one.
+    pub last_sender_report: u32,
+    /// How long ago that report came, in 1/65536 s.
+    pub delay_since_report: u32,
+}
+
+impl ReportBlock {
+    pub(crate) fn read(bytes: &[u8; BLOCK_BYTES]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
+        let read = |r: &mut Reader<'_>| -> Result<Self, Truncated> {
+            Ok(Self {
+                ssrc: Ssrc(r.u32()?),
+                fraction_lost: r.u8()?,
+                cumulative_lost: r.i24()?,
+                highest_sequence: r.u32()?,
+                jitter: r.u32()?,
+                last_sender_report: r.u32()?,
+                delay_since_report: r.u32()?,
+            })
+        };
+        read(&mut r).ok()
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.ssrc.0.to_be_bytes());
+        let [_, a, b, c] = self.cumulative_lost.clamp(LOST_MIN, LOST_MAX).to_be_bytes();
+        out.extend_from_slice(&[self.fraction_lost, a, b, c]);
+        for word in [self.highest_sequence, self.jitter, self.last_sender_report, self.delay_since_report] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+    }
+}
+
+/// What a sender tells about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderInfo {
+    /// Now, on the sender's wall clock.
+    pub ntp: NtpTime,
+    /// The same instant on the clock of its RTP timestamps.
+    pub rtp_timestamp: u32,
+    /// Packets sent so far.
+    pub packets: u32,
+    /// Bytes of payload sent so far.
+    pub octets: u32,
+}
+
+/// SR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenderReport<'a> {
+    /// Who sends.
+    pub ssrc: Ssrc,
+    /// About itself.
+    pub info: SenderInfo,
+    blocks: &'a [[u8; BLOCK_BYTES]],
+}
+
+impl<'a> SenderReport<'a> {
+    pub(super) fn read(count: u8, r: &mut Reader<'a>) -> Result<Self, Truncated> {
+        Ok(Self {
+            ssrc: Ssrc(r.u32()?),
+            info: SenderInfo {
+                ntp: NtpTime::new(r.u64()?),
+                rtp_timestamp: r.u32()?,
+                packets: r.u32()?,
+                octets: r.u32()?,
+            },
+            blocks: take_chunks(r, count.into())?,
+        })
+    }
+
+    /// What it tells about others.
+    pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
+        self.blocks.iter().filter_map(ReportBlock::read)
+    }
+}
+
+/// RR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceiverReport<'a> {
+    /// Who reports.
+    pub ssrc: Ssrc,
+    blocks: &'a [[u8; BLOCK_BYTES]],
+}
+
+impl<'a> ReceiverReport<'a> {
+    pub(super) fn read(count: u8, r: &mut Reader<'a>) -> Result<Self, Truncated> {
+        Ok(Self { ssrc: Ssrc(r.u32()?), blocks: take_chunks(r, count.into())? })
+    }
+
+    /// What it tells about others.
+    pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
+        self.blocks.iter().filter_map(ReportBlock::read)
+    }
+}

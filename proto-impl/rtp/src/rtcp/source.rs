@@ -1,0 +1,101 @@
+//! Who a source is, and that it leaves (RFC 3550 §6.5, §6.6).
+
+use wire::{Reader, Truncated};
+
+use super::take_chunks;
+use crate::number::Ssrc;
+
+/// The end of a source's items.
+const END: u8 = 0;
+/// The canonical name.
+pub(crate) const CNAME: u8 = 1;
+
+/// SDES.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceDescription<'a> {
+    sources: u8,
+    body: &'a [u8],
+}
+
+/// One item of a description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// Of whom.
+    pub ssrc: Ssrc,
+    /// What: 1 is the canonical name.
+    pub kind: u8,
+    /// Its text, which is UTF-8 where the peer keeps to the rules.
+    pub text: &'a [u8],
+}
+
+impl<'a> SourceDescription<'a> {
+    pub(super) const fn new(sources: u8, body: &'a [u8]) -> Self {
+        Self { sources, body }
+    }
+
+    /// The items of all sources; what is malformed ends them.
+    pub fn items(&self) -> impl Iterator<Item = Item<'a>> + 'a {
+        let mut walk = Walk { reader: Reader::new(self.body), sources: self.sources, ssrc: None };
+        std::iter::from_fn(move || walk.item().ok().flatten())
+    }
+
+    /// The canonical name of a source.
+    #[must_use]
+    pub fn cname(&self, ssrc: Ssrc) -> Option<&'a [u8]> {
+        self.items().find(|item| item.ssrc == ssrc && item.kind == CNAME).map(|item| item.text)
+    }
+}
+
+struct Walk<'a> {
+    reader: Reader<'a>,
+    sources: u8,
+    ssrc: Option<Ssrc>,
+}
+
+impl<'a> Walk<'a> {
+    fn item(&mut self) -> Result<Option<Item<'a>>, Truncated> {
+        // Each turn takes a byte at least, or ends.
+        loop {
+            let Some(ssrc) = self.ssrc else {
+                let Some(left) = self.sources.checked_sub(1) else {
+                    return Ok(None);
+                };
+                self.sources = left;
+                self.ssrc = Some(Ssrc(self.reader.u32()?));
+                continue;
+            };
+            let kind = self.reader.u8()?;
+            if kind == END {
+                // Zeros fill the chunk up to a whole word.
+                let over = self.reader.position() % 4;
+                self.reader.take((4 - over) % 4)?;
+                self.ssrc = None;
+                continue;
+            }
+            let length = usize::from(self.reader.u8()?);
+            return Ok(Some(Item { ssrc, kind, text: self.reader.take(length)? }));
+        }
+    }
+}
+
+/// BYE. Whether the sources that leave are the sender's own is to be checked by the one who knows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bye<'a> {
+    ssrcs: &'a [[u8; 4]],
+    /// Why, where it is said.
+    pub reason: Option<&'a [u8]>,
+}
+
+impl<'a> Bye<'a> {
+    pub(super) fn read(count: u8, r: &mut Reader<'a>) -> Result<Self, Truncated> {
+        let ssrcs = take_chunks(r, count.into())?;
+        // A reason that is cut short is no reason to stay.
+        let reason = r.u8().and_then(|length| r.take(length.into())).ok();
+        Ok(Self { ssrcs, reason })
+    }
+
+    /// Who leaves.
+    pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
+        self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
+    }
+}

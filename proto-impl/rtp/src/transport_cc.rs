@@ -1,0 +1,236 @@
+//! The receiving side of transport-wide feedback: when packets came, told to their sender, who judges the road by it.
+//! Browsers raise their rate only with this or with REMB.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
+use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
+
+/// Time between two feedback packets.
+pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
+/// Arrivals that wait to be told; with so many, feedback is due at once.
+const ARRIVALS_MAX: usize = 512;
+/// Packets in one feedback, the missing ones included.
+const SPAN_MAX: u64 = 1024;
+/// So far behind what was told a packet is of no interest; so far ahead of it the count begins anew.
+const LEAP_MAX: u64 = 0x4000;
+
+/// Records when packets came, by their number on the transport.
+#[derive(Debug)]
+pub struct ArrivalRecorder {
+    /// What the times count from.
+    epoch: Instant,
+    arrivals: BTreeMap<ExtendedSequence, i64>,
+    /// The next number to be told.
+    next: Option<ExtendedSequence>,
+    due: Option<Instant>,
+    feedback_count: u8,
+}
+
+impl ArrivalRecorder {
+    /// Nothing came yet.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
+        Self { epoch: now, arrivals: BTreeMap::new(), next: None, due: None, feedback_count: 0 }
+    }
+
+    /// A packet came with this number.
+    pub fn handle_packet(&mut self, now: Instant, number: u16) {
+        let number = SequenceNumber(number);
+        let next = *self.next.get_or_insert_with(|| ExtendedSequence::first(number));
+        let newest = self.arrivals.last_key_value().map_or(next, |(&newest, _)| newest);
+        let sequence = match newest.nearest(number) {
+            Some(sequence) if sequence.since(newest) <= LEAP_MAX && newest.since(sequence) <= LEAP_MAX => {
+                sequence
+            }
+            _ => {
+                let sequence = ExtendedSequence::first(number);
+                self.arrivals.clear();
+                self.next = Some(sequence);
+                sequence
+            }
+        };
+        // What was told as lost and came nevertheless is told again: a sender takes the later word.
+        self.next = self.next.map(|next| next.min(sequence));
+        if self.arrivals.len() < ARRIVALS_MAX {
+            let micros =
+                i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX);
+            self.arrivals.entry(sequence).or_insert(micros);
+        }
+        let full = self.arrivals.len() >= ARRIVALS_MAX;
+        let due = if full { now } else { now + FEEDBACK_INTERVAL };
+        self.due = Some(self.due.map_or(due, |before| before.min(due)));
+    }
+
+    /// Adds feedback to `out` when it is due; true when it did. To be called until false: what does not fit one part
+    /// goes into another.
+    pub fn poll_feedback(&mut self, now: Instant, sender: Ssrc, media: Ssrc, out: &mut Compound) -> bool {
+        if self.due.is_none_or(|due| due > now) {
+            return false;
+        }
+        let (Some(next), Some((&first, &first_micros))) = (self.next, self.arrivals.first_key_value()) else {
+            self.due = None;
+            return false;
+        };
+        // A gap before the first arrival is told when it is short, else left out: nothing of it is known.
+        let base = if first.since(next) < SPAN_MAX / 2 { next } else { first };
+        let reference = first_micros.div_euclid(REFERENCE_MICROS);
+        let mut clock = reference.saturating_mul(REFERENCE_MICROS);
+        let mut deltas = Vec::new();
+        let mut at = base;
+        let room = out.transport_feedback_room();
+        for (arrived, (&sequence, &micros)) in (1..).zip(&self.arrivals) {
+            // What does not fit goes into the next part.
+            let count = usize::try_from(sequence.since(base)).unwrap_or(usize::MAX).saturating_add(1);
+            if sequence.since(base) >= SPAN_MAX || transport_feedback_bytes(count, arrived) > room {
+                break;
+            }
+            let ticks = micros.saturating_sub(clock).div_euclid(DELTA_MICROS);
+            // A silence of eight seconds and more begins another feedback.
+            let Ok(delta) = i16::try_from(ticks) else { break };
+            clock = clock.saturating_add(ticks.saturating_mul(DELTA_MICROS));
+            while at < sequence {
+                deltas.push(None);
+                at = at.next();
+            }
+            deltas.push(Some(delta));
+            at = at.next();
+        }
+        if deltas.is_empty() {
+            return false;
+        }
+        // Of the reference time 24 bits are told (its clock wraps after 12 days).
+        let reference = u32::try_from(reference.rem_euclid(1 << 24)).unwrap_or(0);
+        if !out.transport_feedback((sender, media), base.number(), (reference, self.feedback_count), &deltas)
+        {
+            return false;
+        }
+        self.feedback_count = self.feedback_count.wrapping_add(1);
+        self.arrivals = self.arrivals.split_off(&at);
+        self.next = Some(at);
+        if self.arrivals.is_empty() {
+            self.due = None;
+        }
+        true
+    }
+
+    /// When feedback is due.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+/// The most that chunks and deltas of a part take: seven symbols in a chunk of two bytes, two bytes for a delta.
+const fn transport_feedback_bytes(count: usize, arrived: usize) -> usize {
+    count.div_ceil(7).saturating_add(arrived).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtcp::{Arrival, Rtcp, packets};
+
+    struct Bench {
+        recorder: ArrivalRecorder,
+        start: Instant,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let start = netsim::Clock::new().now();
+            Self { recorder: ArrivalRecorder::new(start), start }
+        }
+
+        fn packets(&mut self, packets: impl IntoIterator<Item = (u64, u16)>) {
+            for (micros, number) in packets {
+                self.recorder.handle_packet(self.start + Duration::from_micros(micros), number);
+            }
+        }
+
+        /// All feedback that is due, and how many parts it has.
+        fn feedback(&mut self, ms: u64) -> (usize, Vec<(u16, Option<i64>)>) {
+            self.feedback_within(ms, 1200)
+        }
+
+        /// The same in parts of so many bytes.
+        fn feedback_within(&mut self, ms: u64, limit: usize) -> (usize, Vec<(u16, Option<i64>)>) {
+            let mut all = Vec::new();
+            let mut parts = 0;
+            loop {
+                let mut out = Compound::new(limit);
+                let now = self.start + Duration::from_millis(ms);
+                if !self.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut out) {
+                    return (parts, all);
+                }
+                let Some(Ok(Rtcp::TransportFeedback(feedback))) = packets(out.as_bytes()).next() else {
+                    panic!("feedback")
+                };
+                assert_eq!(usize::from(feedback.feedback_count), parts % 256);
+                parts += 1;
+                all.extend(
+                    feedback.arrivals().map(|Arrival { number, at_micros }| (number.value(), at_micros)),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn arrivals_are_told_a_tenth_of_a_second_after_the_first() {
+        let mut bench = Bench::new();
+        bench.packets([(1_000, 65_534), (2_000, 65_535), (64_500, 2), (64_400, 1)]);
+        assert_eq!(bench.feedback(100).0, 0);
+        assert_eq!(bench.recorder.poll_timeout(), Some(bench.start + Duration::from_millis(101)));
+        let (parts, arrivals) = bench.feedback(101);
+        let expected =
+            [(65_534, Some(1_000)), (65_535, Some(2_000)), (0, None), (1, Some(64_250)), (2, Some(64_500))];
+        assert_eq!((parts, arrivals, bench.recorder.poll_timeout()), (1, expected.to_vec(), None));
+    }
+
+    #[test]
+    fn long_silences_losses_and_late_packets_are_told() {
+        let mut bench = Bench::new();
+        bench.packets([(0, 10), (20_000_000, 11), (20_000_100, 300)]);
+        let (parts, arrivals) = bench.feedback(21_000);
+        assert_eq!((parts, arrivals.len()), (2, 291));
+        assert_eq!(arrivals[1], (11, Some(20_000_000)));
+        assert_eq!(arrivals.iter().filter(|(_, at)| at.is_some()).count(), 3);
+        bench.recorder.feedback_count = 0;
+        bench.packets([(20_100_000, 200), (20_200_000, 301)]);
+        let (_, arrivals) = bench.feedback(20_300);
+        assert_eq!((arrivals[0], arrivals[101]), ((200, Some(20_100_000)), (301, Some(20_200_000))));
+    }
+
+    /// Deltas of two bytes each: more than a datagram holds.
+    #[test]
+    fn what_does_not_fit_goes_into_the_next_part() {
+        let mut bench = Bench::new();
+        bench.packets((0..512u16).map(|n| (u64::from(n) * 70_000, n)));
+        let (parts, arrivals) = bench.feedback_within(40_000, 500);
+        assert!(parts > 1);
+        let numbers: Vec<u16> = arrivals.iter().filter(|(_, at)| at.is_some()).map(|(n, _)| *n).collect();
+        assert_eq!(numbers, (0..512).collect::<Vec<_>>());
+        assert_eq!(bench.recorder.poll_timeout(), None);
+    }
+
+    #[test]
+    fn memory_and_size_are_bounded() {
+        let mut bench = Bench::new();
+        bench
+            .packets((0..5000u64).map(|n| (n * 10_007 % 3_000_000, u16::try_from(n * 37 % 65_536).unwrap())));
+        assert!(bench.recorder.arrivals.len() <= ARRIVALS_MAX);
+        bench.feedback(10_000);
+        assert!(bench.recorder.arrivals.is_empty());
+        bench.recorder.feedback_count = 0;
+        // A leap begins anew.
+        bench.packets([(10_000_000, 1), (10_000_250, 30_000)]);
+        assert_eq!(bench.feedback(10_200).1, [(30_000, Some(10_000_250))]);
+        // Nothing fits: nothing is lost.
+        bench.packets([(11_000_000, 30_001)]);
+        let now = bench.start + Duration::from_secs(12);
+        assert!(!bench.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut Compound::new(20)));
+        bench.recorder.feedback_count = 0;
+        assert_eq!(bench.feedback(12_000).1, [(30_001, Some(11_000_000))]);
+    }
+}

@@ -1,0 +1,44 @@
+//! What the owner of a peer decides.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// How a peer finds its path.
+#[derive(Debug, Clone)]
+pub enum IceMode {
+    /// As a server that everybody can reach at these addresses: it answers checks and sends none (RFC 8445 §2.5).
+    Lite {
+        /// What may be set.
+        config: Arc<ice::LiteConfig>,
+        /// Where it is reached by UDP, the preferred address first.
+        addresses: Vec<SocketAddr>,
+    },
+    /// As a client: with checks of its own. Its addresses come by [`crate::Peer::add_local`].
+    Full(Arc<ice::Config>),
+}
+
+/// Settings, shared by all peers of one kind.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How the path is found.
+    pub ice: IceMode,
+    /// The handshake; an identity is needed.
+    pub dtls: Arc<dtls::Config>,
+    /// Whether we open the association where the offer leaves it to us. A server had better wait: nothing is sent to one
+    /// who says nothing.
+    pub dtls_client: bool,
+    /// What a publisher is told that it may send, in bits per second, where it asks for an estimate (REMB). Those that
+    /// report arrival times judge for themselves.
+    pub bitrate_max: u64,
+    /// Bytes of the longest datagram that is sent, UDP payload.
+    pub datagram_bytes_max: usize,
+}
+
+impl Config {
+    /// With an identity, and all else as it should be.
+    #[must_use]
+    pub fn new(ice: IceMode, identity: Arc<dtls::Identity>) -> Self {
+        let dtls = Arc::new(dtls::Config { identity: Some(identity), ..dtls::Config::default() });
+        Self { ice, dtls, dtls_client: false, bitrate_max: 20_000_000, datagram_bytes_max: 1200 }
+    }
+}

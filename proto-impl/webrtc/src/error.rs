@@ -1,0 +1,37 @@
+//! What is wrong with a description or a call.
+
+/// Why a session cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No section of media over DTLS-SRTP.
+    #[error("no media section that could be answered")]
+    NoMedia,
+    /// Several sections that are not of one bundle (RFC 9143).
+    #[error("sections are not bundled")]
+    NotBundled,
+    /// RTCP on a port of its own.
+    #[error("rtcp-mux is required")]
+    NoRtcpMux,
+    /// No usable `ice-ufrag` and `ice-pwd`.
+    #[error("no ICE credentials")]
+    NoIceCredentials,
+    /// No fingerprint of a hash that proves something (RFC 8122 §5).
+    #[error("no fingerprint of the certificate")]
+    NoFingerprint,
+    /// `a=setup` leaves the roles open where they must be settled.
+    #[error("no role in DTLS")]
+    NoDtlsRole,
+    /// No section has a format and a direction that both sides want.
+    #[error("no format in common")]
+    NothingInCommon,
+    /// An answer that is none to the offer.
+    #[error(transparent)]
+    Answer(#[from] sdp::AnswerError),
+    /// A call that does not fit the state: a second offer while one is open, an answer without one.
+    #[error("not now")]
+    State,
+    /// A section that is not there, or does not go this way.
+    #[error("no such section")]
+    NoSection,
+}

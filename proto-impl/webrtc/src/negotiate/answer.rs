@@ -1,0 +1,113 @@
+//! The answer to a peer's offer.
+
+use rtp::extension::ExtensionMap;
+use sdp::{Attribute, Description, Media, Setup};
+
+use super::{
+    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, Wish, check_bundle, is_ours,
+    known_extensions, remote_sources, transport,
+};
+use crate::error::Error;
+
+/// Answers `offer`: `wish` says what we want with each section of media, or nothing.
+pub(crate) fn answer(
+    offer: &Description,
+    mut wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+    active: bool,
+    local: &mut Local<'_>,
+) -> Result<(Description, Negotiated), Error> {
+    check_bundle(offer)?;
+    let theirs = transport(offer)?;
+    let dtls_client = match theirs.setup {
+        Some(Setup::ActPass) => active,
+        Some(Setup::Passive) => true,
+        // Without a line the offerer is active (RFC 4145 §4.1).
+        Some(Setup::Active) | None => false,
+        Some(Setup::HoldConn) => return Err(Error::NoDtlsRole),
+    };
+    let setup = if dtls_client { Setup::Active } else { Setup::Passive };
+    let mut description = offer.start_answer();
+    local.describe_session(&mut description);
+    let mut sections: Vec<Section> = Vec::new();
+    for (index, media) in offer.media.iter().enumerate() {
+        let id = u8::try_from(index).ok().filter(|_| index < SECTIONS_MAX).map(SectionId);
+        let wish = id
+            .filter(|_| is_ours(media) && !media.is_rejected())
+            .and_then(|id| wish(id, media).map(|wish| (id, wish)));
+        let taken = wish.and_then(|(id, wish)| take(offer, media, id, &wish, local));
+        let Some((mut answer, section)) = taken else {
+            description.media.push(media.reject());
+            continue;
+        };
+        if !multiplexes(media) {
+            return Err(Error::NoRtcpMux);
+        }
+        local.describe(&mut answer, setup);
+        if sections.is_empty() {
+            local.add_candidates(&mut answer);
+        }
+        description.media.push(answer);
+        sections.push(section);
+    }
+    if sections.is_empty() {
+        return Err(Error::NothingInCommon);
+    }
+    description.mirror_bundle(offer);
+    let negotiated = Negotiated {
+        remote: theirs.remote,
+        remote_is_lite: offer.is_ice_lite(),
+        fingerprints: theirs.fingerprints,
+        dtls_client,
+        candidates: theirs.candidates,
+        sections,
+    };
+    Ok((description, negotiated))
+}
+
+/// Of a bundle only the first section must say it (RFC 9143 §7.1.3), and RTCP is multiplexed for all.
+fn multiplexes(media: &Media) -> bool {
+    media.attributes.has(&Attribute::RtcpMux)
+        || media.attributes.has(&Attribute::RtcpMuxOnly)
+        || media.attributes.has(&Attribute::BundleOnly)
+}
+
+/// The section and its answer; `None` when there is nothing in common.
+fn take(
+    offer: &Description,
+    media: &Media,
+    id: SectionId,
+    wish: &Wish,
+    local: &mut Local<'_>,
+) -> Option<(Media, Section)> {
+    let selected = media.select(&wish.formats);
+    let offered = offer.direction(media);
+    let direction = offered.answer(wish.direction);
+    if selected.is_empty() || !(direction.sends() || direction.receives()) {
+        return None;
+    }
+    let mut answer = media.accept(&selected, offered, wish.direction);
+    let known: Vec<&str> = known_extensions(direction).iter().map(|extension| extension.uri()).collect();
+    answer.attributes.extend(media.answer_extmaps(&known));
+    let formats: Vec<SectionFormat> = selected
+        .into_iter()
+        .map(|format| SectionFormat { remote: format.offered, local: format.answer, rtx: format.rtx })
+        .collect();
+    let with_rtx = formats.iter().any(|format| format.rtx.is_some());
+    let local_source = direction.sends().then(|| local.source(id, with_rtx));
+    if let Some(source) = local_source {
+        local.describe_source(&mut answer, source, wish.msid.as_ref());
+    }
+    let section = Section {
+        id,
+        mid: media.attributes.mid().unwrap_or_default().to_owned(),
+        kind: media.kind.clone(),
+        direction,
+        formats,
+        extensions: ExtensionMap::of(answer.attributes.extmaps()),
+        reduced_size: answer.attributes.has(&Attribute::RtcpRsize),
+        msid: wish.msid.clone(),
+        remote_sources: remote_sources(media),
+        local_source,
+    };
+    Some((answer, section))
+}

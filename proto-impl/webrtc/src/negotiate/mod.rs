@@ -1,0 +1,350 @@
+//! Offers and answers (RFC 8829, RFC 9143): what both sides agreed on, as values.
+//!
+//! One transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
+//! refused. A section of an offer is answered by what its [`Wish`] says; data channels are rejected.
+
+mod answer;
+mod formats;
+mod offer;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+
+use rtp::extension::{Extension, ExtensionMap};
+use sdp::{
+    Attribute, CandidateKind, Description, Direction, Fingerprint, Format, Host, Media, MediaKind,
+    PayloadType, Setup,
+};
+
+use crate::error::Error;
+
+pub(crate) use answer::answer;
+pub use formats::offered_formats;
+pub(crate) use offer::{accept_answer, offer};
+
+/// Sections that are answered; those behind are rejected. The page of a conference offers some twenty.
+pub const SECTIONS_MAX: usize = 16;
+/// Candidates of the peer that are kept.
+const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
+/// Sources that a section names.
+const SOURCES_MAX: usize = 16;
+
+/// A section by its place in the descriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SectionId(pub u8);
+
+/// What we want with a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Whether we would send or receive.
+    pub direction: Direction,
+    /// What we can send or read there, in order of preference. In an answer their numbers are the offer's.
+    pub formats: Vec<Format>,
+    /// The stream and track that we send, for the peer's page.
+    pub msid: Option<sdp::Msid>,
+}
+
+/// A format that both sides have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionFormat {
+    /// As the peer describes it: what it can read, or what it sends.
+    pub remote: Format,
+    /// As we describe it.
+    pub local: Format,
+    /// The payload type of its retransmissions (RFC 4588).
+    pub rtx: Option<PayloadType>,
+}
+
+impl SectionFormat {
+    /// Its payload type.
+    #[must_use]
+    pub const fn payload_type(&self) -> PayloadType {
+        self.local.payload_type()
+    }
+
+    /// Whether both sides want this feedback.
+    #[must_use]
+    pub fn has_feedback(&self, feedback: &sdp::Feedback) -> bool {
+        self.local.feedback.contains(feedback) && self.remote.feedback.contains(feedback)
+    }
+}
+
+/// A source and the one that carries its retransmissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourcePair {
+    /// Media.
+    pub ssrc: u32,
+    /// Its RTX.
+    pub rtx: Option<u32>,
+}
+
+/// A section that both sides agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Which one.
+    pub id: SectionId,
+    /// Its name; empty when the peer has none.
+    pub mid: String,
+    /// Pictures or sound.
+    pub kind: MediaKind,
+    /// Which way media goes, seen from here.
+    pub direction: Direction,
+    /// What may be sent and read, in order of preference: in our order in an answer, in the peer's in an offer.
+    pub formats: Vec<SectionFormat>,
+    /// Header extensions.
+    pub extensions: ExtensionMap,
+    /// Whether feedback may come without a report before it (RFC 5506).
+    pub reduced_size: bool,
+    /// The stream and track that we send.
+    pub msid: Option<sdp::Msid>,
+    /// Sources that the peer says it has.
+    pub remote_sources: Vec<SourcePair>,
+    /// The source that we send from, when we send.
+    pub local_source: Option<SourcePair>,
+}
+
+/// Everything that a session needs of two descriptions.
+#[derive(Debug, Clone)]
+pub(crate) struct Negotiated {
+    pub(crate) remote: ice::Credentials,
+    pub(crate) remote_is_lite: bool,
+    pub(crate) fingerprints: Vec<dtls::Fingerprint>,
+    /// Whether we open the DTLS association.
+    pub(crate) dtls_client: bool,
+    pub(crate) candidates: Vec<ice::Candidate>,
+    pub(crate) sections: Vec<Section>,
+}
+
+/// What of us stands in a description.
+pub(crate) struct Local<'a> {
+    pub(crate) credentials: &'a ice::Credentials,
+    pub(crate) fingerprint: &'a Fingerprint,
+    pub(crate) candidates: &'a [ice::Candidate],
+    pub(crate) is_lite: bool,
+    /// Of the session: number and version (RFC 8829 §5.2.1).
+    pub(crate) origin: (u64, u64),
+    pub(crate) cname: &'a str,
+    /// Sources that sections have already.
+    pub(crate) known: &'a [(SectionId, SourcePair)],
+    /// Draws sources.
+    pub(crate) random: &'a mut crypto::Random,
+}
+
+impl Local<'_> {
+    fn source(&mut self, section: SectionId, with_rtx: bool) -> SourcePair {
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == section) {
+            return *known;
+        }
+        let mut draw = || {
+            let [_, _, _, _, rest @ ..] = self.random.u64().to_be_bytes();
+            u32::from_be_bytes(rest)
+        };
+        SourcePair { ssrc: draw(), rtx: with_rtx.then(draw) }
+    }
+
+    /// The attributes of a live section.
+    fn describe(&self, media: &mut Media, setup: Setup) {
+        let attributes = &mut media.attributes;
+        attributes.push(Attribute::IceUfrag(self.credentials.ufrag().to_owned()));
+        attributes.push(Attribute::IcePwd(self.credentials.password().to_owned()));
+        attributes.push(Attribute::IceOptions(vec!["trickle".to_owned()]));
+        attributes.push(Attribute::Fingerprint(self.fingerprint.clone()));
+        attributes.push(Attribute::Setup(setup));
+    }
+
+    /// Our candidates, into the section that carries the transport.
+    fn add_candidates(&self, media: &mut Media) {
+        for candidate in self.candidates {
+            media.attributes.push(Attribute::Candidate(Box::new(describe_candidate(candidate))));
+        }
+        if self.is_lite {
+            // A lite agent has no further ones.
+            media.attributes.push(Attribute::EndOfCandidates);
+        }
+    }
+
+    fn describe_session(&self, description: &mut Description) {
+        description.origin.session_id = self.origin.0;
+        description.origin.version = self.origin.1;
+        if self.is_lite {
+            description.attributes.push(Attribute::IceLite);
+        }
+    }
+
+    /// The source that a section sends from (RFC 5576), and its stream (RFC 8830).
+    fn describe_source(&self, media: &mut Media, source: SourcePair, msid: Option<&sdp::Msid>) {
+        let attributes = &mut media.attributes;
+        if let Some(msid) = msid {
+            attributes.push(Attribute::Msid(msid.clone()));
+        }
+        if let Some(rtx) = source.rtx {
+            let group = sdp::SsrcGroup { semantics: "FID".to_owned(), ssrcs: vec![source.ssrc, rtx] };
+            attributes.push(Attribute::SsrcGroup(group));
+        }
+        for ssrc in [Some(source.ssrc), source.rtx].into_iter().flatten() {
+            let line = |name: &str, value: String| {
+                Attribute::Ssrc(sdp::SsrcAttribute { ssrc, name: name.to_owned(), value: Some(value) })
+            };
+            attributes.push(line("cname", self.cname.to_owned()));
+            if let Some(msid) = msid {
+                attributes.push(line("msid", msid.to_string()));
+            }
+        }
+    }
+}
+
+/// What a peer says about its end of the transport; that of the first live section, which is the bundle's.
+struct Transport {
+    remote: ice::Credentials,
+    fingerprints: Vec<dtls::Fingerprint>,
+    setup: Option<Setup>,
+    candidates: Vec<ice::Candidate>,
+}
+
+/// Reads the transport of a description.
+fn transport(description: &Description) -> Result<Transport, Error> {
+    let live: Vec<&Media> =
+        description.media.iter().filter(|media| is_ours(media) && !media.is_rejected()).collect();
+    let first = live.first().ok_or(Error::NoMedia)?;
+    let of = description.transport(first);
+    let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
+    let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
+    // Those of SHA-1 and the like prove nothing any more, and are none there.
+    let fingerprints: Vec<dtls::Fingerprint> = of
+        .fingerprints
+        .iter()
+        .filter_map(|print| dtls::Fingerprint::new(print.hash().name(), print.value()))
+        .collect();
+    if fingerprints.is_empty() {
+        return Err(Error::NoFingerprint);
+    }
+    let candidates = live
+        .iter()
+        .flat_map(|media| media.attributes.candidates())
+        .filter_map(read_candidate)
+        .take(CANDIDATES_MAX)
+        .collect();
+    Ok(Transport { remote, fingerprints, setup: of.setup, candidates })
+}
+
+/// Whether all live sections are of one bundle: a single one may be alone.
+fn check_bundle(description: &Description) -> Result<(), Error> {
+    let live = || description.media.iter().filter(|media| is_ours(media) && !media.is_rejected());
+    if live().count() <= 1 {
+        return Ok(());
+    }
+    let mids = description.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
+    let bundled =
+        |media: &Media| media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid));
+    if live().all(bundled) { Ok(()) } else { Err(Error::NotBundled) }
+}
+
+/// Whether the section is one of media over DTLS-SRTP.
+fn is_ours(media: &Media) -> bool {
+    let secure = media.protocol.to_ascii_uppercase();
+    matches!(media.kind, MediaKind::Audio | MediaKind::Video)
+        && matches!(
+            secure.as_str(),
+            "UDP/TLS/RTP/SAVPF"
+                | "UDP/TLS/RTP/SAVP"
+                | "TCP/DTLS/RTP/SAVPF"
+                | "TCP/TLS/RTP/SAVPF"
+                | "RTP/SAVPF"
+        )
+}
+
+/// Sources that a section names, media with its RTX.
+fn remote_sources(media: &Media) -> Vec<SourcePair> {
+    let mut sources: Vec<SourcePair> = Vec::new();
+    let groups: Vec<_> = media.attributes.ssrc_groups().filter(|group| group.semantics == "FID").collect();
+    let rtx_of = |ssrc: u32| {
+        groups.iter().find_map(|group| match group.ssrcs.as_slice() {
+            [of, rtx, ..] if *of == ssrc => Some(*rtx),
+            _ => None,
+        })
+    };
+    let is_rtx =
+        |ssrc: u32| groups.iter().any(|group| group.ssrcs.get(1..).is_some_and(|rest| rest.contains(&ssrc)));
+    for attribute in media.attributes.ssrcs() {
+        let ssrc = attribute.ssrc;
+        let known = sources.iter().any(|source| source.ssrc == ssrc);
+        if !known && !is_rtx(ssrc) && sources.len() < SOURCES_MAX {
+            sources.push(SourcePair { ssrc, rtx: rtx_of(ssrc) });
+        }
+    }
+    sources
+}
+
+/// Header extensions that we make something of: sending, arrival times are of no use to us.
+const fn known_extensions(direction: Direction) -> &'static [Extension] {
+    if direction.receives() { &[Extension::Mid, Extension::TransportCc] } else { &[Extension::Mid] }
+}
+
+/// A candidate that a description or a trickled line brings; `None` for other components, names and unknown kinds.
+#[must_use]
+pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
+    if u32::from(candidate.component) != ice::COMPONENT {
+        return None;
+    }
+    let transport = match (candidate.transport, candidate.tcp_kind) {
+        (sdp::Transport::Udp, _) => ice::Transport::Udp,
+        (sdp::Transport::Tcp, Some(kind)) => ice::Transport::Tcp(match kind {
+            sdp::TcpKind::Active => ice::TcpType::Active,
+            sdp::TcpKind::Passive => ice::TcpType::Passive,
+            sdp::TcpKind::SimultaneousOpen => ice::TcpType::SimultaneousOpen,
+        }),
+        (sdp::Transport::Tcp, None) => return None,
+    };
+    let kind = match candidate.kind {
+        CandidateKind::Host => ice::CandidateKind::Host,
+        CandidateKind::ServerReflexive => ice::CandidateKind::ServerReflexive,
+        CandidateKind::PeerReflexive => ice::CandidateKind::PeerReflexive,
+        CandidateKind::Relayed => ice::CandidateKind::Relayed,
+    };
+    let related =
+        candidate.related.as_ref().and_then(|(host, port)| Some(SocketAddr::new(host.ip()?, *port)));
+    Some(ice::Candidate {
+        transport,
+        address: SocketAddr::new(candidate.host.ip()?, candidate.port),
+        priority: candidate.priority,
+        kind,
+        base: related,
+        // Only the peer's own pairs compare it.
+        foundation: 0,
+    })
+}
+
+/// A candidate of ours as a description or a trickled line says it.
+#[must_use]
+pub fn describe_candidate(candidate: &ice::Candidate) -> sdp::Candidate {
+    let (transport, tcp_kind) = match candidate.transport {
+        ice::Transport::Udp => (sdp::Transport::Udp, None),
+        ice::Transport::Tcp(kind) => {
+            let kind = match kind {
+                ice::TcpType::Active => sdp::TcpKind::Active,
+                ice::TcpType::Passive => sdp::TcpKind::Passive,
+                ice::TcpType::SimultaneousOpen => sdp::TcpKind::SimultaneousOpen,
+            };
+            (sdp::Transport::Tcp, Some(kind))
+        }
+    };
+    let kind = match candidate.kind {
+        ice::CandidateKind::Host => CandidateKind::Host,
+        ice::CandidateKind::ServerReflexive => CandidateKind::ServerReflexive,
+        ice::CandidateKind::PeerReflexive => CandidateKind::PeerReflexive,
+        ice::CandidateKind::Relayed => CandidateKind::Relayed,
+    };
+    sdp::Candidate {
+        foundation: candidate.foundation.to_string(),
+        component: 1,
+        transport,
+        priority: candidate.priority,
+        host: Host::Ip(candidate.address.ip()),
+        port: candidate.address.port(),
+        kind,
+        related: candidate.base.map(|base| (Host::Ip(base.ip()), base.port())),
+        tcp_kind,
+        extensions: Vec::new(),
+    }
+}

@@ -1,0 +1,164 @@
+//! An offer of ours, and what the answer to it makes of it.
+
+use rtp::extension::ExtensionMap;
+use sdp::{
+    Attribute, Description, Direction, Extmap, Format, Formats, Group, Media, MediaKind, PayloadType,
+    Semantics, Setup,
+};
+
+use super::{
+    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, Wish, check_bundle,
+    is_ours, known_extensions, remote_sources, transport,
+};
+use crate::error::Error;
+
+/// The discard port (RFC 8839 §4.3.1).
+const PORT_DISCARD: u16 = 9;
+/// What browsers offer (RFC 8829 §5.1.2).
+const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
+
+/// Offers a section for each wish.
+pub(crate) fn offer(
+    wishes: &[(MediaKind, Wish)],
+    local: &mut Local<'_>,
+) -> (Description, Vec<Option<SourcePair>>) {
+    let mut description = Description::default();
+    local.describe_session(&mut description);
+    description.attributes.push(Attribute::ExtmapAllowMixed);
+    let mids: Vec<String> = (0..wishes.len().min(SECTIONS_MAX)).map(|index| index.to_string()).collect();
+    let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
+    description.attributes.push(Attribute::Group(group));
+    let mut sources = Vec::new();
+    for (id, ((kind, wish), mid)) in (0..).map(SectionId).zip(wishes.iter().zip(mids)) {
+        let mut media = section(kind, wish, mid);
+        local.describe(&mut media, Setup::ActPass);
+        if description.media.is_empty() {
+            local.add_candidates(&mut media);
+        }
+        let with_rtx = wish.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
+        let source = wish.direction.sends().then(|| local.source(id, with_rtx));
+        if let Some(source) = source {
+            local.describe_source(&mut media, source, wish.msid.as_ref());
+        }
+        description.media.push(media);
+        sources.push(source);
+    }
+    (description, sources)
+}
+
+fn section(kind: &MediaKind, wish: &Wish, mid: String) -> Media {
+    let rtx: Vec<(PayloadType, Format)> = rtx_formats(&wish.formats);
+    let mut types: Vec<PayloadType> = Vec::new();
+    for format in &wish.formats {
+        types.push(format.payload_type());
+        types.extend(
+            rtx.iter().filter(|(of, _)| *of == format.payload_type()).map(|(_, rtx)| rtx.payload_type()),
+        );
+    }
+    let mut media = Media::new(kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
+    media.connection = Some(sdp::Connection::new(sdp::Host::UNSPECIFIED));
+    media.attributes.push(Attribute::Mid(mid));
+    media.attributes.push(Attribute::Direction(wish.direction));
+    media.attributes.push(Attribute::RtcpMux);
+    media.attributes.push(Attribute::RtcpRsize);
+    for (id, extension) in (1..).zip(known_extensions(wish.direction)) {
+        let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
+        media.attributes.push(Attribute::Extmap(extmap));
+    }
+    for format in &wish.formats {
+        media.push_format(format);
+        if let Some((_, rtx)) = rtx.iter().find(|(of, _)| *of == format.payload_type()) {
+            media.push_format(rtx);
+        }
+    }
+    media
+}
+
+/// An `rtx` for each format whose lost packets are asked for, under numbers that are free.
+fn rtx_formats(formats: &[Format]) -> Vec<(PayloadType, Format)> {
+    let mut free = (96..=127u8)
+        .rev()
+        .filter_map(PayloadType::new)
+        .filter(|number| formats.iter().all(|format| format.payload_type() != *number));
+    let repaired = formats.iter().filter(|format| format.feedback.contains(&sdp::Feedback::Nack));
+    repaired
+        .filter_map(|format| {
+            let payload_type = free.next()?;
+            let clock_rate = format.rtpmap.clock_rate;
+            let rtpmap = sdp::Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
+            let parameters = sdp::Parameters::new().with("apt", format.payload_type());
+            Some((format.payload_type(), Format { rtpmap, parameters, feedback: Vec::new() }))
+        })
+        .collect()
+}
+
+/// What the answer to our offer agrees to. `sources` are those that the offer said.
+pub(crate) fn accept_answer(
+    offer: &Description,
+    sources: &[Option<SourcePair>],
+    answer: &Description,
+) -> Result<Negotiated, Error> {
+    offer.check_answer(answer).map_err(Error::Answer)?;
+    check_bundle(answer)?;
+    let theirs = transport(answer)?;
+    let dtls_client = match theirs.setup {
+        Some(Setup::Passive) => true,
+        Some(Setup::Active) | None => false,
+        // The answerer must decide (RFC 8842 §5.3).
+        Some(Setup::ActPass | Setup::HoldConn) => return Err(Error::NoDtlsRole),
+    };
+    let mut sections = Vec::new();
+    for (index, (ours, media)) in offer.media.iter().zip(&answer.media).enumerate() {
+        let Some(id) = u8::try_from(index).ok().map(SectionId) else { break };
+        let direction = answer.direction(media).reverse();
+        if media.is_rejected() || !is_ours(media) || direction == Direction::Inactive {
+            continue;
+        }
+        if !media.attributes.has(&Attribute::RtcpMux) && !media.attributes.has(&Attribute::RtcpMuxOnly) {
+            return Err(Error::NoRtcpMux);
+        }
+        let formats: Vec<SectionFormat> =
+            media.rtp_formats().filter_map(|format| agreed(ours, media, format)).collect();
+        if formats.is_empty() {
+            return Err(Error::NothingInCommon);
+        }
+        let with_rtx = formats.iter().any(|format| format.rtx.is_some());
+        let source = sources.get(index).copied().flatten().filter(|_| direction.sends());
+        sections.push(Section {
+            id,
+            mid: ours.attributes.mid().unwrap_or_default().to_owned(),
+            kind: ours.kind.clone(),
+            direction,
+            formats,
+            extensions: ExtensionMap::of(media.attributes.extmaps()),
+            reduced_size: media.attributes.has(&Attribute::RtcpRsize),
+            msid: ours.attributes.msid().cloned(),
+            remote_sources: remote_sources(media),
+            local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
+        });
+    }
+    if sections.is_empty() {
+        return Err(Error::NothingInCommon);
+    }
+    Ok(Negotiated {
+        remote: theirs.remote,
+        remote_is_lite: answer.is_ice_lite(),
+        fingerprints: theirs.fingerprints,
+        dtls_client,
+        candidates: theirs.candidates,
+        sections,
+    })
+}
+
+/// A format of the answer, if it is one of the offer.
+fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
+    let local =
+        offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
+    if local.rtpmap.is("rtx") {
+        return None;
+    }
+    let rtx = offered
+        .rtx_of(local.payload_type())
+        .filter(|rtx| answered.rtx_of(local.payload_type()) == Some(*rtx));
+    Some(SectionFormat { remote, local, rtx })
+}

@@ -1,0 +1,266 @@
+//! Offers as real peers make them, their answers, and what is refused.
+
+use crypto::Seed;
+use media::codec::Codec;
+use rtp::extension::Extension;
+use sdp::Feedback;
+
+use super::*;
+
+const CHROMIUM: &str = include_str!("../../../sdp/vectors/chromium.sdp");
+const FIREFOX: &str = include_str!("../../../sdp/vectors/firefox.sdp");
+const SAFARI: &str = include_str!("../../../sdp/vectors/safari_simulcast.sdp");
+const OBS: &str = include_str!("../../../sdp/vectors/obs.sdp");
+const GSTREAMER: &str = include_str!("../../../sdp/vectors/gstreamer.sdp");
+const FFMPEG: &str = include_str!("../../../sdp/vectors/ffmpeg_whip.sdp");
+const AIORTC: &str = include_str!("../../../sdp/vectors/aiortc.sdp");
+
+const PUBLISHERS: [(&str, &str); 7] = [
+    ("chromium", CHROMIUM),
+    ("firefox", FIREFOX),
+    ("safari", SAFARI),
+    ("obs", OBS),
+    ("gstreamer", GSTREAMER),
+    ("ffmpeg", FFMPEG),
+    ("aiortc", AIORTC),
+];
+
+/// One side's part of a description.
+struct Side {
+    credentials: ice::Credentials,
+    fingerprint: Fingerprint,
+    candidates: Vec<ice::Candidate>,
+    random: crypto::Random,
+    is_lite: bool,
+}
+
+impl Side {
+    fn new(number: u64, is_lite: bool) -> Self {
+        let seed = Seed::from_number(number);
+        let address = SocketAddr::from(([192, 0, 2, 1], 8000));
+        Self {
+            credentials: ice::Credentials::random(&seed),
+            fingerprint: Fingerprint::new(sdp::HashFunction::Sha256, vec![7; 32].into()).unwrap(),
+            candidates: vec![ice::Candidate::host(ice::Transport::Udp, address, 65_535)],
+            random: seed.random(),
+            is_lite,
+        }
+    }
+
+    fn local(&mut self) -> Local<'_> {
+        Local {
+            credentials: &self.credentials,
+            fingerprint: &self.fingerprint,
+            candidates: &self.candidates,
+            is_lite: self.is_lite,
+            origin: (1, 1),
+            cname: "cname",
+            known: &[],
+            random: &mut self.random,
+        }
+    }
+}
+
+fn read(text: &str) -> Description {
+    Description::read(text.as_bytes()).unwrap()
+}
+
+fn formats(codecs: &[Codec]) -> Vec<Format> {
+    (0u8..).zip(codecs).flat_map(|(n, &codec)| offered_formats(codec, 96 + n * 5)).collect()
+}
+
+/// What a server wants of a publisher.
+fn receive(media: &Media) -> Wish {
+    let codecs: &[Codec] = if media.kind == MediaKind::Audio {
+        &[Codec::Opus, Codec::G711(media::codec::g711::Law::A)]
+    } else {
+        &[Codec::H264, Codec::Vp8, Codec::Vp9, Codec::Av1]
+    };
+    Wish { direction: Direction::RecvOnly, formats: formats(codecs), msid: None }
+}
+
+fn answer_to(offer: &Description) -> Result<(Description, Negotiated), Error> {
+    answer(offer, |_, media| Some(receive(media)), false, &mut Side::new(1, true).local())
+}
+
+#[test]
+fn every_publisher_is_answered() {
+    for (name, text) in PUBLISHERS {
+        let offer = read(text);
+        let (answer, negotiated) = answer_to(&offer).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(offer.check_answer(&answer), Ok(()), "{name}");
+        assert_eq!(read(&answer.write()), answer, "{name}");
+        assert!(answer.is_ice_lite() && answer.media[0].attributes.candidates().count() == 1, "{name}");
+        for (media, section) in answer.media.iter().zip(&negotiated.sections) {
+            assert_eq!(section.direction, Direction::RecvOnly, "{name}");
+            assert_eq!(answer.direction(media), Direction::RecvOnly, "{name}");
+            assert!(section.local_source.is_none() && !section.formats.is_empty(), "{name}");
+            assert!(media.attributes.setup().is_some(), "{name}");
+        }
+        let video = negotiated.sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
+        assert!(
+            video
+                .formats
+                .iter()
+                .any(|format| format.local.rtpmap.is("H264") || format.local.rtpmap.is("VP8"))
+        );
+        // Whoever writes `passive` is the server.
+        let passive = offer.transport(&offer.media[0]).setup == Some(Setup::Passive);
+        assert_eq!(negotiated.dtls_client, passive, "{name}");
+    }
+}
+
+#[test]
+fn a_browser_gets_repair_feedback_and_extensions() {
+    let (_, negotiated) = answer_to(&read(CHROMIUM)).unwrap();
+    let video = negotiated.sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
+    let h264 = video.formats.iter().find(|format| format.local.rtpmap.is("H264")).unwrap();
+    assert!(h264.rtx.is_some());
+    for feedback in [Feedback::Nack, Feedback::Pli, Feedback::TransportCc] {
+        assert!(h264.has_feedback(&feedback), "{feedback}");
+    }
+    assert!(video.extensions.id(Extension::Mid).is_some());
+    assert!(video.extensions.id(Extension::TransportCc).is_some());
+}
+
+#[test]
+fn a_player_gets_what_is_sent() {
+    // The offer of a player is that of a publisher, the other way round.
+    let offer = read(&CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly"));
+    let msid = sdp::Msid { stream: "live".to_owned(), track: Some("video".to_owned()) };
+    let wish = |media: &Media| {
+        let codec = if media.kind == MediaKind::Video { Codec::H264 } else { Codec::Opus };
+        Wish { direction: Direction::SendOnly, formats: offered_formats(codec, 96), msid: Some(msid.clone()) }
+    };
+    let (answer, negotiated) =
+        answer(&offer, |_, media| Some(wish(media)), false, &mut Side::new(1, true).local()).unwrap();
+    for (media, section) in answer.media.iter().zip(&negotiated.sections) {
+        assert_eq!(answer.direction(media), Direction::SendOnly);
+        let source = section.local_source.unwrap();
+        assert!(media.attributes.ssrcs().any(|line| line.ssrc == source.ssrc && line.name == "cname"));
+        assert_eq!(media.attributes.msid(), Some(&msid));
+        // What we send is not paced by arrival times.
+        assert_eq!(section.extensions.id(Extension::TransportCc), None);
+        if section.kind == MediaKind::Video {
+            let rtx = source.rtx.unwrap();
+            assert!(media.attributes.ssrc_groups().any(|group| group.ssrcs == [source.ssrc, rtx]));
+        }
+    }
+}
+
+#[test]
+fn an_offer_of_ours_is_answered_by_ourselves() {
+    let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));
+    let wishes = [
+        (
+            MediaKind::Audio,
+            Wish { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None },
+        ),
+        (
+            MediaKind::Video,
+            Wish { direction: Direction::SendRecv, formats: formats(&[Codec::Av1, Codec::H264]), msid: None },
+        ),
+    ];
+    let (description, sources) = offer(&wishes, &mut ours.local());
+    let sent = read(&description.write());
+    let (answered, there) =
+        answer(&sent, |_, media| Some(receive(media)), false, &mut theirs.local()).unwrap();
+    let here = accept_answer(&description, &sources, &read(&answered.write())).unwrap();
+    assert!(here.dtls_client && !there.dtls_client && here.remote_is_lite && !there.remote_is_lite);
+    assert_eq!(
+        (here.remote.ufrag(), there.remote.ufrag()),
+        (theirs.credentials.ufrag(), ours.credentials.ufrag())
+    );
+    assert_eq!(here.candidates.len(), 1);
+    for (here, there) in here.sections.iter().zip(&there.sections) {
+        assert_eq!(here.direction, there.direction.reverse());
+        assert_eq!(there.remote_sources, [here.local_source.unwrap()]);
+        let numbers = |section: &Section| {
+            let mut all: Vec<_> =
+                section.formats.iter().map(|format| (format.payload_type(), format.rtx)).collect();
+            all.sort_by_key(|(number, _)| number.number());
+            all
+        };
+        assert_eq!(numbers(here), numbers(there));
+        assert_eq!(here.extensions, there.extensions);
+    }
+}
+
+#[test]
+fn data_channels_are_rejected_beside_media() {
+    let offer = read(CHROMIUM);
+    let (answer, negotiated) = answer_to(&offer).unwrap();
+    let data = |media: &&Media| media.kind == MediaKind::Application;
+    assert!(answer.media.iter().find(data).unwrap().is_rejected());
+    assert_eq!(negotiated.sections.len(), 2);
+}
+
+/// D-02: without a fingerprint, or with SHA-1 alone, nobody can be told from anybody.
+#[test]
+fn d_02_an_offer_without_a_good_fingerprint_is_refused() {
+    let keep = |text: &str, keep: &dyn Fn(&str) -> bool| {
+        text.split_inclusive("\r\n").filter(|line| keep(line)).collect::<String>()
+    };
+    for (name, text) in PUBLISHERS {
+        let none = keep(text, &|line| !line.starts_with("a=fingerprint"));
+        assert_eq!(answer_to(&read(&none)).err(), Some(Error::NoFingerprint), "{name}");
+        let digits = ["AA"; 20].join(":");
+        let sha1 = none.replace("a=setup", &format!("a=fingerprint:sha-1 {digits}\r\na=setup"));
+        assert_eq!(answer_to(&read(&sha1)).err(), Some(Error::NoFingerprint), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_carried_is_refused() {
+    let offer = read(AIORTC);
+    let change = |change: &dyn Fn(&mut Description)| {
+        let mut offer = offer.clone();
+        change(&mut offer);
+        answer_to(&offer).err()
+    };
+    let without = |gone: fn(&Attribute) -> bool| {
+        change(&|offer| {
+            offer.attributes.retain(|attribute| !gone(attribute));
+            offer.media.iter_mut().for_each(|media| media.attributes.retain(|attribute| !gone(attribute)));
+        })
+    };
+    assert_eq!(change(&|_| {}), None);
+    assert_eq!(without(|a| matches!(a, Attribute::RtcpMux)), Some(Error::NoRtcpMux));
+    assert_eq!(without(|a| matches!(a, Attribute::IceUfrag(_))), Some(Error::NoIceCredentials));
+    assert_eq!(without(|a| matches!(a, Attribute::Group(_))), Some(Error::NotBundled));
+    let other_codecs = change(&|offer| {
+        for media in &mut offer.media {
+            media.attributes.retain(|attribute| !matches!(attribute, Attribute::Rtpmap(_)));
+            media.formats = sdp::Formats::Rtp(PayloadType::new(100).into_iter().collect());
+        }
+    });
+    assert_eq!(other_codecs, Some(Error::NothingInCommon));
+    let hold = change(&|offer| {
+        for media in &mut offer.media {
+            media.attributes.retain(|attribute| !matches!(attribute, Attribute::Setup(_)));
+            media.attributes.push(Attribute::Setup(Setup::HoldConn));
+        }
+    });
+    assert_eq!(hold, Some(Error::NoDtlsRole));
+    assert_eq!(change(&|offer| offer.media.clear()), Some(Error::NoMedia));
+    assert_eq!(
+        change(&|offer| offer.media.iter_mut().for_each(|media| media.protocol = "RTP/AVP".to_owned())),
+        Some(Error::NoMedia)
+    );
+}
+
+#[test]
+fn candidates_keep_their_meaning() {
+    let line = "candidate:1 1 tcp 1518280447 192.0.2.7 9 typ host tcptype active";
+    let read = read_candidate(&sdp::Candidate::read(line).unwrap()).unwrap();
+    assert_eq!(read.transport, ice::Transport::Tcp(ice::TcpType::Active));
+    let again = read_candidate(&describe_candidate(&read)).unwrap();
+    assert_eq!(again, read);
+    for ignored in [
+        "candidate:1 2 udp 1 192.0.2.7 5000 typ host",
+        "candidate:1 1 udp 1 4f2a.local 5000 typ host",
+        "candidate:1 1 tcp 1 192.0.2.7 5000 typ host",
+    ] {
+        assert_eq!(read_candidate(&sdp::Candidate::read(ignored).unwrap()), None, "{ignored}");
+    }
+}

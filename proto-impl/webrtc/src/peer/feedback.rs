@@ -1,0 +1,168 @@
+//! RTCP: what the peer reports, and what we do.
+
+use std::time::Instant;
+
+use rtp::Ssrc;
+use rtp::rtcp::{Compound, Pli, ReportBlock, Rtcp};
+
+use super::{Peer, RTCP_MAX};
+use crate::event::Event;
+
+/// Blocks in one report.
+const BLOCKS_MAX: usize = 31;
+
+impl Peer {
+    pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) {
+        for part in rtp::rtcp::packets(compound) {
+            match part {
+                Ok(part) => self.handle_part(now, &part),
+                // Behind a part that is malformed others may be good.
+                Err(_) => self.stats.malformed += 1,
+            }
+        }
+    }
+
+    fn handle_part(&mut self, now: Instant, part: &Rtcp<'_>) {
+        match part {
+            Rtcp::SenderReport(report) => {
+                if let Some(reception) = &mut self.reception {
+                    reception.handle_sender_report(now, report.ssrc, &report.info);
+                }
+                report.blocks().for_each(|block| self.handle_block(now, &block));
+            }
+            Rtcp::ReceiverReport(report) => report.blocks().for_each(|block| self.handle_block(now, &block)),
+            Rtcp::Bye(bye) => {
+                if let Some(reception) = &mut self.reception {
+                    bye.ssrcs().for_each(|ssrc| reception.handle_bye(ssrc));
+                }
+            }
+            Rtcp::Nack(nack) => {
+                if let Some(sender) = self.senders.iter_mut().find(|sender| sender.ssrc() == nack.media) {
+                    sender.handle_nack(nack.numbers());
+                }
+            }
+            Rtcp::Pli(pli) => self.handle_key_frame_request(pli.media),
+            Rtcp::Fir(fir) => fir.entries().for_each(|entry| self.handle_key_frame_request(entry.ssrc)),
+            // What we send is neither paced nor made smaller by what the peer estimates: it comes as it is.
+            Rtcp::Remb(remb) => self.stats.remote_estimate = Some(remb.bitrate),
+            Rtcp::ExtendedReport(_)
+            | Rtcp::TransportFeedback(_)
+            | Rtcp::SourceDescription(_)
+            | Rtcp::Other { .. } => {}
+            _ => {}
+        }
+    }
+
+    fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
+        let ntp = self.anchor.at(now);
+        let measured = self.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));
+        if let Some(round_trip) = measured {
+            self.round_trip = Some(round_trip);
+            if let Some(reception) = &mut self.reception {
+                reception.set_round_trip(round_trip);
+            }
+        }
+    }
+
+    fn handle_key_frame_request(&mut self, ssrc: Ssrc) {
+        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.ssrc() == ssrc) {
+            sender.handle_key_frame_request();
+        }
+    }
+
+    /// Everything that is to be told at once: to the peer what we miss, to the owner what the peer misses.
+    pub(super) fn flush_feedback(&mut self, now: Instant) {
+        for sender in &mut self.senders {
+            if sender.poll_key_frame_request(now) {
+                self.events.push_back(Event::KeyFrameWanted { section: sender.section });
+            }
+        }
+        if self.schedule.is_none() {
+            return;
+        }
+        let Some(reception) = &mut self.reception else { return };
+        let requests = reception.poll_requests(now);
+        let any_source = reception.any_source();
+        let mut feedback = Vec::new();
+        for (media, numbers) in &requests.nacks {
+            let mut left = numbers.as_slice();
+            while !left.is_empty() {
+                let mut compound = self.start_feedback();
+                let written = compound.nack(self.ssrc, *media, left);
+                left = left.get(written.max(1)..).unwrap_or_default();
+                feedback.push(compound);
+            }
+        }
+        for media in requests.key_frames {
+            let mut compound = self.start_feedback();
+            compound.pli(Pli { sender: self.ssrc, media });
+            feedback.push(compound);
+        }
+        // One part for a packet: a second one that does not fit would wait for ever.
+        while let (Some(media), mut compound) = (any_source, self.start_feedback()) {
+            let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());
+            let told =
+                arrivals.is_some_and(|arrivals| arrivals.poll_feedback(now, self.ssrc, media, &mut compound));
+            if !told {
+                break;
+            }
+            feedback.push(compound);
+        }
+        for compound in feedback {
+            self.push_rtcp(compound);
+        }
+    }
+
+    /// A report about all that goes and comes (RFC 3550 §6.4), with the estimate that some publishers ask for.
+    pub(super) fn report(&mut self, now: Instant) {
+        let mut blocks = self.reception.as_mut().map(|reception| reception.report(now)).unwrap_or_default();
+        blocks.truncate(BLOCKS_MAX);
+        let mut compound = self.compound();
+        let infos: Vec<_> = self
+            .senders
+            .iter()
+            .filter_map(|sender| Some((sender.ssrc(), sender.report(now, &self.anchor)?)))
+            .collect();
+        let mut rest = blocks.as_slice();
+        for (ssrc, info) in &infos {
+            compound.sender_report(*ssrc, info, rest);
+            rest = &[];
+        }
+        if infos.is_empty() {
+            compound.receiver_reports(self.ssrc, rest);
+        }
+        compound.source_description(self.ssrc, &self.cname);
+        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.ssrc) {
+            compound.source_description(*ssrc, &self.cname);
+        }
+        if let Some(reception) = &self.reception {
+            let rated = reception.rated_sources();
+            if !rated.is_empty() {
+                compound.remb(self.ssrc, self.config.bitrate_max, &rated);
+            }
+        }
+        self.push_rtcp(compound);
+    }
+
+    fn compound(&self) -> Compound {
+        let overhead = self.transport.profile().map_or(0, srtp::Profile::rtcp_overhead);
+        Compound::new(self.config.datagram_bytes_max.saturating_sub(overhead))
+    }
+
+    /// Feedback alone where the peer takes it (RFC 5506), else behind an empty report.
+    fn start_feedback(&self) -> Compound {
+        let mut compound = self.compound();
+        if !self.reduced_size {
+            compound.receiver_reports(self.ssrc, &[]);
+            compound.source_description(self.ssrc, &self.cname);
+        }
+        compound
+    }
+
+    fn push_rtcp(&mut self, compound: Compound) {
+        if self.rtcp.len() >= RTCP_MAX {
+            self.rtcp.pop_front();
+        }
+        self.rtcp.push_back(compound.into_bytes());
+    }
+}

@@ -1,0 +1,314 @@
+//! One session: a description in, a description out, then datagrams, events and media.
+//!
+//! ```text
+//!     datagram -> transport (ICE, DTLS, SRTP) -> reception (sources, repair, frames) -> Event::Frame
+//!     Peer::send -> senders (numbers, repair) -> SRTP -> datagrams
+//!                   feedback (reports, NACK, PLI, arrival times) both ways
+//! ```
+
+mod feedback;
+mod setup;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::{Random, Seed};
+use ice::Path;
+use rtp::history::{PacketId, PacketLog};
+use rtp::report::ReportSchedule;
+use rtp::{NtpAnchor, Ssrc};
+use sdp::Description;
+use wire::Datagrams;
+
+use crate::config::{Config, IceMode};
+use crate::error::Error;
+use crate::event::{CloseReason, Event};
+use crate::negotiate::{Section, SectionId, SourcePair};
+use crate::receive::Reception;
+use crate::send::Sender;
+use crate::stats::Stats;
+use crate::transport::{Agent, Opened, Transport};
+
+/// Events that wait for the owner; datagrams beyond are dropped before they are looked at.
+const EVENTS_MAX: usize = 1024;
+/// RTCP packets that wait to be sent; the oldest are given up.
+const RTCP_MAX: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Peer {
+    config: Arc<Config>,
+    anchor: NtpAnchor,
+    seed: Seed,
+    random: Random,
+    fingerprint: sdp::Fingerprint,
+    /// The name of this session's sources (RFC 7022), and of the session itself.
+    cname: String,
+    session_id: u64,
+    version: u64,
+    restarts: u64,
+    /// An offer of ours that is not answered yet.
+    offered: Option<(Description, Vec<Option<SourcePair>>)>,
+    sections: Vec<Section>,
+    transport: Transport,
+    reception: Option<Box<Reception>>,
+    senders: Vec<Sender>,
+    /// From whom our feedback is, when we send nothing.
+    ssrc: Ssrc,
+    reduced_size: bool,
+    schedule: Option<ReportSchedule>,
+    rtcp: VecDeque<Vec<u8>>,
+    events: VecDeque<Event>,
+    round_trip: Option<Duration>,
+    stats: Stats,
+}
+
+impl Peer {
+    /// Before any description. `anchor` is the wall clock, for reports; no two peers have the same seed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoFingerprint`] when the configuration has no identity.
+    pub fn new(now: Instant, config: Arc<Config>, anchor: NtpAnchor, seed: Seed) -> Result<Self, Error> {
+        let identity = config.dtls.identity.as_ref().ok_or(Error::NoFingerprint)?;
+        let digest = bytes::Bytes::copy_from_slice(identity.fingerprint().digest());
+        let fingerprint =
+            sdp::Fingerprint::new(sdp::HashFunction::Sha256, digest).ok_or(Error::NoFingerprint)?;
+        let ice_seed = seed.derive("ice", 0);
+        let agent = match &config.ice {
+            IceMode::Lite { config, .. } => {
+                Agent::Lite(Box::new(ice::LiteAgent::new(now, Arc::clone(config), &ice_seed)))
+            }
+            IceMode::Full(config) => {
+                Agent::Full(Box::new(ice::Agent::new(now, Arc::clone(config), &ice_seed)))
+            }
+        };
+        let mut random = seed.derive("webrtc", 0).random();
+        let transport = Transport::new(agent, Arc::clone(&config.dtls), seed.derive("transport", 0));
+        let [_, _, _, _, a, b, c, d] = random.u64().to_be_bytes();
+        Ok(Self {
+            anchor,
+            fingerprint,
+            cname: format!("{:016x}", random.u64()),
+            // RFC 8829 §5.2.1: 63 bits.
+            session_id: random.u64() >> 1,
+            version: 0,
+            restarts: 0,
+            offered: None,
+            sections: Vec::new(),
+            transport,
+            reception: None,
+            senders: Vec::new(),
+            ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
+            reduced_size: false,
+            schedule: None,
+            rtcp: VecDeque::new(),
+            events: VecDeque::new(),
+            round_trip: None,
+            stats: Stats::default(),
+            config,
+            seed,
+            random,
+        })
+    }
+
+    /// A datagram that came by `path`; it is opened in place.
+    pub fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
+        if self.events.len() >= EVENTS_MAX {
+            self.stats.no_room += 1;
+            return;
+        }
+        match self.transport.handle_datagram(now, path, datagram) {
+            Opened::Rtp(packet) => {
+                if let Some(reception) = &mut self.reception {
+                    reception.handle_packet(now, packet, &mut self.events);
+                }
+            }
+            Opened::Rtcp(compound) => self.handle_rtcp(now, compound),
+            Opened::Nothing => self.take_transport_events(now),
+        }
+        self.flush_feedback(now);
+    }
+
+    /// The deadline has passed, or not; both are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.transport.handle_timeout(now);
+        self.take_transport_events(now);
+        if let Some(reception) = &mut self.reception {
+            reception.handle_timeout(now, &mut self.events);
+        }
+        if self.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
+            self.report(now);
+        }
+        self.flush_feedback(now);
+    }
+
+    /// Sends packets of a track, in the section's first format. What has `timestamp` in the track was sampled at
+    /// `sampled`: the same clock for all sections, so that lips stay in step. False for a section that does not send.
+    pub fn send(
+        &mut self,
+        section: SectionId,
+        packets: Range<PacketId>,
+        timestamp: u32,
+        sampled: Instant,
+    ) -> bool {
+        let sender = self.senders.iter_mut().find(|sender| sender.section == section);
+        sender.map(|sender| sender.send(packets, timestamp, sampled)).is_some()
+    }
+
+    /// Forgets what waits to be sent there: the owner goes on at another place of the stream.
+    pub fn skip(&mut self, section: SectionId) {
+        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+            sender.skip();
+        }
+    }
+
+    /// Asks the peer for a key frame, at most twice a second. False for a section that has none.
+    pub fn request_key_frame(&mut self, now: Instant, section: SectionId) -> bool {
+        let asked = self.reception.as_mut().is_some_and(|reception| reception.request_key_frame(section));
+        self.flush_feedback(now);
+        asked
+    }
+
+    /// Ends the session, with a goodbye to whoever is there.
+    pub fn close(&mut self, now: Instant) {
+        self.transport.close(CloseReason::Local);
+        self.take_transport_events(now);
+    }
+
+    /// What the owner must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if self.events.is_empty() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        event
+    }
+
+    /// Fills `out`, which is empty, with datagrams for the path that comes back. `log` gives the packets of what a section
+    /// sends. To be called until there is none.
+    pub fn poll_transmit<'l>(
+        &mut self,
+        now: Instant,
+        log: impl Fn(SectionId) -> Option<&'l PacketLog>,
+        out: &mut Datagrams,
+    ) -> Option<Path> {
+        if let Some(path) = self.transport.poll_transmit(now, out) {
+            return Some(path);
+        }
+        let path = self.transport.media_path()?;
+        let keys = self.transport.outbound()?;
+        while let Some(packet) = self.rtcp.front_mut() {
+            if !out.has_room(packet.len().saturating_add(keys.profile().rtcp_overhead())) {
+                return Some(path);
+            }
+            if keys.protect_rtcp(packet).is_ok() {
+                out.push(&[], packet);
+            }
+            self.rtcp.pop_front();
+        }
+        for sender in &mut self.senders {
+            if let Some(log) = log(sender.section).filter(|_| sender.has_waiting())
+                && !sender.fill(now, log, keys, out)
+            {
+                break;
+            }
+        }
+        (!out.is_empty()).then_some(path)
+    }
+
+    /// Whether media waits to be sent.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.transport.media_path().is_some()
+            && (!self.rtcp.is_empty() || self.senders.iter().any(Sender::has_waiting))
+    }
+
+    /// The next deadline.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.transport.is_closed() {
+            return None;
+        }
+        let schedule = self.schedule.as_ref().map(ReportSchedule::poll_timeout);
+        let reception = self.reception.as_ref().and_then(|reception| reception.poll_timeout());
+        let senders = self.senders.iter().filter_map(Sender::poll_timeout).min();
+        [self.transport.poll_timeout(), schedule, reception, senders].into_iter().flatten().min()
+    }
+
+    /// What was agreed on.
+    #[must_use]
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// Our name for the port's table (`ice::Demux::insert`).
+    #[must_use]
+    pub fn local_fragment(&self) -> &str {
+        self.transport.agent.local().ufrag()
+    }
+
+    /// Where media goes, once it can.
+    #[must_use]
+    pub fn media_path(&self) -> Option<Path> {
+        self.transport.media_path()
+    }
+
+    /// Bytes of a payload that fit a datagram of ours, whatever is agreed on: what a [`crate::Track`] is made for.
+    #[must_use]
+    pub const fn payload_bytes_max(config: &Config) -> usize {
+        // Head, a mid of up to 16 bytes with its block, the original number of RTX, the longest tag.
+        config.datagram_bytes_max.saturating_sub(12 + 4 + 20 + 2 + 16)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.transport = self.transport.stats();
+        stats.profile = self.transport.profile();
+        stats.round_trip = self.round_trip;
+        if let Some(reception) = &self.reception {
+            stats.unknown_sources = reception.unknown;
+            stats.too_many_sources = reception.too_many_sources;
+            stats.malformed += reception.malformed;
+            stats.received = reception.stats().collect();
+        }
+        stats.resent = self.senders.iter().map(|sender| (sender.section, sender.resend_stats())).collect();
+        stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
+        stats
+    }
+
+    /// Bytes that are held, as far as they can be seen: what waits in order or for the rest of a frame is not among them.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let rtcp: usize = self.rtcp.iter().map(Vec::capacity).sum();
+        let senders = self.senders.capacity().saturating_mul(size_of::<Sender>());
+        let sections = self.sections.capacity().saturating_mul(size_of::<Section>());
+        let reception = self.reception.as_ref().map_or(0, |_| size_of::<Reception>());
+        [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
+
+    fn take_transport_events(&mut self, now: Instant) {
+        while let Some(event) = self.transport.poll_event() {
+            if event == Event::Connected {
+                self.schedule = Some(ReportSchedule::new(now));
+            }
+            if matches!(event, Event::Closed(_)) {
+                // What is of no use any more need not wait for the owner.
+                self.reception = None;
+                self.senders.clear();
+                self.rtcp.clear();
+                self.schedule = None;
+            }
+            self.events.push_back(event);
+        }
+    }
+}
+
+/// Room for events that an idle session keeps.
+const EVENTS_KEPT: usize = 16;

@@ -1,0 +1,182 @@
+//! Descriptions and candidates.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use sdp::{Description, Media, MediaKind};
+
+use super::Peer;
+use crate::config::IceMode;
+use crate::error::Error;
+use crate::negotiate::{self, Local, Negotiated, Section, SectionId, SourcePair, Wish, read_candidate};
+use crate::receive::Reception;
+use crate::send::Sender;
+use crate::transport::Agent;
+
+impl Peer {
+    /// Answers the peer's offer; `wish` says what we want with each of its sections of media, or nothing.
+    ///
+    /// A later offer may restart ICE (RFC 8445 §9) for the same sections; what else it changes is refused.
+    ///
+    /// # Errors
+    ///
+    /// The offer cannot be taken. Nothing has changed then, and another one may come.
+    pub fn handle_offer(
+        &mut self,
+        now: Instant,
+        offer: &Description,
+        wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+    ) -> Result<Description, Error> {
+        if self.offered.is_some() || self.transport.is_closed() {
+            return Err(Error::State);
+        }
+        let again = !self.sections.is_empty();
+        let known: Vec<(SectionId, SourcePair)> =
+            self.sections.iter().filter_map(|section| Some((section.id, section.local_source?))).collect();
+        if again {
+            // Whether it is good is found out without touching the session.
+            let trial =
+                self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+            if !same_sections(&trial.1.sections, &self.sections) {
+                return Err(Error::State);
+            }
+            self.restarts = self.restarts.saturating_add(1);
+            let seed = self.seed.derive("ice", self.restarts);
+            self.transport.agent.restart(now, &seed);
+            self.version = self.version.saturating_add(1);
+            let (answer, negotiated) =
+                self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+            self.transport.set_negotiated(now, &negotiated);
+            self.take_transport_events(now);
+            return Ok(answer);
+        }
+        let mut random = self.random.clone();
+        let (answer, negotiated) = self.answer(offer, wish, &known, &mut random)?;
+        self.random = random;
+        self.begin(now, negotiated);
+        Ok(answer)
+    }
+
+    fn answer(
+        &self,
+        offer: &Description,
+        wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+        known: &[(SectionId, SourcePair)],
+        random: &mut crypto::Random,
+    ) -> Result<(Description, Negotiated), Error> {
+        let candidates = self.local_candidates();
+        let mut local = self.local(&candidates, known, random);
+        negotiate::answer(offer, wish, self.config.dtls_client, &mut local)
+    }
+
+    /// What we wanted of a section before.
+    fn repeated_wish(&self, id: SectionId) -> Option<Wish> {
+        let section = self.sections.iter().find(|section| section.id == id)?;
+        let formats = section.formats.iter().map(|format| format.local.clone()).collect();
+        Some(Wish { direction: section.direction, formats, msid: section.msid.clone() })
+    }
+
+    /// Offers a section for each wish. The answer is to be given to [`Peer::handle_answer`].
+    ///
+    /// # Errors
+    ///
+    /// An offer is open, or was answered.
+    pub fn offer(&mut self, wishes: &[(MediaKind, Wish)]) -> Result<Description, Error> {
+        if self.offered.is_some() || !self.sections.is_empty() || self.transport.is_closed() {
+            return Err(Error::State);
+        }
+        let candidates = self.local_candidates();
+        let mut random = self.random.clone();
+        let mut local = self.local(&candidates, &[], &mut random);
+        let (offer, sources) = negotiate::offer(wishes, &mut local);
+        self.random = random;
+        self.offered = Some((offer.clone(), sources));
+        Ok(offer)
+    }
+
+    /// The answer to our offer.
+    ///
+    /// # Errors
+    ///
+    /// There is no offer, or this is no answer to it; another one may come then.
+    pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
+        let (offer, sources) = self.offered.as_ref().ok_or(Error::State)?;
+        let negotiated = negotiate::accept_answer(offer, sources, answer)?;
+        self.offered = None;
+        self.begin(now, negotiated);
+        Ok(())
+    }
+
+    fn begin(&mut self, now: Instant, negotiated: Negotiated) {
+        self.senders =
+            negotiated.sections.iter().filter_map(|section| Sender::new(section, &mut self.random)).collect();
+        if negotiated.sections.iter().any(|section| section.direction.receives()) {
+            self.reception = Some(Box::new(Reception::new(now, &negotiated.sections)));
+        }
+        if let Some(first) = self.senders.first() {
+            self.ssrc = first.ssrc();
+        }
+        self.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
+        self.transport.set_negotiated(now, &negotiated);
+        self.sections = negotiated.sections;
+        self.take_transport_events(now);
+    }
+
+    /// A socket of ours, for a full agent; its candidate is what comes back.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ice::Agent::add_local`]; a lite agent's addresses are in its configuration.
+    pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<ice::Candidate, ice::Error> {
+        match &mut self.transport.agent {
+            Agent::Full(agent) => agent.add_local(now, address),
+            Agent::Lite(_) => Err(ice::Error::UnusableCandidate),
+        }
+    }
+
+    /// A candidate of the peer that came on its own (trickle, RFC 8838). Names and what cannot be reached do no harm: the
+    /// peer's own checks make it known.
+    pub fn add_remote(&mut self, now: Instant, candidate: &sdp::Candidate) {
+        if let Some(candidate) = read_candidate(candidate) {
+            self.transport.agent.add_remote(now, &candidate);
+        }
+    }
+
+    fn local_candidates(&self) -> Vec<ice::Candidate> {
+        match (&self.config.ice, &self.transport.agent) {
+            (IceMode::Lite { addresses, .. }, _) => (0..=u16::MAX)
+                .rev()
+                .zip(addresses)
+                .map(|(preference, address)| ice::Candidate::host(ice::Transport::Udp, *address, preference))
+                .collect(),
+            (IceMode::Full(_), Agent::Full(agent)) => agent.local_candidates().copied().collect(),
+            (IceMode::Full(_), Agent::Lite(_)) => Vec::new(),
+        }
+    }
+
+    fn local<'a>(
+        &'a self,
+        candidates: &'a [ice::Candidate],
+        known: &'a [(SectionId, SourcePair)],
+        random: &'a mut crypto::Random,
+    ) -> Local<'a> {
+        Local {
+            credentials: self.transport.agent.local(),
+            fingerprint: &self.fingerprint,
+            candidates,
+            is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
+            origin: (self.session_id, self.version),
+            cname: &self.cname,
+            known,
+            random,
+        }
+    }
+}
+
+/// Whether a later offer is about what the first one was about.
+fn same_sections(new: &[Section], old: &[Section]) -> bool {
+    let same = |(new, old): (&Section, &Section)| {
+        new.id == old.id && new.mid == old.mid && new.kind == old.kind && new.direction == old.direction
+    };
+    new.len() == old.len() && new.iter().zip(old).all(same)
+}

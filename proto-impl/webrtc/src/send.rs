@@ -1,0 +1,302 @@
+//! What goes to a peer: packets of tracks that many peers share, under each peer's own numbers.
+//!
+//! A [`Track`] cuts its units once and keeps the packets for a while. A peer is told which of them to send
+//! ([`crate::Peer::send`]), and takes them out of the track when it is drained: what waits costs it nothing but a range.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use media::codec::{Codec, CodecConfig};
+use rtp::extension::Extensions;
+use rtp::history::{LoggedPacket, PacketId, PacketLog, ResendHistory, ResendStats};
+use rtp::payload::{Packetizer, Payloads};
+use rtp::report::SenderState;
+use rtp::rtcp::{ReportBlock, SenderInfo};
+use rtp::{ExtendedSequence, Header, KeyFrameRequests, NtpAnchor, PayloadType, SequenceNumber, Ssrc};
+use sdp::{Feedback, MediaKind};
+use srtp::Outbound;
+use wire::Datagrams;
+
+use crate::negotiate::{Section, SectionId, SourcePair};
+
+/// Ranges that wait for a peer: a second of pictures. When there are more, the oldest are given up.
+const WAITING_MAX: usize = 64;
+/// Requests for packets that wait for the next drain: as many as a receiver like ours asks for.
+const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
+/// Round trip before one was measured.
+const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
+
+/// One elementary stream as packets, for all peers that get it.
+#[derive(Debug)]
+pub struct Track {
+    packetizer: Packetizer,
+    payloads: Payloads,
+    log: PacketLog,
+    /// Of sound no packet has the marker bit: nothing here is silent (RFC 3551 §4.1).
+    marks: bool,
+}
+
+impl Track {
+    /// For payloads of at most `payload_bytes_max`. `None` for codecs that RTP does not carry here.
+    #[must_use]
+    pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
+        Some(Self {
+            packetizer: Packetizer::new(codec, payload_bytes_max)?,
+            payloads: Payloads::new(),
+            log: PacketLog::new(),
+            marks: codec.kind() == media::TrackKind::Video,
+        })
+    }
+
+    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. The packets that
+    /// it became are to be given to [`crate::Peer::send`].
+    ///
+    /// # Errors
+    ///
+    /// A unit that is not in its own format makes no packets.
+    pub fn push(
+        &mut self,
+        now: Instant,
+        config: &CodecConfig,
+        key_frame: bool,
+        timestamp: u32,
+        unit: &[u8],
+    ) -> Result<Range<PacketId>, rtp::payload::Error> {
+        self.packetizer.packetize(config, key_frame, unit, &mut self.payloads)?;
+        let first = self.log.next_id();
+        let payloads = self.payloads.take();
+        let last = payloads.len().saturating_sub(1);
+        for (n, payload) in payloads.enumerate() {
+            self.log.push(now, LoggedPacket { payload, timestamp, marker: self.marks && n == last });
+        }
+        Ok(first..self.log.next_id())
+    }
+
+    /// The packets that are kept.
+    #[must_use]
+    pub const fn log(&self) -> &PacketLog {
+        &self.log
+    }
+}
+
+/// A source of ours.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) section: SectionId,
+    source: SourcePair,
+    payload_type: PayloadType,
+    rtx_payload_type: Option<PayloadType>,
+    /// Of this peer, beside those of the track.
+    timestamp_offset: u32,
+    next: ExtendedSequence,
+    rtx_next: SequenceNumber,
+    /// The block with the section's name, until the peer has reported about the source.
+    mid: Vec<u8>,
+    extensions: rtp::extension::ExtensionMap,
+    bound: bool,
+    state: SenderState,
+    history: ResendHistory,
+    round_trip: Duration,
+    waiting: VecDeque<Range<PacketId>>,
+    asked: VecDeque<SequenceNumber>,
+    requests: KeyFrameRequests,
+    nack: bool,
+    is_video: bool,
+    /// Packets that were gone before they could be sent.
+    pub(crate) skipped: u64,
+}
+
+impl Sender {
+    /// For a section that sends, in its first format.
+    pub(crate) fn new(section: &Section, random: &mut crypto::Random) -> Option<Self> {
+        let source = section.local_source.filter(|_| section.direction.sends())?;
+        let format = section.formats.first()?;
+        let [a, b, c, d, e, f, g, h] = random.u64().to_be_bytes();
+        Some(Self {
+            section: section.id,
+            source,
+            payload_type: format.payload_type(),
+            rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
+            timestamp_offset: u32::from_be_bytes([a, b, c, d]),
+            // RFC 3711 §3.3.1: the first number is in the lower half, so that a lost first packet cannot confuse the
+            // count of rounds.
+            next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
+            rtx_next: SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff),
+            mid: section.mid.clone().into_bytes(),
+            extensions: section.extensions,
+            bound: false,
+            state: SenderState::new(format.local.rtpmap.clock_rate),
+            history: ResendHistory::new(),
+            round_trip: ROUND_TRIP_FIRST,
+            waiting: VecDeque::new(),
+            asked: VecDeque::new(),
+            requests: KeyFrameRequests::new(),
+            nack: format.has_feedback(&Feedback::Nack),
+            is_video: section.kind == MediaKind::Video,
+            skipped: 0,
+        })
+    }
+
+    pub(crate) const fn ssrc(&self) -> Ssrc {
+        Ssrc(self.source.ssrc)
+    }
+
+    /// These packets are to be sent. What was sampled at `sampled` has the track's `timestamp`.
+    pub(crate) fn send(&mut self, packets: Range<PacketId>, timestamp: u32, sampled: Instant) {
+        self.state.map(timestamp.wrapping_add(self.timestamp_offset), sampled);
+        match self.waiting.back_mut() {
+            Some(last) if last.end == packets.start => last.end = packets.end,
+            _ => self.waiting.push_back(packets),
+        }
+        if self.waiting.len() > WAITING_MAX
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            self.skipped = self.skipped.saturating_add(oldest.start.distance(oldest.end));
+        }
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.asked.is_empty()
+    }
+
+    /// Forgets what waits: the owner goes on elsewhere in the stream.
+    pub(crate) fn skip(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// The peer asks for packets again.
+    pub(crate) fn handle_nack(&mut self, numbers: impl Iterator<Item = SequenceNumber>) {
+        if self.nack {
+            let room = ASKED_MAX.saturating_sub(self.asked.len());
+            self.asked.extend(numbers.take(room));
+        }
+    }
+
+    /// The peer wants a key frame.
+    pub(crate) const fn handle_key_frame_request(&mut self) {
+        if self.is_video {
+            self.requests.request();
+        }
+    }
+
+    /// Whether the owner is to be told so now.
+    pub(crate) fn poll_key_frame_request(&mut self, now: Instant) -> bool {
+        self.requests.poll(now)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.requests.poll_timeout()
+    }
+
+    /// The peer reports about a source of ours.
+    pub(crate) fn handle_report(&mut self, now: rtp::NtpTime, block: &ReportBlock) -> Option<Duration> {
+        if block.ssrc != self.ssrc() {
+            return None;
+        }
+        // Without RTX a packet is repeated as it was, its head included.
+        self.bound |= self.rtx_payload_type.is_some();
+        let round_trip = rtp::report::round_trip(now, block)?;
+        self.round_trip = round_trip;
+        Some(round_trip)
+    }
+
+    pub(crate) fn report(&self, now: Instant, anchor: &NtpAnchor) -> Option<SenderInfo> {
+        self.state.info(now, anchor)
+    }
+
+    /// Seals what was asked for, then what waits, while there is room. False when something is left.
+    pub(crate) fn fill(
+        &mut self,
+        now: Instant,
+        log: &PacketLog,
+        keys: &mut Outbound,
+        out: &mut Datagrams,
+    ) -> bool {
+        while let Some(&number) = self.asked.front() {
+            // The longest that a packet may be; what is asked for is looked at once.
+            if !out.has_room(DATAGRAM_BYTES_MAX) {
+                return false;
+            }
+            self.asked.pop_front();
+            let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
+            self.resend(number, packet, keys, out);
+        }
+        while let Some(range) = self.waiting.front_mut() {
+            if range.start == range.end {
+                self.waiting.pop_front();
+                continue;
+            }
+            let id = range.start;
+            let Some(packet) = log.get(id) else {
+                range.start = id.next();
+                self.skipped = self.skipped.saturating_add(1);
+                continue;
+            };
+            if !out.has_room(packet.payload.len().saturating_add(HEAD_BYTES_MAX)) {
+                return false;
+            }
+            range.start = id.next();
+            self.seal(id, packet, keys, out);
+        }
+        true
+    }
+
+    fn seal(&mut self, id: PacketId, packet: &LoggedPacket, keys: &mut Outbound, out: &mut Datagrams) {
+        let mut block = Vec::new();
+        let number = self.next.number();
+        let header = self.header(number, packet, &mut block);
+        if keys.seal(&header, &packet.payload, out).is_ok() {
+            self.history.sent(self.next, id, packet.payload.len());
+            self.state.sent(packet.payload.len());
+            self.next = self.next.next();
+        }
+    }
+
+    fn resend(
+        &mut self,
+        number: SequenceNumber,
+        packet: &LoggedPacket,
+        keys: &mut Outbound,
+        out: &mut Datagrams,
+    ) {
+        let mut block = Vec::new();
+        let header = self.header(number, packet, &mut block);
+        let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
+            // The very packet once more: its head is what it was, as long as no RTX is agreed on.
+            let _ = keys.seal_again(&header, &packet.payload, out);
+            return;
+        };
+        let repair = Header { payload_type, ssrc: Ssrc(ssrc), sequence_number: self.rtx_next, ..header };
+        if keys.seal_parts(&repair, &[&rtp::rtx::osn(number), &packet.payload], out).is_ok() {
+            self.rtx_next = self.rtx_next.next();
+        }
+    }
+
+    fn header<'b>(
+        &self,
+        number: SequenceNumber,
+        packet: &LoggedPacket,
+        block: &'b mut Vec<u8>,
+    ) -> Header<'b> {
+        let mid = std::str::from_utf8(&self.mid).ok().filter(|mid| !self.bound && !mid.is_empty());
+        Header {
+            marker: packet.marker,
+            payload_type: self.payload_type,
+            sequence_number: number,
+            timestamp: packet.timestamp.wrapping_add(self.timestamp_offset),
+            ssrc: self.ssrc(),
+            csrcs: rtp::Csrcs::default(),
+            extension: self.extensions.write(&Extensions { mid, ..Extensions::default() }, block),
+        }
+    }
+
+    pub(crate) const fn resend_stats(&self) -> ResendStats {
+        self.history.stats()
+    }
+}
+
+/// Head with extensions, tag, original number.
+const HEAD_BYTES_MAX: usize = 12 + 4 + 36 + 16 + 2;
+/// What a packet may be as a whole.
+const DATAGRAM_BYTES_MAX: usize = 1500;

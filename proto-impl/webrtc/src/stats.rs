@@ -1,0 +1,57 @@
+//! Figures.
+
+use std::time::Duration;
+
+use rtp::Ssrc;
+use rtp::history::ResendStats;
+use rtp::receive::ReceiveStats;
+
+use crate::negotiate::SectionId;
+
+/// What came by the session's paths and was no media.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransportStats {
+    /// Datagrams by a path that nobody has validated.
+    pub not_valid: u64,
+    /// Media before there were keys.
+    pub before_keys: u64,
+    /// Datagrams of no protocol that is spoken here.
+    pub unknown: u64,
+    /// SRTP, once there are keys.
+    pub srtp: Option<srtp::InboundStats>,
+}
+
+impl TransportStats {
+    pub(crate) const fn new() -> Self {
+        Self { not_valid: 0, before_keys: 0, unknown: 0, srtp: None }
+    }
+}
+
+/// Figures of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The path below.
+    pub transport: TransportStats,
+    /// What protects media.
+    pub profile: Option<srtp::Profile>,
+    /// To the peer and back, as its reports tell.
+    pub round_trip: Option<Duration>,
+    /// What the peer says it can receive, bits per second.
+    pub remote_estimate: Option<u64>,
+    /// Datagrams that came while the owner did not take events.
+    pub no_room: u64,
+    /// Packets, reports and payloads that are not in their format.
+    pub malformed: u64,
+    /// Packets of nobody.
+    pub unknown_sources: u64,
+    /// Packets of one source too many.
+    pub too_many_sources: u64,
+    /// Packets of ours that were gone before they could be sent.
+    pub skipped: u64,
+    /// What each source of the peer sent.
+    pub received: Vec<(SectionId, Ssrc, ReceiveStats)>,
+    /// What was sent again.
+    pub resent: Vec<(SectionId, ResendStats)>,
+}

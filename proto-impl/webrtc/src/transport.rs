@@ -1,0 +1,382 @@
+//! The secured path of a session: ICE, on it DTLS, and SRTP with its keys.
+//!
+//! ```text
+//! 1  checks                  ICE: a path is validated, DTLS may begin
+//! 2  handshake               DTLS: the peer has the certificate that it announced
+//! 3  keys                    SRTP: packets are opened, and sealed
+//! ```
+//!
+//! Nothing but STUN is looked at before its path is validated, and no packet is opened before the peer has proved who it
+//! is. It knows nothing of media.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+use ice::{Kind, Path};
+use srtp::{Inbound, MasterKey, Outbound, Profile};
+use wire::Datagrams;
+
+use crate::event::{CloseReason, Event};
+use crate::negotiate::Negotiated;
+use crate::stats::TransportStats;
+
+/// Either kind of agent.
+#[derive(Debug)]
+pub(crate) enum Agent {
+    Lite(Box<ice::LiteAgent>),
+    Full(Box<ice::Agent>),
+}
+
+impl Agent {
+    fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) {
+        match self {
+            Self::Lite(agent) => agent.handle_datagram(now, path, datagram),
+            Self::Full(agent) => agent.handle_datagram(now, path, datagram),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self {
+            Self::Lite(agent) => agent.handle_timeout(now),
+            Self::Full(agent) => agent.handle_timeout(now),
+        }
+    }
+
+    fn close(&mut self) {
+        match self {
+            Self::Lite(agent) => agent.close(),
+            Self::Full(agent) => agent.close(),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<ice::Event> {
+        match self {
+            Self::Lite(agent) => agent.poll_event(),
+            Self::Full(agent) => agent.poll_event(),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<ice::Transmit> {
+        match self {
+            Self::Lite(agent) => agent.poll_transmit(now, out),
+            Self::Full(agent) => agent.poll_transmit(now, out),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Lite(agent) => agent.poll_timeout(),
+            Self::Full(agent) => agent.poll_timeout(),
+        }
+    }
+
+    fn is_valid(&self, path: &Path) -> bool {
+        match self {
+            Self::Lite(agent) => agent.is_valid(path),
+            Self::Full(agent) => agent.is_valid(path),
+        }
+    }
+
+    fn selected(&self) -> Option<Path> {
+        match self {
+            Self::Lite(agent) => agent.selected(),
+            Self::Full(agent) => agent.selected(),
+        }
+    }
+
+    pub(crate) fn local(&self) -> &ice::Credentials {
+        match self {
+            Self::Lite(agent) => agent.local(),
+            Self::Full(agent) => agent.local(),
+        }
+    }
+
+    pub(crate) fn set_remote(&mut self, now: Instant, remote: &ice::Credentials, is_lite: bool) {
+        match self {
+            Self::Lite(agent) => agent.set_remote(now, remote.ufrag()),
+            Self::Full(agent) => agent.set_remote(now, remote.clone(), is_lite),
+        }
+    }
+
+    /// What a lite agent has no use for is ignored; one that cannot be used is counted below.
+    pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
+        if let Self::Full(agent) = self {
+            let _ = agent.add_remote(now, candidate);
+        }
+    }
+
+    pub(crate) fn restart(&mut self, now: Instant, seed: &Seed) {
+        match self {
+            Self::Lite(agent) => agent.restart(seed),
+            Self::Full(agent) => agent.restart(now, seed),
+        };
+    }
+}
+
+/// What a datagram turned out to be.
+#[derive(Debug)]
+pub(crate) enum Opened<'a> {
+    Rtp(&'a [u8]),
+    Rtcp(&'a [u8]),
+    /// Nothing for media.
+    Nothing,
+}
+
+/// The keys of both directions.
+#[derive(Debug)]
+struct Keys {
+    inbound: Inbound,
+    outbound: Outbound,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) agent: Agent,
+    dtls_config: Arc<dtls::Config>,
+    seed: Seed,
+    /// Who opens the association and whom to expect; known with the descriptions.
+    expected: Option<(bool, Vec<dtls::Fingerprint>)>,
+    /// Behind the first validated path.
+    dtls: Option<Box<dtls::Connection>>,
+    /// ICE has a path: the handshake may begin.
+    has_path: bool,
+    keys: Option<Box<Keys>>,
+    /// Where goodbyes go when ICE has ended.
+    last_path: Option<Path>,
+    events: VecDeque<Event>,
+    closed: bool,
+    stats: TransportStats,
+    scratch: Vec<u8>,
+}
+
+impl Transport {
+    pub(crate) const fn new(agent: Agent, dtls_config: Arc<dtls::Config>, seed: Seed) -> Self {
+        Self {
+            agent,
+            dtls_config,
+            seed,
+            expected: None,
+            dtls: None,
+            has_path: false,
+            keys: None,
+            last_path: None,
+            events: VecDeque::new(),
+            closed: false,
+            stats: TransportStats::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What the descriptions agreed on.
+    pub(crate) fn set_negotiated(&mut self, now: Instant, negotiated: &Negotiated) {
+        self.agent.set_remote(now, &negotiated.remote, negotiated.remote_is_lite);
+        for candidate in &negotiated.candidates {
+            self.agent.add_remote(now, candidate);
+        }
+        if self.expected.is_none() {
+            self.expected = Some((negotiated.dtls_client, negotiated.fingerprints.clone()));
+        }
+        self.pump(now);
+    }
+
+    /// A datagram that came by `path`, opened in place.
+    pub(crate) fn handle_datagram<'a>(
+        &mut self,
+        now: Instant,
+        path: Path,
+        datagram: &'a mut [u8],
+    ) -> Opened<'a> {
+        let kind = ice::classify(datagram);
+        if self.closed {
+            return Opened::Nothing;
+        }
+        if kind != Kind::Stun && !self.agent.is_valid(&path) {
+            self.stats.not_valid += 1;
+            return Opened::Nothing;
+        }
+        match kind {
+            Kind::Stun => self.agent.handle_datagram(now, path, datagram),
+            Kind::Dtls => {
+                if let Some(dtls) = &mut self.dtls {
+                    dtls.handle_datagram(now, datagram);
+                }
+            }
+            Kind::Rtp => return self.open(datagram),
+            Kind::Other => self.stats.unknown += 1,
+        }
+        self.pump(now);
+        Opened::Nothing
+    }
+
+    fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Opened<'a> {
+        let Some(keys) = &mut self.keys else {
+            self.stats.before_keys += 1;
+            return Opened::Nothing;
+        };
+        let is_rtcp = rtp::is_rtcp(datagram);
+        let opened =
+            if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
+        // Which of them failed, and how, SRTP counts.
+        match opened.ok().and_then(|length| datagram.get(..length)) {
+            Some(clear) if is_rtcp => Opened::Rtcp(clear),
+            Some(clear) => Opened::Rtp(clear),
+            None => Opened::Nothing,
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.agent.handle_timeout(now);
+        if let Some(dtls) = &mut self.dtls {
+            dtls.handle_timeout(now);
+        }
+        self.pump(now);
+    }
+
+    /// Says goodbye.
+    pub(crate) fn close(&mut self, reason: CloseReason) {
+        if self.closed {
+            return;
+        }
+        self.last_path = self.agent.selected();
+        if let Some(dtls) = &mut self.dtls {
+            dtls.close();
+        }
+        self.agent.close();
+        self.closed = true;
+        self.keys = None;
+        self.drain_paths();
+        self.events.push_back(Event::Closed(reason));
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let dtls = self.dtls.as_ref().and_then(|dtls| dtls.poll_timeout());
+        [self.agent.poll_timeout(), dtls].into_iter().flatten().min()
+    }
+
+    /// The next datagrams of ICE or DTLS, all of them for one path.
+    pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> Option<Path> {
+        self.scratch.clear();
+        if let Some(transmit) = self.agent.poll_transmit(now, &mut self.scratch) {
+            out.push(&[], &self.scratch);
+            return Some(transmit.path);
+        }
+        let path = self.agent.selected().or(self.last_path)?;
+        self.dtls.as_mut()?.poll_transmit(now, out).then_some(path)
+    }
+
+    /// Where media goes, once it can be sealed.
+    pub(crate) fn media_path(&self) -> Option<Path> {
+        self.agent.selected().filter(|_| self.keys.is_some())
+    }
+
+    /// What seals packets, once there are keys.
+    pub(crate) fn outbound(&mut self) -> Option<&mut Outbound> {
+        self.keys.as_mut().map(|keys| &mut keys.outbound)
+    }
+
+    /// Which profile protects media.
+    pub(crate) fn profile(&self) -> Option<Profile> {
+        self.keys.as_ref().map(|keys| keys.outbound.profile())
+    }
+
+    pub(crate) fn stats(&self) -> TransportStats {
+        let srtp = self.keys.as_ref().map(|keys| keys.inbound.stats());
+        TransportStats { srtp, ..self.stats }
+    }
+
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Bytes that are held, as far as they can be seen.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let dtls = self.dtls.as_ref().map_or(0, |dtls| dtls.held_bytes());
+        size_of::<Self>().saturating_add(dtls).saturating_add(self.scratch.capacity())
+    }
+
+    /// Carries what the machines say from one to the next.
+    fn pump(&mut self, now: Instant) {
+        while let Some(event) = self.agent.poll_event() {
+            match event {
+                ice::Event::Candidate(candidate) => self.events.push_back(Event::Candidate(candidate)),
+                ice::Event::Validated(path) => self.events.push_back(Event::PathOpened(path)),
+                ice::Event::Expired(path) => self.events.push_back(Event::PathClosed(path)),
+                ice::Event::Connected => self.has_path = true,
+                ice::Event::Closed(reason) => {
+                    self.close(match reason {
+                        ice::CloseReason::ConsentExpired => CloseReason::ConsentExpired,
+                        ice::CloseReason::ConnectTimeout => CloseReason::ConnectTimeout,
+                        ice::CloseReason::Local | _ => CloseReason::Local,
+                    });
+                    return;
+                }
+                // Media asks for the selected path each time.
+                ice::Event::Selected(_) | _ => {}
+            }
+        }
+        self.start_dtls(now);
+        while let Some(event) = self.dtls.as_mut().and_then(|dtls| dtls.poll_event()) {
+            match event {
+                dtls::Event::Connected(connected) => self.take_keys(&connected),
+                // There are no data channels.
+                dtls::Event::Data(_) => {}
+                dtls::Event::Closed(dtls::CloseReason::Peer) if self.keys.is_some() => {
+                    return self.close(CloseReason::Peer);
+                }
+                dtls::Event::Closed(reason) => return self.close(CloseReason::Handshake(reason)),
+            }
+        }
+    }
+
+    /// The handshake begins when there is a path, and somebody to expect.
+    fn start_dtls(&mut self, now: Instant) {
+        let Some((client, fingerprints)) =
+            self.expected.as_ref().filter(|_| self.dtls.is_none() && self.has_path)
+        else {
+            return;
+        };
+        let (config, seed) = (Arc::clone(&self.dtls_config), self.seed.derive("dtls", 0));
+        let mut dtls = if *client {
+            dtls::Connection::client(config, seed)
+        } else {
+            dtls::Connection::server(config, seed)
+        };
+        dtls.set_remote_fingerprints(now, fingerprints.clone());
+        dtls.start(now);
+        self.dtls = Some(Box::new(dtls));
+    }
+
+    fn take_keys(&mut self, connected: &dtls::Connected) {
+        let keys = connected.srtp.as_ref().and_then(|(profile, keys)| {
+            let profile = Profile::from_id(profile.number())?;
+            let client = MasterKey::new(profile, &keys.client_key, &keys.client_salt)?;
+            let server = MasterKey::new(profile, &keys.server_key, &keys.server_salt)?;
+            let is_client = self.dtls.as_ref()?.role() == dtls::Role::Client;
+            let (ours, theirs) = if is_client { (client, server) } else { (server, client) };
+            Some(Keys { inbound: Inbound::new(&theirs)?, outbound: Outbound::new(&ours)? })
+        });
+        match keys {
+            Some(keys) => {
+                self.keys = Some(Box::new(keys));
+                self.events.push_back(Event::Connected);
+            }
+            // The configuration has a profile that SRTP has not.
+            None => self.close(CloseReason::Handshake(dtls::CloseReason::Local)),
+        }
+    }
+
+    /// Paths that were opened are closed with the session; the owner's table forgets it as a whole.
+    fn drain_paths(&mut self) {
+        while self.agent.poll_event().is_some() {}
+    }
+}

@@ -1,0 +1,124 @@
+//! What a session is for.
+
+use netsim::{ms, secs};
+use sdp::Direction;
+use webrtc::CloseReason;
+
+use crate::harness::{PICTURE, SOUND, Studio, both_connected, session};
+
+#[test]
+fn what_is_published_comes_whole_and_in_order() {
+    let mut pair = session(1, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.a.studio = Some(Studio::new(pair.clock.now(), secs(5), 1));
+    pair.run_for(secs(6)).unwrap();
+    let (video, audio) = (pair.b.verifier.video(), pair.b.verifier.audio());
+    let made = pair.a.studio.as_ref().unwrap().made;
+    assert_eq!([audio.received, video.received], made);
+    assert_eq!(
+        (audio.lost + video.lost, audio.reordered + video.reordered, pair.b.verifier.corrupt()),
+        (0, 0, 0)
+    );
+    assert!(pair.b.came.iter().any(|frame| frame.key_frame));
+    let stats = pair.b.peer.stats();
+    assert_eq!((stats.malformed, stats.unknown_sources), (0, 0));
+    assert_eq!(stats.profile, Some(srtp::Profile::AeadAes128Gcm));
+    // Media takes the way of a datagram, and no longer.
+    assert!(pair.a.peer.stats().round_trip.is_some_and(|time| time.abs_diff(ms(40)) <= ms(2)));
+}
+
+#[test]
+fn what_is_played_comes_whole_and_in_order() {
+    let mut pair = session(2, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(5), 2));
+    pair.run_for(secs(6)).unwrap();
+    let made = pair.b.studio.as_ref().unwrap().made;
+    assert_eq!([pair.a.verifier.audio().received, pair.a.verifier.video().received], made);
+    assert_eq!(pair.b.peer.stats().skipped, 0);
+}
+
+#[test]
+fn lips_stay_in_step() {
+    let mut pair = session(3, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.a.studio = Some(Studio::new(pair.clock.now(), secs(4), 3));
+    pair.run_for(secs(5)).unwrap();
+    let at = |section, timestamp: u32, rate: u32| {
+        let frame = pair.b.came.iter().rev().find(|frame| frame.section == section).unwrap();
+        let behind = (timestamp.wrapping_sub(frame.timestamp) / rate).into();
+        (frame.sampled.unwrap(), behind)
+    };
+    let (picture, _): (_, u64) = at(PICTURE, 0, 90);
+    let (sound, _): (_, u64) = at(SOUND, 0, 48);
+    let apart = picture.since(sound).or_else(|| sound.since(picture)).unwrap();
+    // The last sound and the last picture are less than a picture apart.
+    assert!(apart < ms(40), "{apart:?}");
+}
+
+#[test]
+fn a_goodbye_is_heard() {
+    let mut pair = session(4, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    pair.a.close(now);
+    pair.run_until(secs(1), |_, b| b.closed.is_some()).unwrap();
+    assert_eq!((pair.a.closed, pair.b.closed), (Some(CloseReason::Local), Some(CloseReason::Peer)));
+    assert_eq!(pair.b.peer.poll_timeout(), None);
+}
+
+#[test]
+fn i_06_a_peer_that_falls_silent_is_let_go() {
+    let mut pair = session(5, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let (now, far) = (pair.clock.now(), pair.clock.now() + secs(3600));
+    pair.a_to_b = std::mem::replace(&mut pair.a_to_b, netsim::Link::new(&crypto::Seed::from_number(1)))
+        .blackout(now, far);
+    let took = pair.run_until(secs(60), |_, b| b.closed.is_some()).unwrap();
+    assert_eq!(pair.b.closed, Some(CloseReason::ConsentExpired));
+    assert!(took <= secs(36), "{took:?}");
+    // Nothing is sent any more.
+    let sent = pair.b.sent;
+    pair.run_for(secs(5)).unwrap();
+    assert_eq!(pair.b.sent, sent);
+}
+
+#[test]
+fn nobody_answers() {
+    let mut pair = session(6, Direction::SendOnly);
+    let (now, far) = (pair.clock.now(), pair.clock.now() + secs(3600));
+    pair = pair.links(|link| link.blackout(now, far));
+    pair.run_until(secs(20), |a, b| a.closed.is_some() && b.closed.is_some()).unwrap();
+    assert_eq!(
+        (pair.a.closed, pair.b.closed),
+        (Some(CloseReason::ConnectTimeout), Some(CloseReason::ConnectTimeout))
+    );
+}
+
+#[test]
+fn a_key_frame_that_is_asked_for_is_told_to_the_owner() {
+    let mut pair = session(7, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(10), 7));
+    pair.run_for(secs(1)).unwrap();
+    for _ in 0..100 {
+        let now = pair.clock.now();
+        assert!(pair.a.peer.request_key_frame(now, PICTURE));
+        assert!(!pair.a.peer.request_key_frame(now, SOUND));
+        pair.run_for(ms(20)).unwrap();
+    }
+    // two seconds, at most two requests in each.
+    assert!((3..=5).contains(&pair.b.key_frames_wanted), "{}", pair.b.key_frames_wanted);
+}
+
+#[test]
+fn an_idle_session_is_small() {
+    let mut pair = session(8, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(3), 8));
+    pair.run_for(secs(5)).unwrap();
+    let held = pair.b.peer.held_bytes();
+    println!("a viewer holds {held} bytes, at most {} in its life", pair.b.held_most);
+    assert!(held < 16 << 10, "{held}");
+    assert!(pair.b.held_most < 80 << 10);
+}

@@ -1,0 +1,281 @@
+//! One end of a session: a peer with its tracks, what it received, and what it was told.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::Seed;
+use dtls::Identity;
+use ice::Path;
+use media::codec::{Codec, CodecConfig, h264, opus};
+use netsim::{Clock, Input, Link, MediaSource, Pair, Peer as Machine, SyntheticUnit, Verifier, ms};
+use rtp::NtpAnchor;
+use sdp::{Direction, MediaKind};
+use webrtc::{CloseReason, Config, Event, IceMode, Peer, SectionId, Track, Wish, offered_formats};
+use wire::Datagrams;
+
+pub(crate) const SERVER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 8000);
+pub(crate) const CLIENT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)), 5000);
+pub(crate) const SOUND: SectionId = SectionId(0);
+pub(crate) const PICTURE: SectionId = SectionId(1);
+/// Seconds since 1970 at which every simulation begins.
+const WALL: Duration = Duration::from_secs(1_770_000_000);
+
+/// Keys are costly, and the same for all seeds.
+static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
+    LazyLock::new(|| [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).unwrap())));
+
+/// Seeds of a figure.
+pub(crate) fn seeds(few: u64) -> std::ops::Range<u64> {
+    0..std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
+pub(crate) fn server_config() -> Config {
+    let ice = IceMode::Lite { config: Arc::default(), addresses: vec![SERVER] };
+    Config::new(ice, Arc::clone(&IDENTITIES[0]))
+}
+
+pub(crate) fn client_config() -> Config {
+    // Checks every 20 ms: a simulation has no other traffic to be kind to.
+    let ice = ice::Config { ta: ms(20), rto: ms(250), ..ice::Config::default() };
+    Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
+}
+
+/// Makes units on time, and cuts them.
+pub(crate) struct Studio {
+    media: MediaSource,
+    next: Option<SyntheticUnit>,
+    start: Instant,
+    end: Instant,
+    tracks: [Track; 2],
+    configs: [CodecConfig; 2],
+    pub(crate) made: [u64; 2],
+}
+
+impl Studio {
+    pub(crate) fn new(start: Instant, length: Duration, seed: u64) -> Self {
+        Self::with_gop(start, length, seed, 30)
+    }
+
+    /// With so many pictures from one key frame to the next.
+    pub(crate) fn with_gop(start: Instant, length: Duration, seed: u64, gop: u64) -> Self {
+        let max = Peer::payload_bytes_max(&server_config());
+        let video = h264::Config::read(MediaSource::video_config()).unwrap();
+        let mut media = MediaSource::new(&Seed::from_number(seed)).gop(gop).sizes(5000, 160);
+        Self {
+            next: Some(media.next_unit()),
+            media,
+            start,
+            end: start + length,
+            tracks: [Codec::Opus, Codec::H264].map(|codec| Track::new(codec, max).unwrap()),
+            configs: [CodecConfig::Opus(opus::Config::of_channels(2).unwrap()), CodecConfig::H264(video)],
+            made: [0; 2],
+        }
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        let at = self.start + Duration::from_millis(self.next.as_ref()?.dts_ms);
+        (at < self.end).then_some(at)
+    }
+
+    /// Sends what is due.
+    fn run(&mut self, now: Instant, peer: &mut Peer) {
+        while let Some(at) = self.next_at().filter(|at| *at <= now) {
+            let Some(unit) = self.next.replace(self.media.next_unit()) else { return };
+            let (index, section, rate) = if unit.is_video { (1, PICTURE, 90) } else { (0, SOUND, 48) };
+            let timestamp = (unit.dts_ms * rate) as u32;
+            let key_frame = unit.is_video && unit.key_frame;
+            let packets = self.tracks[index]
+                .push(now, &self.configs[index], key_frame, timestamp, &unit.payload)
+                .unwrap();
+            self.made[index] += 1;
+            assert!(peer.send(section, packets, timestamp, at));
+        }
+    }
+}
+
+/// A frame that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Came {
+    pub(crate) section: SectionId,
+    pub(crate) key_frame: bool,
+    pub(crate) at: Instant,
+    pub(crate) timestamp: u32,
+    pub(crate) sampled: Option<rtp::NtpTime>,
+}
+
+pub(crate) struct End {
+    pub(crate) peer: Peer,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) studio: Option<Studio>,
+    pub(crate) verifier: Verifier,
+    pub(crate) came: Vec<Came>,
+    pub(crate) connected: bool,
+    pub(crate) closed: Option<CloseReason>,
+    pub(crate) pictures_lost: u64,
+    pub(crate) key_frames_wanted: u64,
+    pub(crate) held_most: usize,
+    pub(crate) sent: u64,
+    /// What does not go out: by its place among those of its kind, STUN (true) or not.
+    pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
+    /// Datagrams that went out, STUN and others.
+    kinds: [u64; 2],
+    /// Everything that went out, with where to, when someone wants to look.
+    pub(crate) wire: Option<Vec<(Path, Bytes)>>,
+    queue: VecDeque<Bytes>,
+    out: Datagrams,
+}
+
+impl End {
+    pub(crate) fn new(
+        clock: &Clock,
+        config: Config,
+        local: SocketAddr,
+        remote: SocketAddr,
+        seed: u64,
+    ) -> Self {
+        let anchor = NtpAnchor::new(clock.now(), WALL);
+        let seed = Seed::from_number(seed).derive("peer", u64::from(local.port()));
+        Self {
+            peer: Peer::new(clock.now(), Arc::new(config), anchor, seed).unwrap(),
+            local,
+            remote,
+            studio: None,
+            verifier: Verifier::new(),
+            came: Vec::new(),
+            connected: false,
+            closed: None,
+            pictures_lost: 0,
+            key_frames_wanted: 0,
+            held_most: 0,
+            sent: 0,
+            swallow: None,
+            kinds: [0; 2],
+            wire: None,
+            queue: VecDeque::new(),
+            out: Datagrams::new(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> Path {
+        Path::udp(self.local, self.remote)
+    }
+
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.peer.close(now);
+        self.drain(now);
+    }
+
+    fn drain(&mut self, now: Instant) {
+        while let Some(event) = self.peer.poll_event() {
+            assert_eq!(self.closed, None, "nothing follows the end: {event:?}");
+            match event {
+                Event::Connected => self.connected = true,
+                Event::Closed(reason) => self.closed = Some(reason),
+                Event::PictureLost { .. } => self.pictures_lost += 1,
+                Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
+                Event::Frame { section, frame, sampled } => {
+                    self.verifier.feed(&frame.payload).unwrap();
+                    let (key_frame, timestamp) = (frame.key_frame, frame.timestamp);
+                    self.came.push(Came { section, key_frame, at: now, timestamp, sampled });
+                }
+                _ => {}
+            }
+        }
+        self.held_most = self.held_most.max(self.peer.held_bytes());
+    }
+}
+
+impl Machine for End {
+    fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Datagram(datagram) => {
+                let path = self.path();
+                self.peer.handle_datagram(now, path, &mut datagram.to_vec());
+            }
+            Input::Timeout => self.peer.handle_timeout(now),
+        }
+        self.drain(now);
+        if let Some(studio) = self.studio.as_mut().filter(|_| self.connected && self.closed.is_none()) {
+            studio.run(now, &mut self.peer);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Bytes> {
+        while self.queue.is_empty() {
+            self.out.clear();
+            let studio = &self.studio;
+            let log = |section: SectionId| Some(studio.as_ref()?.tracks[usize::from(section.0)].log());
+            let path = self.peer.poll_transmit(now, log, &mut self.out)?;
+            for n in 0..self.out.len() {
+                self.sent += 1;
+                let datagram = Bytes::copy_from_slice(self.out.get(n));
+                if let Some(wire) = &mut self.wire {
+                    wire.push((path, datagram.clone()));
+                }
+                let is_stun = datagram[0] < 4;
+                let place = &mut self.kinds[usize::from(is_stun)];
+                let swallowed = self.swallow.as_ref().is_some_and(|swallow| swallow(is_stun, *place));
+                *place += 1;
+                // Behind an address that nobody has any more is nobody.
+                if !swallowed && path.remote == self.remote {
+                    self.queue.push_back(datagram);
+                }
+            }
+        }
+        self.queue.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let studio = self.studio.as_ref().filter(|_| self.connected && self.closed.is_none());
+        [self.peer.poll_timeout(), studio.and_then(Studio::next_at)].into_iter().flatten().min()
+    }
+}
+
+/// What a client offers: sound, then pictures.
+pub(crate) fn wishes(direction: Direction) -> [(MediaKind, Wish); 2] {
+    [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
+        let first = if codec == Codec::Opus { 111 } else { 96 };
+        (kind, Wish { direction, formats: offered_formats(codec, first), msid: None })
+    })
+}
+
+/// A client that offers and a server that answers, `a` and `b`; the descriptions have been exchanged.
+pub(crate) fn session(seed: u64, direction: Direction) -> Pair<End, End> {
+    session_of(seed, direction, client_config(), server_config())
+}
+
+pub(crate) fn session_of(seed: u64, direction: Direction, client: Config, server: Config) -> Pair<End, End> {
+    let clock = Clock::new();
+    let mut client = End::new(&clock, client, CLIENT, SERVER, seed);
+    let mut server = End::new(&clock, server, SERVER, CLIENT, seed);
+    exchange(&clock, &mut client, &mut server, direction);
+    Pair::new(seed, clock, client, server).links(|link: Link| link.latency(ms(20)))
+}
+
+/// Offer and answer, as text.
+pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direction: Direction) {
+    let now = clock.now();
+    client.peer.add_local(now, client.local).unwrap();
+    let offer = client.peer.offer(&wishes(direction)).unwrap().write();
+    let offer = sdp::Description::read(offer.as_bytes()).unwrap();
+    let answer = server
+        .peer
+        .handle_offer(now, &offer, |_, media| {
+            let codec = if media.kind == MediaKind::Audio { Codec::Opus } else { Codec::H264 };
+            let direction = direction.reverse();
+            Some(Wish { direction, formats: offered_formats(codec, 96), msid: None })
+        })
+        .unwrap();
+    let answer = sdp::Description::read(answer.write().as_bytes()).unwrap();
+    client.peer.handle_answer(now, &answer).unwrap();
+}
+
+pub(crate) fn both_connected(a: &End, b: &End) -> bool {
+    a.connected && b.connected
+}

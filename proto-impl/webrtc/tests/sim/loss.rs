@@ -1,0 +1,125 @@
+//! Datagrams that are lost, late and doubled.
+
+use netsim::{ms, secs};
+use sdp::Direction;
+
+use crate::harness::{End, Studio, both_connected, seeds, session};
+
+/// Which of the first datagrams of the handshake do not arrive: every pattern, on either side.
+#[test]
+fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
+    for pattern in 0..256u64 {
+        for client in [true, false] {
+            let name = if client { "client" } else { "server" };
+            let mut pair = session(pattern, Direction::SendOnly);
+            let swallow = move |is_stun: bool, n: u64| !is_stun && n < 8 && pattern >> n & 1 == 1;
+            let end = if client { &mut pair.a } else { &mut pair.b };
+            end.swallow = Some(Box::new(swallow));
+            // All eight of a side are more than a handshake has time for.
+            let over = |a: &End, b: &End| pattern == 255 && a.closed.is_some() && b.closed.is_some();
+            let took = pair.run_until(secs(15), |a, b| both_connected(a, b) || over(a, b));
+            assert!(took.is_ok_and(|took| took <= secs(11)), "pattern {pattern:08b} of the {name}: {took:?}");
+            assert!(pair.a.held_most.max(pair.b.held_most) < 80 << 10);
+        }
+    }
+}
+
+/// The same for checks, of which seven in a row are the end of a pair (RFC 8489 §6.2.1).
+#[test]
+fn any_of_the_first_six_checks_may_be_lost() {
+    for pattern in 0..64u64 {
+        for client in [true, false] {
+            let mut pair = session(pattern, Direction::SendOnly);
+            let swallow = move |is_stun: bool, n: u64| is_stun && n < 6 && pattern >> n & 1 == 1;
+            let end = if client { &mut pair.a } else { &mut pair.b };
+            end.swallow = Some(Box::new(swallow));
+            let took = pair.run_until(secs(15), both_connected);
+            assert!(took.is_ok(), "pattern {pattern:06b}, {client}: {took:?}");
+        }
+    }
+}
+
+/// One in ten is lost each way: all connect, and nothing grows.
+#[test]
+fn with_a_tenth_lost_everybody_connects() {
+    let mut slowest = ms(0);
+    for seed in seeds(200) {
+        let mut pair = session(seed, Direction::SendOnly).links(|link| link.loss(0.1).jitter(ms(5)));
+        let took =
+            pair.run_until(secs(15), both_connected).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        slowest = slowest.max(took);
+        assert!(pair.a.held_most.max(pair.b.held_most) < 80 << 10, "seed {seed}");
+        let now = pair.clock.now();
+        pair.a.close(now);
+        pair.run_for(secs(40)).unwrap();
+        assert!(pair.a.closed.is_some() && pair.b.closed.is_some(), "seed {seed}");
+        assert!(pair.b.peer.held_bytes() < 4096, "seed {seed}: {}", pair.b.peer.held_bytes());
+    }
+    println!("slowest {slowest:?}");
+}
+
+/// 10 % at a round trip of 60 ms, ten seconds: what is repaired, and what is not.
+#[test]
+fn what_is_lost_is_repaired() {
+    let (mut made, mut missing) = (0, 0);
+    for seed in seeds(10) {
+        let mut pair = session(seed, Direction::SendOnly).links(|link| link.latency(ms(30)));
+        pair.run_until(secs(15), both_connected).unwrap();
+        pair = pair.links(|link| link.loss(0.1));
+        pair.a.studio = Some(Studio::new(pair.clock.now(), secs(10), seed));
+        pair.run_for(secs(12)).unwrap();
+        let studio = pair.a.studio.as_ref().unwrap();
+        let (video, audio) = (pair.b.verifier.video(), pair.b.verifier.audio());
+        assert_eq!((video.reordered, audio.reordered, pair.b.verifier.corrupt()), (0, 0, 0), "seed {seed}");
+        assert_eq!((video.duplicated, audio.duplicated), (0, 0), "seed {seed}");
+        made += studio.made[0] + studio.made[1];
+        missing += studio.made[0] + studio.made[1] - video.received - audio.received;
+    }
+    println!("{missing} of {made} frames missing");
+    // The goal for packets is one in a thousand (robustness 4.3); a frame has five.
+    assert!(missing * 200 <= made, "{missing} of {made}");
+}
+
+/// A viewer behind the same road, and one whose packets change places.
+#[test]
+fn a_viewer_is_repaired_too() {
+    for seed in seeds(5) {
+        let mut pair = session(seed, Direction::RecvOnly)
+            .links(|link| link.latency(ms(30)).jitter(ms(15)).reorder(0.05).duplicate(0.02));
+        pair.run_until(secs(15), both_connected).unwrap();
+        pair = pair.links(|link| link.loss(0.05));
+        pair.b.studio = Some(Studio::new(pair.clock.now(), secs(10), seed));
+        pair.run_for(secs(12)).unwrap();
+        let made = pair.b.studio.as_ref().unwrap().made;
+        let (video, audio) = (pair.a.verifier.video(), pair.a.verifier.audio());
+        assert_eq!((video.reordered, video.duplicated, pair.a.verifier.corrupt()), (0, 0, 0), "seed {seed}");
+        let missing = made[0] + made[1] - video.received - audio.received;
+        assert!(missing * 100 <= made[0] + made[1], "seed {seed}: {missing} of {made:?}");
+    }
+}
+
+/// A blackout of three seconds: pictures are back with the first key frame behind it.
+#[test]
+fn after_a_blackout_pictures_come_back() {
+    let mut pair = session(1, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    pair = pair.links(|link| link.blackout(now + secs(2), now + secs(5)));
+    pair.a.studio = Some(Studio::new(now, secs(10), 1));
+    pair.run_for(secs(12)).unwrap();
+    assert!(pair.b.pictures_lost >= 1);
+    let back = pair.b.came.iter().find(|frame| frame.at >= now + secs(5) && frame.key_frame);
+    let late = back.map(|frame| frame.at - (now + secs(5)));
+    assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
+}
+
+/// Where none would come for long, one is asked for.
+#[test]
+fn after_a_blackout_a_key_frame_is_asked_for() {
+    let mut pair = session(1, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    pair = pair.links(|link| link.blackout(now + secs(2), now + secs(5)));
+    pair.a.studio = Some(Studio::with_gop(now, secs(10), 1, 3000));
+    pair.run_until(secs(5) + ms(700), |a, _| a.key_frames_wanted > 0).unwrap();
+}
