@@ -112,6 +112,10 @@ impl End {
         self.connection.start(now);
     }
 
+    fn is_settled(&self) -> bool {
+        self.closed.is_some() || self.connection.is_connected()
+    }
+
     fn drain(&mut self, now: Instant) {
         while let Some(event) = self.connection.poll_event() {
             assert!(self.closed.is_none(), "after the end: {event:?}");
@@ -241,17 +245,18 @@ impl Ends {
     /// Left alone, both come to an end, or have the same keys.
     fn finish(&mut self) {
         for _ in 0..200 {
-            for _ in 0..QUEUE_MAX {
+            while !(self.client.out.is_empty() && self.server.out.is_empty()) {
                 self.deliver(true);
                 self.deliver(false);
                 self.drain();
             }
+            if self.client.is_settled() && self.server.is_settled() {
+                break;
+            }
             self.pass(Duration::from_millis(100));
             self.drain();
         }
-        for end in [&self.client, &self.server] {
-            assert!(end.closed.is_some() || end.connection.is_connected(), "neither connected nor over");
-        }
+        assert!(self.client.is_settled() && self.server.is_settled(), "neither connected nor over");
         if let (Some(client), Some(server)) = (&self.client.srtp, &self.server.srtp) {
             assert_eq!(client, server);
         }
