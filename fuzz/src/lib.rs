@@ -21,6 +21,7 @@ mod settings;
 mod splits;
 mod srt_targets;
 mod ts_targets;
+mod webrtc_targets;
 mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
@@ -46,6 +47,7 @@ pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use ts_targets::ts_demux;
+pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
@@ -84,6 +86,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
+    ("webrtc_peer", webrtc_peer),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
     ("x509_peer", x509_peer),

@@ -36,6 +36,8 @@ pub struct Stats {
     pub transport: TransportStats,
     /// What protects media.
     pub profile: Option<srtp::Profile>,
+    /// Our side of the handshake, and the suite that it came to.
+    pub handshake: Option<(dtls::Role, dtls::CipherSuite)>,
     /// To the peer and back, as its reports tell.
     pub round_trip: Option<Duration>,
     /// What the peer says it can receive, bits per second.

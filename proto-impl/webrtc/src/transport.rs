@@ -144,6 +144,8 @@ pub(crate) struct Transport {
     /// ICE has a path: the handshake may begin.
     has_path: bool,
     keys: Option<Box<Keys>>,
+    /// What protected the handshake's end.
+    suite: Option<dtls::CipherSuite>,
     /// Where goodbyes go when ICE has ended.
     last_path: Option<Path>,
     events: VecDeque<Event>,
@@ -162,6 +164,7 @@ impl Transport {
             dtls: None,
             has_path: false,
             keys: None,
+            suite: None,
             last_path: None,
             events: VecDeque::new(),
             closed: false,
@@ -289,6 +292,11 @@ impl Transport {
         self.keys.as_ref().map(|keys| keys.outbound.profile())
     }
 
+    /// Which side of the handshake is ours, and which suite it came to.
+    pub(crate) fn handshake(&self) -> Option<(dtls::Role, dtls::CipherSuite)> {
+        Some((self.dtls.as_ref()?.role(), self.suite?))
+    }
+
     pub(crate) fn stats(&self) -> TransportStats {
         let srtp = self.keys.as_ref().map(|keys| keys.inbound.stats());
         TransportStats { srtp, ..self.stats }
@@ -357,6 +365,7 @@ impl Transport {
     }
 
     fn take_keys(&mut self, connected: &dtls::Connected) {
+        self.suite = Some(connected.suite);
         let keys = connected.srtp.as_ref().and_then(|(profile, keys)| {
             let profile = Profile::from_id(profile.number())?;
             let client = MasterKey::new(profile, &keys.client_key, &keys.client_salt)?;

@@ -269,6 +269,7 @@ impl Peer {
         let mut stats = self.stats.clone();
         stats.transport = self.transport.stats();
         stats.profile = self.transport.profile();
+        stats.handshake = self.transport.handshake();
         stats.round_trip = self.round_trip;
         if let Some(reception) = &self.reception {
             stats.unknown_sources = reception.unknown;

@@ -1,0 +1,50 @@
+//! A tiny relay of WebRTC: one publisher by WHIP, any number of viewers by WHEP, one UDP port.
+//!
+//! ```text
+//! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80|sha1-32] [--dtls-client]
+//! ```
+//!
+//! It listens for HTTP and for UDP there (127.0.0.1, any ports), says `ready http://ADDRESS:PORT`, then a line for
+//! whatever happens. `POST /whip` publishes, `POST /whep` plays. Without a `--profile` all are offered; with
+//! `--dtls-client` the relay opens the associations.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example is the shell around the machine: it has the sockets, the clock and the threads"
+)]
+
+mod http;
+mod relay;
+
+use std::error::Error;
+use std::sync::atomic::AtomicBool;
+
+use dtls::SrtpProfile;
+use relay::{Options, Relay};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut options = Options::default();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--dtls-client" => options.dtls_client = true,
+            "--profile" => {
+                options.profile = Some(match args.next().as_deref() {
+                    Some("gcm128") => SrtpProfile::AeadAes128Gcm,
+                    Some("gcm256") => SrtpProfile::AeadAes256Gcm,
+                    Some("sha1-80") => SrtpProfile::Aes128CmSha1_80,
+                    Some("sha1-32") => SrtpProfile::Aes128CmSha1_32,
+                    _ => return Err("gcm128, gcm256, sha1-80 or sha1-32?".into()),
+                });
+            }
+            address => options.address = address.parse()?,
+        }
+    }
+    let (http_at, requests) = http::listen(options.address)?;
+    let relay = Relay::new(&options, |line| println!("{line}"))?;
+    println!("ready http://{http_at} udp {}", relay.local());
+    relay.run(&requests, &AtomicBool::new(false))?;
+    Ok(())
+}

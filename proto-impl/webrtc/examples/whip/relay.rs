@@ -1,0 +1,452 @@
+//! The relay: sessions on one port, and what the publisher sends to all viewers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crypto::Seed;
+use dtls::{Identity, SrtpProfile};
+use ice::{Demux, Path, Route};
+use media::TrackKind;
+use media::codec::{Codec, CodecConfig, h264, vp8};
+use media::nal::Nals;
+use rtp::payload::{Frame, codec_of_description};
+use rtp::{NtpAnchor, NtpTime};
+use sdp::{Description, Direction, Media, MediaKind, Msid};
+use webrtc::{Config, Event, IceMode, Peer, Section, SectionId, Track, Wish, offered_formats};
+use wire::Datagrams;
+
+use crate::http::{Request, Response};
+
+/// How long the loop waits for a datagram before it looks at deadlines and requests.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// What the command line says.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) address: SocketAddr,
+    /// The only SRTP profile.
+    pub(crate) profile: Option<SrtpProfile>,
+    pub(crate) dtls_client: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { address: (Ipv4Addr::LOCALHOST, 0).into(), profile: None, dtls_client: false }
+    }
+}
+
+/// A publisher or a viewer.
+struct Session {
+    peer: Peer,
+    role: Role,
+    closed: bool,
+    /// Frames in this second, pictures and sounds.
+    frames: [u32; 2],
+}
+
+enum Role {
+    Publisher,
+    /// What it gets: its section, the track, and whether it waits for a key frame.
+    Viewer(Vec<(SectionId, usize, bool)>),
+}
+
+/// What the publisher sends.
+struct Stream {
+    publisher: u64,
+    tracks: Vec<Live>,
+    /// The publisher's clock, from its reports, on ours.
+    clock: Option<(NtpTime, Instant)>,
+}
+
+struct Live {
+    section: SectionId,
+    codec: Codec,
+    /// The last parameter sets that came in band.
+    config: CodecConfig,
+    track: Track,
+    begun: bool,
+}
+
+/// See the module.
+pub(crate) struct Relay<L> {
+    config: Arc<Config>,
+    socket: UdpSocket,
+    local: SocketAddr,
+    anchor: NtpAnchor,
+    seed: Seed,
+    demux: Demux<u64>,
+    sessions: BTreeMap<u64, Session>,
+    stream: Option<Stream>,
+    next: u64,
+    out: Datagrams,
+    log: L,
+}
+
+impl<L: FnMut(String)> Relay<L> {
+    /// On a port of its own. `log` gets a line for whatever happens.
+    pub(crate) fn new(options: &Options, log: L) -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let seed = Seed::new(bytes);
+        let socket = UdpSocket::bind((options.address.ip(), 0))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let local = socket.local_addr()?;
+        let identity = Identity::self_signed(&seed.derive("identity", 0))
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let ice = IceMode::Lite { config: Arc::default(), addresses: vec![local] };
+        let mut config = Config { dtls_client: options.dtls_client, ..Config::new(ice, Arc::new(identity)) };
+        if let Some(profile) = options.profile {
+            let dtls = dtls::Config { srtp_profiles: vec![profile], ..(*config.dtls).clone() };
+            config.dtls = Arc::new(dtls);
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Self {
+            config: Arc::new(config),
+            socket,
+            local,
+            anchor: NtpAnchor::new(Instant::now(), wall),
+            seed,
+            demux: Demux::new(),
+            sessions: BTreeMap::new(),
+            stream: None,
+            next: 1,
+            out: Datagrams::new(),
+            log,
+        })
+    }
+
+    /// Where media comes and goes.
+    pub(crate) const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Until `stop` is set.
+    pub(crate) fn run(mut self, requests: &Receiver<Request>, stop: &AtomicBool) -> io::Result<()> {
+        let mut buffer = [0; 2048];
+        let mut second = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let came = self.socket.recv_from(&mut buffer);
+            let now = Instant::now();
+            let mut touched = BTreeSet::new();
+            match came {
+                Ok((length, from)) => {
+                    let datagram = buffer.get_mut(..length).unwrap_or_default();
+                    touched.extend(self.handle_datagram(now, Path::udp(self.local, from), datagram));
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error),
+            }
+            while let Ok(request) = requests.try_recv() {
+                let response = self.handle_request(now, &request, &mut touched);
+                let _ = request.reply.send(response);
+            }
+            // A server keeps a heap of deadlines; a few sessions are looked at one by one.
+            for (id, session) in &mut self.sessions {
+                if session.peer.poll_timeout().is_some_and(|deadline| deadline <= now) {
+                    session.peer.handle_timeout(now);
+                    touched.insert(*id);
+                }
+            }
+            while let Some(id) = touched.pop_first() {
+                self.drain(now, id, &mut touched);
+            }
+            if now.duration_since(second) >= Duration::from_secs(1) {
+                second = now;
+                self.tell_rates();
+            }
+        }
+        Ok(())
+    }
+
+    /// To whom it went.
+    fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) -> Option<u64> {
+        let (Route::Stun(id) | Route::Dtls(id) | Route::Rtp(id)) = self.demux.route(&path, datagram) else {
+            return None;
+        };
+        self.sessions.get_mut(&id)?.peer.handle_datagram(now, path, datagram);
+        Some(id)
+    }
+
+    /// Events until there are none, then datagrams until there are none. Sessions that got something to do are `touched`.
+    fn drain(&mut self, now: Instant, id: u64, touched: &mut BTreeSet<u64>) {
+        while let Some(event) = self.sessions.get_mut(&id).and_then(|session| session.peer.poll_event()) {
+            self.handle_event(now, id, event, touched);
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (stream, role) = (&self.stream, &session.role);
+        let log = |section| {
+            let Role::Viewer(outputs) = role else { return None };
+            let (_, track, _) = outputs.iter().find(|(of, ..)| *of == section)?;
+            Some(stream.as_ref()?.tracks.get(*track)?.track.log())
+        };
+        while let Some(path) = session.peer.poll_transmit(now, log, &mut self.out) {
+            for n in 0..self.out.len() {
+                // What the network does not take is lost, as it may be on the way.
+                let _ = self.socket.send_to(self.out.get(n), path.remote);
+            }
+            self.out.clear();
+        }
+        if session.closed {
+            self.demux.remove(id);
+            self.sessions.remove(&id);
+        }
+    }
+
+    fn handle_event(&mut self, now: Instant, id: u64, event: Event, touched: &mut BTreeSet<u64>) {
+        match event {
+            Event::PathOpened(path) => drop(self.demux.open(path, id)),
+            Event::PathClosed(path) => self.demux.close(&path, id),
+            Event::Connected => {
+                self.tell_connected(id);
+                self.want_key_frame(now, touched);
+            }
+            Event::Frame { section, frame, sampled } => {
+                self.handle_frame(now, id, section, &frame, sampled, touched);
+            }
+            Event::PictureLost { section } => self.hold_viewers(section),
+            Event::KeyFrameWanted { .. } => self.want_key_frame(now, touched),
+            Event::Closed(reason) => {
+                (self.log)(format!("session {id} closed {reason:?}"));
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.closed = true;
+                }
+                if self.stream.as_ref().is_some_and(|stream| stream.publisher == id) {
+                    self.end_stream(now, touched);
+                }
+            }
+            // A lite agent has no candidates to tell, and a publisher sends the one format that it was answered.
+            other @ (Event::Candidate(_) | Event::Format { .. } | _) => {
+                (self.log)(format!("session {id} {other:?}"))
+            }
+        }
+    }
+
+    /// A frame of the publisher goes to every viewer that has begun with a key frame, or does so with this one.
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        id: u64,
+        section: SectionId,
+        frame: &Frame,
+        sampled: Option<NtpTime>,
+        touched: &mut BTreeSet<u64>,
+    ) {
+        let Some(stream) = self.stream.as_mut().filter(|stream| stream.publisher == id) else { return };
+        let Some(index) = stream.tracks.iter().position(|live| live.section == section) else { return };
+        let Some(live) = stream.tracks.get_mut(index) else { return };
+        let is_video = live.codec.kind() == TrackKind::Video;
+        if let Some(publisher) = self.sessions.get_mut(&id) {
+            publisher.count(is_video);
+        }
+        if !std::mem::replace(&mut live.begun, true) {
+            let (codec, bytes) = (live.codec, frame.payload.len());
+            (self.log)(format!("session {id} first frame {codec} {bytes} bytes, key {}", frame.key_frame));
+        }
+        live.learn(frame);
+        // Lips stay in step when both tracks are on one clock: the publisher's, as its reports tell.
+        let at = sampled.map_or(now, |time| {
+            let (base, instant) = *stream.clock.get_or_insert((time, now));
+            time.since(base).map_or(instant, |passed| instant + passed)
+        });
+        let pushed = live.track.push(now, &live.config, frame.key_frame, frame.timestamp, &frame.payload);
+        let Ok(packets) = pushed else {
+            return (self.log)(format!("session {id} bad unit of {}", live.codec));
+        };
+        for (viewer, session) in &mut self.sessions {
+            let Role::Viewer(outputs) = &mut session.role else { continue };
+            let Some((section, _, waits)) = outputs.iter_mut().find(|(_, track, _)| *track == index) else {
+                continue;
+            };
+            *waits &= is_video && !frame.key_frame;
+            if !*waits && session.peer.media_path().is_some() {
+                session.peer.send(*section, packets.clone(), frame.timestamp, at);
+                session.count(is_video);
+                touched.insert(*viewer);
+            }
+        }
+    }
+
+    /// Nothing can be decoded until the next key frame.
+    fn hold_viewers(&mut self, lost: SectionId) {
+        let Some(stream) = &self.stream else { return };
+        let index = stream.tracks.iter().position(|live| live.section == lost);
+        for session in self.sessions.values_mut() {
+            let Role::Viewer(outputs) = &mut session.role else { continue };
+            let affected = outputs.iter_mut().filter(|(_, track, _)| Some(*track) == index);
+            affected.for_each(|(_, _, waits)| *waits = true);
+        }
+    }
+
+    /// Somebody cannot go on without one; the peer merges what is asked too often.
+    fn want_key_frame(&mut self, now: Instant, touched: &mut BTreeSet<u64>) {
+        let Some(stream) = &self.stream else { return };
+        let Some(publisher) = self.sessions.get_mut(&stream.publisher) else { return };
+        for live in &stream.tracks {
+            publisher.peer.request_key_frame(now, live.section);
+        }
+        touched.insert(stream.publisher);
+    }
+
+    fn end_stream(&mut self, now: Instant, touched: &mut BTreeSet<u64>) {
+        self.stream = None;
+        for (id, session) in &mut self.sessions {
+            if matches!(session.role, Role::Viewer(_)) {
+                session.peer.close(now);
+                touched.insert(*id);
+            }
+        }
+    }
+
+    fn handle_request(&mut self, now: Instant, request: &Request, touched: &mut BTreeSet<u64>) -> Response {
+        let of_session = || request.path.strip_prefix("/session/").and_then(|id| id.parse::<u64>().ok());
+        match (request.method.as_str(), request.path.as_str()) {
+            ("POST", "/whip" | "/whep") => {
+                let publishes = request.path == "/whip";
+                self.start(now, publishes, &request.body, touched).unwrap_or_else(|(status, why)| {
+                    (self.log)(format!("refused: {why}"));
+                    Response { body: why, ..Response::of_status(status) }
+                })
+            }
+            // Candidates of the peer are of no use to a lite agent: its checks make them known.
+            ("PATCH", _) => Response::of_status("204 No Content"),
+            ("DELETE", _) => match of_session().and_then(|id| Some((id, self.sessions.get_mut(&id)?))) {
+                Some((id, session)) => {
+                    session.peer.close(now);
+                    touched.insert(id);
+                    Response::of_status("200 OK")
+                }
+                None => Response::of_status("404 Not Found"),
+            },
+            _ => Response::of_status("404 Not Found"),
+        }
+    }
+
+    /// A session of an offer.
+    fn start(
+        &mut self,
+        now: Instant,
+        publishes: bool,
+        offer: &[u8],
+        touched: &mut BTreeSet<u64>,
+    ) -> Result<Response, (&'static str, String)> {
+        let refuse = |error: &dyn std::fmt::Display| ("422 Unprocessable Content", error.to_string());
+        let offer = Description::read(offer).map_err(|error| refuse(&error))?;
+        if !publishes && self.stream.is_none() {
+            return Err(("404 Not Found", "nobody publishes".to_owned()));
+        }
+        let id = self.next;
+        self.next += 1;
+        let seed = self.seed.derive("session", id);
+        let mut peer =
+            Peer::new(now, Arc::clone(&self.config), self.anchor, seed).map_err(|error| refuse(&error))?;
+        let stream = &self.stream;
+        let wish = |_, media: &Media| if publishes { take(media) } else { give(media, stream.as_ref()?) };
+        let answer = peer.handle_offer(now, &offer, wish).map_err(|error| refuse(&error))?;
+        if publishes {
+            if let Some(old) = self.stream.as_ref().map(|stream| stream.publisher)
+                && let Some(old_session) = self.sessions.get_mut(&old)
+            {
+                old_session.peer.close(now);
+                touched.insert(old);
+                self.end_stream(now, touched);
+            }
+            let tracks =
+                peer.sections().iter().filter_map(|section| Live::new(section, &self.config)).collect();
+            self.stream = Some(Stream { publisher: id, tracks, clock: None });
+        }
+        let role = if publishes { Role::Publisher } else { self.viewer(&peer) };
+        self.demux.insert(peer.local_fragment(), id);
+        let codecs: Vec<String> =
+            peer.sections().iter().filter_map(codec_of).map(|codec| codec.to_string()).collect();
+        let verb = if publishes { "publishes" } else { "plays" };
+        (self.log)(format!("session {id} {verb} {}", codecs.join(" ")));
+        self.sessions.insert(id, Session { peer, role, closed: false, frames: [0; 2] });
+        touched.insert(id);
+        let location = Some(format!("/session/{id}"));
+        Ok(Response { status: "201 Created", location, body: answer.write() })
+    }
+
+    fn viewer(&self, peer: &Peer) -> Role {
+        let tracks = self.stream.as_ref().map_or(&[][..], |stream| &stream.tracks);
+        let track_of =
+            |section: &Section| tracks.iter().position(|live| Some(live.codec) == codec_of(section));
+        let outputs =
+            peer.sections().iter().filter_map(|section| Some((section.id, track_of(section)?, true)));
+        Role::Viewer(outputs.collect())
+    }
+
+    fn tell_connected(&mut self, id: u64) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let (stats, path) = (session.peer.stats(), session.peer.media_path());
+        let remote = path.map(|path| path.remote.to_string()).unwrap_or_default();
+        let profile = stats.profile.map(|profile| format!("{profile:?}")).unwrap_or_default();
+        let handshake = stats.handshake.map(|(role, suite)| format!("DTLS {role:?} {suite:?}"));
+        (self.log)(format!("session {id} connected {profile} {} {remote}", handshake.unwrap_or_default()));
+    }
+
+    fn tell_rates(&mut self) {
+        for (id, session) in &mut self.sessions {
+            let [video, audio] = std::mem::take(&mut session.frames);
+            if video + audio > 0 {
+                (self.log)(format!("session {id} frames/s: {video} video, {audio} audio"));
+            }
+        }
+    }
+}
+
+impl Session {
+    fn count(&mut self, is_video: bool) {
+        let [video, audio] = &mut self.frames;
+        *(if is_video { video } else { audio }) += 1;
+    }
+}
+
+impl Live {
+    fn new(section: &Section, config: &Config) -> Option<Self> {
+        let codec = codec_of(section)?;
+        // Only H.264 has parameter sets that a key frame may lack; the others ignore this.
+        let none = CodecConfig::Vp8(vp8::Config::default());
+        let track = Track::new(codec, Peer::payload_bytes_max(config))?;
+        Some(Self { section: section.id, codec, config: none, track, begun: false })
+    }
+
+    /// Keeps the parameter sets of H.264: some publishers send them once.
+    fn learn(&mut self, frame: &Frame) {
+        if self.codec == Codec::H264 && frame.key_frame {
+            let of_type = |kind| {
+                let nals = Nals::new(&frame.payload, 4).flatten();
+                nals.filter(|nal| h264::nal_type(nal) == kind).collect::<Vec<_>>()
+            };
+            if let Ok(config) = h264::Config::of_sets(&of_type(h264::NAL_SPS), &of_type(h264::NAL_PPS)) {
+                self.config = CodecConfig::H264(config);
+            }
+        }
+    }
+}
+
+fn codec_of(section: &Section) -> Option<Codec> {
+    section.formats.first().and_then(|format| codec_of_description(&format.remote))
+}
+
+/// What the relay takes of a publisher: of each kind the first codec that it knows, and no other.
+fn take(media: &Media) -> Option<Wish> {
+    let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
+    let formats = media.rtp_formats().filter_map(known).find(|formats| !formats.is_empty())?;
+    Some(Wish { direction: Direction::RecvOnly, formats, msid: None })
+}
+
+/// What a viewer gets: the publisher's codec of that kind.
+fn give(media: &Media, stream: &Stream) -> Option<Wish> {
+    let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
+    let of_kind = |live: &&Live| live.codec.kind() == kind;
+    let live = stream.tracks.iter().find(of_kind)?;
+    let msid = Msid { stream: "relay".to_owned(), track: Some(live.codec.to_string()) };
+    let formats = offered_formats(live.codec, 96);
+    Some(Wish { direction: Direction::SendOnly, formats, msid: Some(msid) })
+}
