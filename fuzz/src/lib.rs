@@ -8,6 +8,7 @@
 
 mod codecs;
 mod control;
+mod dtls_targets;
 mod http_targets;
 mod ice_targets;
 mod management;
@@ -34,6 +35,7 @@ mod http;
 mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
+pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
@@ -59,6 +61,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("avc_config", avc_config),
     ("cidr", cidr),
     ("depack", depack),
+    ("dtls_handshake", dtls_handshake),
+    ("dtls_record", dtls_record),
     ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
     ("form", form),
@@ -85,4 +89,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("webrtc_peer", webrtc_peer),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
+    ("x509_peer", x509_peer),
 ];

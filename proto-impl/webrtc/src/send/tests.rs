@@ -55,8 +55,8 @@ impl Bench {
         } else {
             CodecConfig::Opus(opus::Config::of_channels(2).unwrap())
         };
-        let packets = self.track.push(self.now, &config, false, timestamp, unit).unwrap();
-        self.sender.send(packets, timestamp, self.now);
+        let unit = self.track.push(self.now, &config, false, timestamp, unit).unwrap();
+        self.sender.send(&unit, self.now);
     }
 
     /// Number, timestamp, and length of the payload of all that goes out.
@@ -65,7 +65,8 @@ impl Bench {
         let mut all = Vec::new();
         loop {
             out.clear();
-            let done = self.sender.fill(self.now, self.track.log(), &mut self.keys, &mut out);
+            let done =
+                self.sender.fill(self.now, self.track.log(), &mut self.keys, &mut Pacer::new(), &mut out);
             for n in 0..out.len() {
                 let mut bytes = out.get(n).to_vec();
                 let length = self.peer.unprotect(&mut bytes).unwrap();
@@ -110,7 +111,7 @@ fn what_is_left_out_is_seen_by_the_peer() {
     // A number that never was is not sent again.
     bench.sender.handle_nack([6, 7].map(|ahead| SequenceNumber(first.wrapping_add(ahead))).into_iter());
     let mut out = Datagrams::new();
-    assert!(bench.sender.fill(bench.now, bench.track.log(), &mut bench.keys, &mut out));
+    assert!(bench.sender.fill(bench.now, bench.track.log(), &mut bench.keys, &mut Pacer::new(), &mut out));
     assert_eq!((out.len(), bench.sender.resend_stats().unknown), (1, 1));
 }
 

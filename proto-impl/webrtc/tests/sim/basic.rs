@@ -1,8 +1,10 @@
 //! What a session is for.
 
+use media::codec::{Codec, CodecConfig, opus};
 use netsim::{Clock, ms, secs};
 use sdp::Direction;
-use webrtc::{CloseReason, SectionId};
+use webrtc::{CloseReason, SectionId, Track};
+use wire::Datagrams;
 
 use crate::harness::{
     CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, server_config, session,
@@ -144,4 +146,33 @@ fn an_answer_behind_the_end_begins_nothing() {
     assert_eq!(client.peer.handle_answer(now, &answer), Err(webrtc::Error::State));
     assert_eq!((client.peer.poll_event(), client.peer.poll_timeout()), (None, None));
     assert!(client.peer.sections().is_empty());
+}
+
+/// The track is gone while a burst of it waits.
+#[test]
+fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
+    let mut pair = session(7, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    let mut track = Track::new(Codec::Opus, 1100).unwrap();
+    let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    for n in 0..300 {
+        let unit = track.push(now, &config, false, n * 960, &[7; 1000]).unwrap();
+        assert!(pair.b.peer.send(PICTURE, &unit, now));
+    }
+    let mut out = Datagrams::new();
+    let mut sent = 0;
+    while pair.b.peer.poll_transmit(now, |_| Some(track.log()), &mut out).is_some() {
+        sent += out.len();
+        out.clear();
+    }
+    assert!(sent < 300, "the pacer holds some back");
+    for _ in 0..20 {
+        let Some(at) = pair.b.peer.poll_timeout() else { return };
+        pair.b.peer.handle_timeout(at);
+        while pair.b.peer.poll_transmit(at, |_| None, &mut out).is_some() {
+            out.clear();
+        }
+        assert!(pair.b.peer.poll_timeout().is_none_or(|next| next > at));
+    }
 }
