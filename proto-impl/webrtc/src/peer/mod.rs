@@ -141,6 +141,8 @@ impl Peer {
         if let Some(reception) = &mut self.reception {
             reception.handle_timeout(now, &mut self.events);
         }
+        // Who waits for it looks when it is drained; one whose track is gone never does.
+        self.pacer.may_send(now);
         if self.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
             self.report(now);
         }
