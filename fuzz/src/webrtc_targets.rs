@@ -121,7 +121,7 @@ pub fn webrtc_peer(data: &[u8]) {
                 let config = CodecConfig::Vp8(vp8::Config::default());
                 let stamp = u32::from(*value) * 3000;
                 if let Ok(packets) = track.push(now, &config, false, stamp, &unit) {
-                    ends[0].peer.send(SectionId(0), packets, stamp, now);
+                    ends[0].peer.send(SectionId(0), &packets, now);
                 }
             }
             _ if *value == 0 => ends[to].peer.close(now),

@@ -19,6 +19,7 @@ use srtp::Outbound;
 use wire::Datagrams;
 
 use crate::negotiate::{Section, SectionId, SourcePair};
+use crate::pacer::Pacer;
 
 /// Ranges that wait for a peer: a second of pictures. When there are more, the oldest are given up.
 const WAITING_MAX: usize = 64;
@@ -49,8 +50,8 @@ impl Track {
         })
     }
 
-    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. The packets that
-    /// it became are to be given to [`crate::Peer::send`].
+    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. What comes back is
+    /// to be given to [`crate::Peer::send`] of each peer.
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ impl Track {
         key_frame: bool,
         timestamp: u32,
         unit: &[u8],
-    ) -> Result<Range<PacketId>, rtp::payload::Error> {
+    ) -> Result<SentUnit, rtp::payload::Error> {
         self.packetizer.packetize(config, key_frame, unit, &mut self.payloads)?;
         let first = self.log.next_id();
         let payloads = self.payloads.take();
@@ -70,7 +71,8 @@ impl Track {
         for (n, payload) in payloads.enumerate() {
             self.log.push(now, LoggedPacket { payload, timestamp, marker: self.marks && n == last });
         }
-        Ok(first..self.log.next_id())
+        let bytes = u64::try_from(unit.len()).unwrap_or(u64::MAX);
+        Ok(SentUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
     /// The packets that are kept.
@@ -78,6 +80,14 @@ impl Track {
     pub const fn log(&self) -> &PacketLog {
         &self.log
     }
+}
+
+/// A unit that a [`Track`] has cut: the same for all peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentUnit {
+    pub(crate) packets: Range<PacketId>,
+    pub(crate) timestamp: u32,
+    pub(crate) bytes: u64,
 }
 
 /// A source of ours.
@@ -142,9 +152,10 @@ impl Sender {
         Ssrc(self.source.ssrc)
     }
 
-    /// These packets are to be sent. What was sampled at `sampled` has the track's `timestamp`.
-    pub(crate) fn send(&mut self, packets: Range<PacketId>, timestamp: u32, sampled: Instant) {
-        self.state.map(timestamp.wrapping_add(self.timestamp_offset), sampled);
+    /// This unit is to be sent; it was sampled at `sampled`.
+    pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
+        self.state.map(unit.timestamp.wrapping_add(self.timestamp_offset), sampled);
+        let packets = unit.packets.clone();
         match self.waiting.back_mut() {
             Some(last) if last.end == packets.start => last.end = packets.end,
             _ => self.waiting.push_back(packets),
@@ -205,12 +216,17 @@ impl Sender {
         self.state.info(now, anchor)
     }
 
-    /// Seals what was asked for, then what waits, while there is room. False when something is left.
+    pub(crate) const fn is_video(&self) -> bool {
+        self.is_video
+    }
+
+    /// Seals what was asked for, then what waits, while there is room and the pacer lets it. False when there was no room.
     pub(crate) fn fill(
         &mut self,
         now: Instant,
         log: &PacketLog,
         keys: &mut Outbound,
+        pacer: &mut Pacer,
         out: &mut Datagrams,
     ) -> bool {
         while let Some(&number) = self.asked.front() {
@@ -221,6 +237,7 @@ impl Sender {
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
             self.resend(number, packet, keys, out);
+            pacer.sent(now, byte_count(packet));
         }
         while let Some(range) = self.waiting.front_mut() {
             if range.start == range.end {
@@ -236,8 +253,12 @@ impl Sender {
             if !out.has_room(packet.payload.len().saturating_add(HEAD_BYTES_MAX)) {
                 return false;
             }
+            if self.is_video && !pacer.may_send(now) {
+                return true;
+            }
             range.start = id.next();
             self.seal(id, packet, keys, out);
+            pacer.sent(now, byte_count(packet));
         }
         true
     }
@@ -294,6 +315,10 @@ impl Sender {
     pub(crate) const fn resend_stats(&self) -> ResendStats {
         self.history.stats()
     }
+}
+
+fn byte_count(packet: &LoggedPacket) -> u64 {
+    u64::try_from(packet.payload.len()).unwrap_or(u64::MAX)
 }
 
 /// Head with extensions, tag, original number.
