@@ -49,7 +49,7 @@ pub fn dtls_record(data: &[u8]) {
         rest = behind;
         let mut reply = Vec::new();
         assert_ne!(gate.check(from, datagram, &mut reply), dtls::Checked::Pass, "a cookie was guessed");
-        assert!(reply.len() <= datagram.len().max(64), "amplification");
+        assert!(reply.is_empty() || reply.len() < datagram.len(), "amplification");
         for end in [&mut ends.client, &mut ends.server] {
             end.connection.handle_datagram(ends.now, &mut datagram.to_vec());
             end.drain(ends.now);

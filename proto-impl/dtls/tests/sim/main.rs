@@ -74,8 +74,18 @@ impl Peer for End {
 }
 
 fn sim(seed: u64, mtu: usize, links: impl Fn(Link) -> Link) -> Pair<End, End> {
-    let clock = Clock::new();
     let [a, b] = &*IDENTITIES;
+    sim_of(seed, mtu, [a, b], links)
+}
+
+/// Of a client and a server with these certificates.
+fn sim_of(
+    seed: u64,
+    mtu: usize,
+    [a, b]: [&Arc<Identity>; 2],
+    links: impl Fn(Link) -> Link,
+) -> Pair<End, End> {
+    let clock = Clock::new();
     let config = |own: &Arc<Identity>| {
         let identity = Some(Arc::clone(own));
         Arc::new(Config { identity, mtu, receives_data: true, ..Config::default() })
@@ -129,6 +139,34 @@ fn the_same_seed_gives_the_same_handshake() {
         assert_eq!(run(seed, 1200), run(seed, 1200), "seed {seed}");
     }
     assert_ne!(run(1, 1200).0, run(2, 1200).0);
+}
+
+/// The server's certificate changes: who is connected stays so, who comes meets the new one.
+#[test]
+fn d_17_a_new_certificate_disturbs_nobody() {
+    let [client, old] = &*IDENTITIES;
+    let new = Arc::new(Identity::self_signed(&Seed::from_number(3)).unwrap());
+    let connect = |seed, server: &Arc<Identity>| {
+        let mut sim = sim_of(seed, 1200, [client, server], |link| link.latency(ms(5)));
+        sim.run_until(secs(1), |a, b| a.connected.is_some() && b.connected.is_some()).unwrap();
+        assert_eq!(
+            sim.a.connection.peer_sha256().as_ref().map(|hash| &hash[..]),
+            Some(server.fingerprint().digest())
+        );
+        sim
+    };
+    let mut sessions: Vec<_> = (0..100).map(|seed| connect(seed, old)).collect();
+    sessions.extend((100..110).map(|seed| connect(seed, &new)));
+    for sim in &mut sessions {
+        sim.a.connection.send(b"still here").unwrap();
+        sim.b.connection.send(b"so are we").unwrap();
+        sim.run_for(secs(60)).unwrap();
+        assert_eq!(
+            (&sim.a.received[..], &sim.b.received[..]),
+            (&[Bytes::from("so are we")][..], &[Bytes::from("still here")][..])
+        );
+        assert_eq!((sim.a.closed, sim.b.closed), (None, None));
+    }
 }
 
 #[test]
