@@ -372,7 +372,7 @@ impl Connection {
         let srtp = exchange.profile.and_then(|profile| {
             let mut material = vec![0; profile.material_bytes()];
             secrets.export(LABEL_OF_SRTP, None, &mut material).then_some(())?;
-            Some((profile, SrtpKeys::split(profile, &material)?))
+            Some((profile, SrtpKeys::new(material)))
         });
         if exchange.profile.is_some() && srtp.is_none() {
             return self.fail(Failure::Internal);
