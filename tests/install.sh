@@ -14,6 +14,8 @@ need cc gcc libc6-dev
 need g++ g++
 need curl curl
 need openssl openssl
+need gnutls-serv gnutls-bin
+need stdbuf coreutils
 need ffmpeg ffmpeg
 need nginx nginx
 need strace strace

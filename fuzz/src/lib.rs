@@ -8,6 +8,7 @@
 
 mod codecs;
 mod control;
+mod dtls_targets;
 mod http_targets;
 mod ice_targets;
 mod management;
@@ -20,6 +21,7 @@ mod settings;
 mod splits;
 mod srt_targets;
 mod ts_targets;
+mod webrtc_targets;
 mod ws_targets;
 
 #[path = "../../src/auth/mod.rs"]
@@ -33,6 +35,7 @@ mod http;
 mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
+pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
@@ -44,6 +47,7 @@ pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use ts_targets::ts_demux;
+pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
 /// A target's body.
@@ -57,6 +61,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("avc_config", avc_config),
     ("cidr", cidr),
     ("depack", depack),
+    ("dtls_handshake", dtls_handshake),
+    ("dtls_record", dtls_record),
     ("enhanced_tags", enhanced_tags),
     ("flv_tag", flv_tag),
     ("form", form),
@@ -80,6 +86,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),
+    ("webrtc_peer", webrtc_peer),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
+    ("x509_peer", x509_peer),
 ];

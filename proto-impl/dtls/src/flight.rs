@@ -99,6 +99,14 @@ impl Flight {
         Ok(())
     }
 
+    /// What a liar says instead of its last message.
+    #[cfg(test)]
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(Item::Message { body, .. }) = self.items.last_mut() {
+            change(body);
+        }
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         let bytes = |item: &Item| match item {
             Item::Message { body, .. } => body.len(),

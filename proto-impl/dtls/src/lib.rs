@@ -14,7 +14,7 @@
 //! - Drain after each input, or each batch of them: events until there are none, datagrams until
 //!   [`Connection::poll_transmit`] says no, then the deadline.
 //! - No two connections have the same seed: ephemeral keys are drawn from it.
-//! - A handshake holds 80 KiB at most and some four as a rule; a connected session about one.
+//! - A handshake holds 80 KiB at most and some four as a rule; a connected session 0.6, and two AEAD keys of the library.
 //! - A handshake costs some 0.15 ms of arithmetic, in three or four calls.
 //!
 //! ```

@@ -33,55 +33,30 @@ impl SrtpProfile {
         Self::ALL.into_iter().find(|profile| profile.number() == number)
     }
 
-    /// Bytes of a master key.
-    #[must_use]
-    pub const fn key_bytes(self) -> usize {
-        match self {
-            Self::Aes128CmSha1_80 | Self::Aes128CmSha1_32 | Self::AeadAes128Gcm => 16,
-            Self::AeadAes256Gcm => 32,
-        }
-    }
-
-    /// Bytes of a master salt.
-    #[must_use]
-    pub const fn salt_bytes(self) -> usize {
-        match self {
-            Self::Aes128CmSha1_80 | Self::Aes128CmSha1_32 => 14,
-            Self::AeadAes128Gcm | Self::AeadAes256Gcm => 12,
-        }
-    }
-
-    /// Bytes of all of [`SrtpKeys`].
+    /// Bytes of the [`SrtpKeys`]: two master keys, two salts.
     pub(crate) const fn material_bytes(self) -> usize {
-        2 * (self.key_bytes() + self.salt_bytes())
+        match self {
+            Self::Aes128CmSha1_80 | Self::Aes128CmSha1_32 => 2 * (16 + 14),
+            Self::AeadAes128Gcm => 2 * (16 + 12),
+            Self::AeadAes256Gcm => 2 * (32 + 12),
+        }
     }
 }
 
-/// Master keys and salts of both directions (RFC 5764 §4.2). Never printed.
+/// What both ends make SRTP's keys of (RFC 5764 §4.2): client key, server key, client salt, server salt. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SrtpKeys {
-    /// For what the DTLS client sends.
-    pub client_key: Vec<u8>,
-    /// For what the DTLS server sends.
-    pub server_key: Vec<u8>,
-    /// For what the DTLS client sends.
-    pub client_salt: Vec<u8>,
-    /// For what the DTLS server sends.
-    pub server_salt: Vec<u8>,
-}
+pub struct SrtpKeys(Box<[u8]>);
 
 impl SrtpKeys {
-    /// From exported material, in the order of RFC 5764 §4.2. `None` when it has not the length that the profile wants.
-    pub(crate) fn split(profile: SrtpProfile, material: &[u8]) -> Option<Self> {
-        let (client_key, rest) = material.split_at_checked(profile.key_bytes())?;
-        let (server_key, rest) = rest.split_at_checked(profile.key_bytes())?;
-        let (client_salt, server_salt) = rest.split_at_checked(profile.salt_bytes())?;
-        (server_salt.len() == profile.salt_bytes()).then(|| Self {
-            client_key: client_key.to_vec(),
-            server_key: server_key.to_vec(),
-            client_salt: client_salt.to_vec(),
-            server_salt: server_salt.to_vec(),
-        })
+    /// Of exported material.
+    pub(crate) fn new(material: Vec<u8>) -> Self {
+        Self(material.into())
+    }
+
+    /// All of it; how it is cut follows from the profile.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -95,17 +70,19 @@ impl std::fmt::Debug for SrtpKeys {
 mod tests {
     use super::*;
 
+    /// RFC 5764 §4.1.2 and RFC 7714 §12.
     #[test]
-    fn material_is_cut_in_the_order_of_rfc_5764() {
-        for profile in SrtpProfile::ALL {
-            let material: Vec<u8> = (0..).take(profile.material_bytes()).collect();
-            let keys = SrtpKeys::split(profile, &material).unwrap();
-            let joined =
-                [&keys.client_key[..], &keys.server_key, &keys.client_salt, &keys.server_salt].concat();
-            assert_eq!(joined, material);
-            assert!(SrtpKeys::split(profile, &material[1..]).is_none());
-            assert_eq!(SrtpProfile::of_number(profile.number()), Some(profile));
-            assert!(!format!("{keys:?}").contains("12"));
+    fn profiles_have_their_numbers_and_lengths() {
+        for (profile, number, bytes) in [
+            (SrtpProfile::Aes128CmSha1_80, 1, 60),
+            (SrtpProfile::Aes128CmSha1_32, 2, 60),
+            (SrtpProfile::AeadAes128Gcm, 7, 56),
+            (SrtpProfile::AeadAes256Gcm, 8, 88),
+        ] {
+            assert_eq!((profile.number(), profile.material_bytes()), (number, bytes));
+            assert_eq!(SrtpProfile::of_number(number), Some(profile));
         }
+        assert_eq!(SrtpProfile::of_number(5), None);
+        assert!(!format!("{:?}", SrtpKeys::new(vec![12; 60])).contains("12"));
     }
 }

@@ -12,6 +12,8 @@ pub const UFRAG_CHARS: std::ops::RangeInclusive<usize> = 4..=256;
 pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
 /// Pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
+/// Requests that a lite agent remembers. Browsers check a path each 2.5 s: twenty minutes of them, in 2 KiB.
+pub const REQUESTS_KEPT: usize = 512;
 /// Remote candidates of a full agent, peer-reflexive ones too.
 pub const CANDIDATES_MAX: usize = 32;
 /// Local candidates of a full agent.

@@ -8,6 +8,9 @@
 //!    the selected path falls silent another takes its place; without one this is the end.
 //! 4. After a restart the credentials before count until the first request with the new ones.
 //!
+//! Requests have no time and no count, so that a copy of one is as authentic as the request. Those that were there are
+//! remembered, [`REQUESTS_KEPT`] of them: a copy validates no path, moves nothing and is no consent.
+//!
 //! What is not authentic is dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
 //! nothing that it could use, and a stranger that somebody is here. A peer that is lite as well is out of scope.
 
@@ -22,7 +25,7 @@ use crypto::Seed;
 
 use crate::credentials::{Credentials, names};
 use crate::event::{CloseReason, Event};
-use crate::limits::{EVENTS_MAX, PAIRS_MAX};
+use crate::limits::{EVENTS_MAX, PAIRS_MAX, REQUESTS_KEPT};
 use crate::outbox::Outbox;
 use crate::path::{Path, Transmit};
 use crate::respond::{self, Refusal};
@@ -77,8 +80,26 @@ impl Generation {
 struct Pair {
     path: Path,
     checked: Instant,
-    last: TransactionId,
     nominated: bool,
+}
+
+/// Authentic requests that were there, the oldest first: 32 of the 96 bits of their ids, which no stranger chooses.
+#[derive(Debug, Default)]
+struct Requests(VecDeque<u32>);
+
+impl Requests {
+    /// Whether a request with this id was there; from now on it was.
+    fn was_there(&mut self, TransactionId([.., a, b, c, d]): TransactionId) -> bool {
+        let id = u32::from_be_bytes([a, b, c, d]);
+        let was_there = self.0.contains(&id);
+        if !was_there {
+            if self.0.len() >= REQUESTS_KEPT {
+                self.0.pop_front();
+            }
+            self.0.push_back(id);
+        }
+        was_there
+    }
 }
 
 /// See the module.
@@ -88,6 +109,7 @@ pub struct LiteAgent {
     current: Generation,
     previous: Option<Generation>,
     pairs: Vec<Pair>,
+    requests: Requests,
     selected: Option<Path>,
     connected: bool,
     connect_by: Instant,
@@ -107,6 +129,7 @@ impl LiteAgent {
             current: Generation { local: Credentials::random(seed), remote: None },
             previous: None,
             pairs: Vec::new(),
+            requests: Requests::default(),
             selected: None,
             connected: false,
             closed: None,
@@ -255,28 +278,30 @@ impl LiteAgent {
             self.out.push(path, respond::refuse(message, refusal, key));
             return;
         }
-        // RFC 8489 §6.3: a request that is sent again keeps its addresses. One of another path is a copy that a listener
-        // on the way has sent, to draw media to itself.
-        let id = message.transaction_id();
-        if self.pairs.iter().any(|pair| pair.last == id && pair.path != path) {
+        // RFC 8489 §6.3: a request that is sent again keeps its addresses, and is answered again. One of another path is a
+        // copy that a listener on the way has sent, to draw media to itself or to somebody else.
+        let is_copy = self.requests.was_there(message.transaction_id());
+        if is_copy && !self.pairs.iter().any(|pair| pair.path == path) {
             return count(&mut self.stats.replayed);
         }
         count(&mut self.stats.answered);
         self.out.push(path, respond::succeed(message, path.remote, key));
+        if is_copy {
+            return;
+        }
         if is_current {
             self.previous = None;
         }
-        self.check_came(now, path, id, message.use_candidate());
+        self.check_came(now, path, message.use_candidate());
     }
 
-    fn check_came(&mut self, now: Instant, path: Path, id: TransactionId, nominates: bool) {
+    fn check_came(&mut self, now: Instant, path: Path, nominates: bool) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.path == path) {
             pair.checked = now;
-            pair.last = id;
             pair.nominated |= nominates;
         } else {
             self.make_room();
-            self.pairs.push(Pair { path, checked: now, last: id, nominated: nominates });
+            self.pairs.push(Pair { path, checked: now, nominated: nominates });
             self.events.push_back(Event::Validated(path));
         }
         let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;
@@ -328,6 +353,7 @@ impl LiteAgent {
             self.closed = Some(reason);
             self.selected = None;
             self.pairs = Vec::new();
+            self.requests = Requests::default();
             self.events.push_back(Event::Closed(reason));
         }
     }

@@ -129,6 +129,12 @@ impl ClockMapping {
         Self { clock_rate: clock_rate.max(1), unwrap: Unwrap::new(32), reference: None }
     }
 
+    /// Ticks per second.
+    #[must_use]
+    pub const fn clock_rate(&self) -> u32 {
+        self.clock_rate
+    }
+
     /// A sender report of the source came. One with a time of 0 says nothing: its sender has no wall clock.
     pub fn handle_sender_report(&mut self, info: &SenderInfo) {
         let timestamp = self.unwrap.unwrap(info.rtp_timestamp.into());

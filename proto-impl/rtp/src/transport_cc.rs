@@ -51,8 +51,6 @@ impl ArrivalRecorder {
                 sequence
             }
         };
-        // What was told as lost and came nevertheless is told again: a sender takes the later word.
-        self.next = self.next.map(|next| next.min(sequence));
         if self.arrivals.len() < ARRIVALS_MAX {
             let micros =
                 i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX);
@@ -73,8 +71,10 @@ impl ArrivalRecorder {
             self.due = None;
             return false;
         };
-        // A gap before the first arrival is told when it is short, else left out: nothing of it is known.
-        let base = if first.since(next) < SPAN_MAX / 2 { next } else { first };
+        // A gap before the first arrival is told when it is short, else left out: nothing of it is known. What was told as
+        // lost and came nevertheless is told by itself: a sender takes the later word, also about those behind it.
+        let short = first >= next && first.since(next) < SPAN_MAX / 2;
+        let base = if short { next } else { first };
         let reference = first_micros.div_euclid(REFERENCE_MICROS);
         let mut clock = reference.saturating_mul(REFERENCE_MICROS);
         let mut deltas = Vec::new();
@@ -84,6 +84,9 @@ impl ArrivalRecorder {
             // What does not fit goes into the next part.
             let count = usize::try_from(sequence.since(base)).unwrap_or(usize::MAX).saturating_add(1);
             if sequence.since(base) >= SPAN_MAX || transport_feedback_bytes(count, arrived) > room {
+                break;
+            }
+            if at < sequence && at < next {
                 break;
             }
             let ticks = micros.saturating_sub(clock).div_euclid(DELTA_MICROS);
@@ -108,7 +111,7 @@ impl ArrivalRecorder {
         }
         self.feedback_count = self.feedback_count.wrapping_add(1);
         self.arrivals = self.arrivals.split_off(&at);
-        self.next = Some(at);
+        self.next = Some(next.max(at));
         if self.arrivals.is_empty() {
             self.due = None;
         }
@@ -199,7 +202,7 @@ mod tests {
         bench.recorder.feedback_count = 0;
         bench.packets([(20_100_000, 200), (20_200_000, 301)]);
         let (_, arrivals) = bench.feedback(20_300);
-        assert_eq!((arrivals[0], arrivals[101]), ((200, Some(20_100_000)), (301, Some(20_200_000))));
+        assert_eq!(arrivals, [(200, Some(20_100_000)), (301, Some(20_200_000))]);
     }
 
     /// Deltas of two bytes each: more than a datagram holds.
@@ -212,6 +215,20 @@ mod tests {
         let numbers: Vec<u16> = arrivals.iter().filter(|(_, at)| at.is_some()).map(|(n, _)| *n).collect();
         assert_eq!(numbers, (0..512).collect::<Vec<_>>());
         assert_eq!(bench.recorder.poll_timeout(), None);
+    }
+
+    /// Those behind a late packet were told, and did come.
+    #[test]
+    fn a_late_packet_makes_no_losses() {
+        let mut bench = Bench::new();
+        bench.packets([(1_000, 5), (2_000, 7), (3_000, 8)]);
+        assert_eq!(bench.feedback(101).1[1], (6, None));
+        bench.recorder.feedback_count = 0;
+        bench.packets([(150_000, 6)]);
+        assert_eq!(bench.feedback(250).1, [(6, Some(150_000))]);
+        bench.recorder.feedback_count = 0;
+        bench.packets([(300_000, 10)]);
+        assert_eq!(bench.feedback(400).1, [(9, None), (10, Some(300_000))]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::SOURCES_MAX;
 use crate::error::Error;
 use crate::outbound::INDEX_END;
 use crate::profile::{MasterKey, Profile};
-use crate::replay::{Place, ReplayWindow};
+use crate::replay::{Place, RTCP_WORDS, ReplayWindow, WORDS};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES, rtcp_index_of};
 
 /// Packets in one round of the sequence numbers.
@@ -17,6 +17,8 @@ const CYCLE: u64 = 1 << 16;
 /// A packet that is farther ahead may as well be of the next round: so many packets are lost only with the rounds in
 /// doubt. Nearer ones are taken for what they seem, and are opened once.
 const DOUBT_AHEAD: u64 = 512;
+/// The same of one that is farther behind: nearly a whole round may be lost.
+const DOUBT_BEHIND: u64 = 128;
 
 /// What was done with packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,17 +39,17 @@ pub struct InboundStats {
 
 /// A source and what was there of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Source {
+struct Source<const N: usize> {
     ssrc: u32,
-    window: ReplayWindow,
+    window: ReplayWindow<N>,
 }
 
 /// The keys of what the peer sends, and where each of its sources is.
 #[derive(Debug)]
 pub struct Inbound {
     keys: Keys,
-    rtp: Vec<Source>,
-    rtcp: Vec<Source>,
+    rtp: Vec<Source<WORDS>>,
+    rtcp: Vec<Source<RTCP_WORDS>>,
     stats: InboundStats,
 }
 
@@ -174,7 +176,7 @@ impl Inbound {
 }
 
 /// Marks the index of a packet that was authentic; its source is known from now on.
-fn note(sources: &mut Vec<Source>, at: Option<usize>, ssrc: u32, index: u64) {
+fn note<const N: usize>(sources: &mut Vec<Source<N>>, at: Option<usize>, ssrc: u32, index: u64) {
     match at.and_then(|at| sources.get_mut(at)) {
         Some(source) => source.window.mark(index),
         None => sources.push(Source { ssrc, window: ReplayWindow::new(index) }),
@@ -192,7 +194,7 @@ enum Guess {
 }
 
 impl Guess {
-    fn of(window: Option<&ReplayWindow>, number: u16) -> Result<Self, Error> {
+    fn of(window: Option<&ReplayWindow<WORDS>>, number: u16) -> Result<Self, Error> {
         let Some(window) = window else {
             let first = u64::from(number);
             // The first packets may be lost with the end of the first round among them.
@@ -215,6 +217,9 @@ impl Guess {
         }
         let next_round = newest.saturating_add(ahead);
         match next_round.checked_sub(CYCLE).map(|index| (index, window.place(index))) {
+            Some((index, Place::Fresh)) if newest.saturating_sub(index) > DOUBT_BEHIND => {
+                Ok(Self::Either(index, next_round))
+            }
             Some((index, Place::Fresh)) => Ok(Self::One(index)),
             Some((_, Place::Seen)) => Err(Error::Replayed),
             Some((_, Place::Old)) | None => Ok(Self::NextRoundOnly(next_round)),

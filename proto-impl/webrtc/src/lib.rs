@@ -18,8 +18,8 @@
 //!   Nothing but STUN is taken from a path that is not validated, and no media before the peer has shown the certificate
 //!   that its description announced.
 //! - No two peers have the same seed: keys and passwords are drawn from it.
-//! - What is sent goes out when it is drained. There is no pacing, and no answer to what the peer estimates: streams come
-//!   as they are.
+//! - What is sent goes out when it is drained; a burst of pictures beyond a tenth of a second of the stream is spread. There
+//!   is no answer to what the peer estimates: streams come as they are.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -81,6 +81,7 @@ mod config;
 mod error;
 mod event;
 mod negotiate;
+mod pacer;
 mod peer;
 mod receive;
 mod send;
@@ -95,5 +96,5 @@ pub use negotiate::{
     read_candidate,
 };
 pub use peer::Peer;
-pub use send::Track;
+pub use send::{SentUnit, Track};
 pub use stats::{Stats, TransportStats};

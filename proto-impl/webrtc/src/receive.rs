@@ -4,9 +4,10 @@
 //!    type that only one section has (RFC 9143 §9.2).
 //! 2. A retransmission becomes the packet that it repeats.
 //! 3. A source's [`Receiver`] puts packets in order and says what is missing; its depacketiser puts frames together.
+//! 4. A section listens to one source: frames of several, as of the layers of a simulcast, are not mixed.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rtp::payload::{Depacketizer, Format, Part};
@@ -21,6 +22,12 @@ use sdp::{Feedback, MediaKind};
 use crate::event::Event;
 use crate::negotiate::{Section, SectionId};
 
+#[cfg(test)]
+mod tests;
+
+/// Without media of the source that a section listens to for so long, another one that speaks takes its place.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+
 /// A source of the peer.
 #[derive(Debug)]
 struct Source {
@@ -31,6 +38,10 @@ struct Source {
     format: Option<(usize, Depacketizer)>,
     /// Packets before the next one are missing for good.
     gap: bool,
+    /// Media of it came, rather than padding alone.
+    spoke: bool,
+    /// Of pictures: nothing can be decoded before a key frame.
+    needs_key_frame: bool,
 }
 
 /// What a section needs beside its sources.
@@ -42,6 +53,8 @@ struct Incoming {
     /// Whether the peer repeats packets, and takes requests for key frames.
     nack: bool,
     pli: bool,
+    /// The source that it listens to, and when media of it came last.
+    current: Option<(Ssrc, Instant)>,
 }
 
 /// All that comes.
@@ -106,17 +119,35 @@ impl Reception {
             return;
         }
         let ssrc = packet.header.ssrc;
-        let Some(format) = incoming.format_of(packet.header.payload_type) else {
+        let format = incoming.format_of(packet.header.payload_type);
+        let known = self.sources.get(ssrc);
+        // Of a source that is known, what has no format here (comfort noise, ...) keeps its place in the numbers.
+        if known.is_none() && format.is_none() {
             self.unknown += 1;
             return;
-        };
+        }
+        let spoke = known.is_some_and(|source| source.spoke);
+        let speaks = format.is_some() && !packet.payload.is_empty();
+        let before = incoming.current.map(|(current, _)| current);
+        let listens = incoming.listens(now, ssrc, speaks, !spoke);
+        if let Some(old) =
+            before.filter(|old| listens && *old != ssrc).and_then(|old| self.sources.get_mut(old))
+        {
+            old.leave();
+            if incoming.is_video() {
+                events.push_back(Event::PictureLost { section: incoming.section.id });
+            }
+        }
+        let format = format.unwrap_or(0);
         let Some(source) = self.sources.get_or_insert_with(ssrc, || incoming.source(ssrc, format)) else {
             self.too_many_sources += 1;
             return;
         };
-        // Padding keeps its place in the numbers: what probes the road is not missing.
-        source.receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(packet.payload));
-        self.malformed += source.drain(now, incoming, events);
+        source.spoke |= speaks;
+        // Padding keeps its place in the numbers: what probes the road is not missing. So does what nobody listens to.
+        let payload = if listens && speaks { packet.payload } else { &[] };
+        source.receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(payload));
+        self.malformed += source.drain(ssrc, incoming, events);
     }
 
     fn handle_repair(
@@ -128,19 +159,19 @@ impl Reception {
     ) {
         let Some(incoming) = self.sections.get_mut(index) else { return };
         let rtx = packet.header.ssrc;
-        if incoming.rtx.source(rtx).is_none() {
-            // Nobody said whom it repairs: the only source of its section, if there is one.
-            let mut of_section =
-                self.sources.iter().filter(|(_, source)| source.section == incoming.section.id);
-            if let (Some((original, _)), None) = (of_section.next(), of_section.next()) {
-                incoming.rtx.add_source(rtx, original);
-            }
+        if incoming.rtx.source(rtx).is_none()
+            && let Some((current, _)) = incoming.current
+        {
+            // Nobody said whom it repairs: the source that its section listens to.
+            incoming.rtx.add_source(rtx, current);
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
-        let Some(source) = self.sources.get_mut(repaired.header.ssrc) else { return };
-        let payload = packet.payload.get(repaired.payload_at..).unwrap_or_default();
-        source.receiver.handle_recovered(now, &repaired.header, Bytes::copy_from_slice(payload));
-        self.malformed += source.drain(now, incoming, events);
+        let ssrc = repaired.header.ssrc;
+        let Some(source) = self.sources.get_mut(ssrc) else { return };
+        let payload = packet.payload.get(repaired.payload_at..).filter(|_| incoming.is_current(ssrc));
+        let payload = Bytes::copy_from_slice(payload.unwrap_or_default());
+        source.receiver.handle_recovered(now, &repaired.header, payload);
+        self.malformed += source.drain(ssrc, incoming, events);
     }
 
     /// Which section a packet is of.
@@ -176,9 +207,12 @@ impl Reception {
     /// The peer ends a source. Others are none of its business, and none of ours.
     pub(crate) fn handle_bye(&mut self, ssrc: Ssrc) {
         self.sources.remove(ssrc);
+        self.sections.iter_mut().filter(|incoming| incoming.is_current(ssrc)).for_each(|incoming| {
+            incoming.current = None;
+        });
     }
 
-    pub(crate) fn set_round_trip(&mut self, round_trip: std::time::Duration) {
+    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
         self.sources.iter_mut().for_each(|(_, source)| source.receiver.set_round_trip(round_trip));
     }
 
@@ -190,10 +224,10 @@ impl Reception {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        for (_, source) in self.sources.iter_mut() {
+        for (ssrc, source) in self.sources.iter_mut() {
             source.receiver.handle_timeout(now);
             if let Some(incoming) = self.sections.iter_mut().find(|one| one.section.id == source.section) {
-                self.malformed += source.drain(now, incoming, events);
+                self.malformed += source.drain(ssrc, incoming, events);
             }
         }
     }
@@ -204,15 +238,15 @@ impl Reception {
         for (ssrc, source) in self.sources.iter_mut() {
             let mut numbers = Vec::new();
             source.receiver.poll_nacks(now, &mut numbers);
-            let asks = |incoming: &Incoming| incoming.section.id == source.section && incoming.nack;
+            // Polled in any case, so that its deadline moves on.
+            let asks = |incoming: &Incoming| incoming.is_current(ssrc) && incoming.nack;
             if !numbers.is_empty() && self.sections.iter().any(asks) {
                 requests.nacks.push((ssrc, numbers));
             }
         }
         for incoming in &mut self.sections {
-            let sources = || self.sources.iter().filter(|(_, source)| source.section == incoming.section.id);
             if incoming.requests.poll(now) && incoming.pli {
-                requests.key_frames.extend(sources().map(|(ssrc, _)| ssrc));
+                requests.key_frames.extend(incoming.current.map(|(ssrc, _)| ssrc));
             }
         }
         requests
@@ -232,6 +266,11 @@ impl Reception {
             self.sections.iter().any(|incoming| incoming.section.id == source.section && wants(incoming))
         };
         self.sources.iter().filter(|(_, source)| rated(source)).map(|(ssrc, _)| ssrc).collect()
+    }
+
+    /// Whether times of arrival are to be told now.
+    pub(crate) fn has_arrivals(&self, now: Instant) -> bool {
+        self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout).is_some_and(|due| due <= now)
     }
 
     pub(crate) const fn arrivals(&mut self) -> Option<&mut ArrivalRecorder> {
@@ -274,6 +313,7 @@ impl Incoming {
             requests: KeyFrameRequests::new(),
             nack: wants(&Feedback::Nack),
             pli: wants(&Feedback::Pli) || wants(&Feedback::Fir),
+            current: None,
             section: section.clone(),
         }
     }
@@ -297,9 +337,27 @@ impl Incoming {
             .any(|source| source.ssrc == ssrc.value() || source.rtx == Some(ssrc.value()))
     }
 
+    fn is_current(&self, ssrc: Ssrc) -> bool {
+        self.current.is_some_and(|(current, _)| current == ssrc)
+    }
+
+    /// Whether a packet's media is taken: of the source that the section listens to, of one that is new, or of any other
+    /// when that one is silent.
+    fn listens(&mut self, now: Instant, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
+        let silent = |heard: Instant| is_new || now.saturating_duration_since(heard) >= SILENCE_MAX;
+        let listens = speaks && self.current.is_none_or(|(current, heard)| current == ssrc || silent(heard));
+        if listens {
+            self.current = Some((ssrc, now));
+        }
+        listens
+    }
+
+    fn clock_rate(&self, format: usize) -> u32 {
+        self.section.formats.get(format).map_or(90_000, |format| format.remote.rtpmap.clock_rate).max(1)
+    }
+
     fn source(&self, ssrc: Ssrc, format: usize) -> Source {
-        let clock_rate =
-            self.section.formats.get(format).map_or(90_000, |format| format.remote.rtpmap.clock_rate).max(1);
+        let clock_rate = self.clock_rate(format);
         let config = if self.nack {
             ReceiveConfig::with_nack(clock_rate)
         } else {
@@ -311,16 +369,20 @@ impl Incoming {
             clock: ClockMapping::new(clock_rate),
             format: None,
             gap: false,
+            spoke: false,
+            needs_key_frame: true,
         }
     }
 }
 
 impl Source {
     /// Puts together what has come in order. How many payloads were malformed.
-    fn drain(&mut self, now: Instant, incoming: &mut Incoming, events: &mut VecDeque<Event>) -> u64 {
+    fn drain(&mut self, ssrc: Ssrc, incoming: &mut Incoming, events: &mut VecDeque<Event>) -> u64 {
         let mut malformed = 0;
+        let listens = incoming.is_current(ssrc);
         while let Some(event) = self.receiver.poll_event() {
             match event {
+                _ if !listens => self.gap = true,
                 ReceiveEvent::Packet(packet) => {
                     malformed += u64::from(self.take(&packet, incoming, events).is_err())
                 }
@@ -331,17 +393,28 @@ impl Source {
                 }
             }
         }
-        // A first request goes at once, so that the owner's next look at the deadlines need not find it.
-        let _ = now;
         malformed
     }
 
-    /// Packets are missing for good. Of pictures, nothing can be decoded until a key frame comes.
+    /// Nobody listens any more.
+    fn leave(&mut self) {
+        self.format = None;
+        (self.gap, self.needs_key_frame) = (true, true);
+    }
+
+    /// Packets are missing for good; that is told each time.
     fn lose(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
-        self.gap = true;
+        (self.gap, self.needs_key_frame) = (true, false);
+        self.spoil(incoming, events);
+    }
+
+    /// Of pictures nothing can be decoded until a key frame comes.
+    fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
             incoming.requests.request();
-            events.push_back(Event::PictureLost { section: self.section });
+            if !std::mem::replace(&mut self.needs_key_frame, true) {
+                events.push_back(Event::PictureLost { section: self.section });
+            }
         }
     }
 
@@ -351,13 +424,19 @@ impl Source {
         incoming: &mut Incoming,
         events: &mut VecDeque<Event>,
     ) -> Result<(), rtp::payload::Error> {
-        let Some(index) = incoming.format_of(packet.payload_type) else { return Ok(()) };
+        // Padding says nothing, and may have any payload type.
+        let index = incoming.format_of(packet.payload_type).filter(|_| !packet.payload.is_empty());
+        let Some(index) = index else { return Ok(()) };
         if self.format.as_ref().is_none_or(|(known, _)| *known != index) {
             let described = incoming.section.formats.get(index).map(|format| &format.remote);
             // Comfort noise, telephone events and the like are no frames.
             let Some(format) = described.map(Format::of_description).transpose()?.flatten() else {
                 return Ok(());
             };
+            let clock_rate = incoming.clock_rate(index);
+            if clock_rate != self.clock.clock_rate() {
+                self.clock = ClockMapping::new(clock_rate);
+            }
             self.format = Some((index, Depacketizer::new(format)?));
             events.push_back(Event::Format { section: self.section, format: index });
         }
@@ -370,16 +449,23 @@ impl Source {
         };
         let dropped = depacketizer.stats().dropped;
         let taken = depacketizer.handle_part(&part);
-        let spoilt = depacketizer.stats().dropped > dropped || taken.is_err();
-        while let Some(frame) = depacketizer.poll_frame() {
+        let spoilt = depacketizer.stats().dropped > dropped;
+        if spoilt {
+            self.spoil(incoming, events);
+        }
+        while let Some(frame) = self.format.as_mut().and_then(|(_, frames)| frames.poll_frame()) {
             if frame.key_frame {
+                self.needs_key_frame = false;
                 incoming.requests.handle_key_frame();
+            } else if self.needs_key_frame && incoming.is_video() {
+                // The request, or the key frame that answered it, may have been lost.
+                incoming.requests.request();
             }
             let sampled = self.clock.time_of(frame.timestamp);
             events.push_back(Event::Frame { section: self.section, frame, sampled });
         }
-        if spoilt && incoming.is_video() {
-            incoming.requests.request();
+        if taken.is_err() {
+            self.spoil(incoming, events);
         }
         taken
     }

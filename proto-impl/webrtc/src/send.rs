@@ -13,12 +13,18 @@ use rtp::history::{LoggedPacket, PacketId, PacketLog, ResendHistory, ResendStats
 use rtp::payload::{Packetizer, Payloads};
 use rtp::report::SenderState;
 use rtp::rtcp::{ReportBlock, SenderInfo};
-use rtp::{ExtendedSequence, Header, KeyFrameRequests, NtpAnchor, PayloadType, SequenceNumber, Ssrc};
+use rtp::{
+    ExtendedSequence, ExtensionBlock, Header, KeyFrameRequests, NtpAnchor, PayloadType, SequenceNumber, Ssrc,
+};
 use sdp::{Feedback, MediaKind};
 use srtp::Outbound;
 use wire::Datagrams;
 
 use crate::negotiate::{Section, SectionId, SourcePair};
+use crate::pacer::Pacer;
+
+#[cfg(test)]
+mod tests;
 
 /// Ranges that wait for a peer: a second of pictures. When there are more, the oldest are given up.
 const WAITING_MAX: usize = 64;
@@ -49,8 +55,8 @@ impl Track {
         })
     }
 
-    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. The packets that
-    /// it became are to be given to [`crate::Peer::send`].
+    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. What comes back is
+    /// to be given to [`crate::Peer::send`] of each peer.
     ///
     /// # Errors
     ///
@@ -62,15 +68,20 @@ impl Track {
         key_frame: bool,
         timestamp: u32,
         unit: &[u8],
-    ) -> Result<Range<PacketId>, rtp::payload::Error> {
+    ) -> Result<SentUnit, rtp::payload::Error> {
         self.packetizer.packetize(config, key_frame, unit, &mut self.payloads)?;
         let first = self.log.next_id();
         let payloads = self.payloads.take();
         let last = payloads.len().saturating_sub(1);
+        let mut of_packet = timestamp;
         for (n, payload) in payloads.enumerate() {
-            self.log.push(now, LoggedPacket { payload, timestamp, marker: self.marks && n == last });
+            let next = of_packet.wrapping_add(samples(config, &payload));
+            self.log
+                .push(now, LoggedPacket { payload, timestamp: of_packet, marker: self.marks && n == last });
+            of_packet = next;
         }
-        Ok(first..self.log.next_id())
+        let bytes = u64::try_from(unit.len()).unwrap_or(u64::MAX);
+        Ok(SentUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
     /// The packets that are kept.
@@ -78,6 +89,35 @@ impl Track {
     pub const fn log(&self) -> &PacketLog {
         &self.log
     }
+}
+
+/// How much later than a payload the next one of its unit is: of G.711 by its samples, a byte for each of a channel. All
+/// others are parts of one picture or one frame.
+fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
+    match config {
+        CodecConfig::G711(config) => {
+            u32::try_from(payload.len() / usize::from(config.channels.max(1))).unwrap_or(0)
+        }
+        CodecConfig::H264(_)
+        | CodecConfig::H265(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_) => 0,
+    }
+}
+
+/// A unit that a [`Track`] has cut: the same for all peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentUnit {
+    pub(crate) packets: Range<PacketId>,
+    pub(crate) timestamp: u32,
+    pub(crate) bytes: u64,
 }
 
 /// A source of ours.
@@ -91,10 +131,11 @@ pub(crate) struct Sender {
     timestamp_offset: u32,
     next: ExtendedSequence,
     rtx_next: SequenceNumber,
-    /// The block with the section's name, until the peer has reported about the source.
+    /// The extension block with the section's name; empty once the peer has reported about the source.
     mid: Vec<u8>,
-    extensions: rtp::extension::ExtensionMap,
-    bound: bool,
+    mid_profile: u16,
+    /// Packets were left out since the last one: the next number is left out too, so that the peer knows.
+    hole: bool,
     state: SenderState,
     history: ResendHistory,
     round_trip: Duration,
@@ -113,6 +154,7 @@ impl Sender {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
         let [a, b, c, d, e, f, g, h] = random.u64().to_be_bytes();
+        let (mid_profile, mid) = mid_block(section);
         Some(Self {
             section: section.id,
             source,
@@ -123,9 +165,9 @@ impl Sender {
             // count of rounds.
             next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
             rtx_next: SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff),
-            mid: section.mid.clone().into_bytes(),
-            extensions: section.extensions,
-            bound: false,
+            mid,
+            mid_profile,
+            hole: false,
             state: SenderState::new(format.local.rtpmap.clock_rate),
             history: ResendHistory::new(),
             round_trip: ROUND_TRIP_FIRST,
@@ -142,9 +184,10 @@ impl Sender {
         Ssrc(self.source.ssrc)
     }
 
-    /// These packets are to be sent. What was sampled at `sampled` has the track's `timestamp`.
-    pub(crate) fn send(&mut self, packets: Range<PacketId>, timestamp: u32, sampled: Instant) {
-        self.state.map(timestamp.wrapping_add(self.timestamp_offset), sampled);
+    /// This unit is to be sent; it was sampled at `sampled`.
+    pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
+        self.state.map(unit.timestamp.wrapping_add(self.timestamp_offset), sampled);
+        let packets = unit.packets.clone();
         match self.waiting.back_mut() {
             Some(last) if last.end == packets.start => last.end = packets.end,
             _ => self.waiting.push_back(packets),
@@ -153,6 +196,7 @@ impl Sender {
             && let Some(oldest) = self.waiting.pop_front()
         {
             self.skipped = self.skipped.saturating_add(oldest.start.distance(oldest.end));
+            self.hole = true;
         }
     }
 
@@ -162,6 +206,7 @@ impl Sender {
 
     /// Forgets what waits: the owner goes on elsewhere in the stream.
     pub(crate) fn skip(&mut self) {
+        self.hole |= !self.waiting.is_empty();
         self.waiting.clear();
     }
 
@@ -195,7 +240,9 @@ impl Sender {
             return None;
         }
         // Without RTX a packet is repeated as it was, its head included.
-        self.bound |= self.rtx_payload_type.is_some();
+        if self.rtx_payload_type.is_some() {
+            self.mid = Vec::new();
+        }
         let round_trip = rtp::report::round_trip(now, block)?;
         self.round_trip = round_trip;
         Some(round_trip)
@@ -205,12 +252,17 @@ impl Sender {
         self.state.info(now, anchor)
     }
 
-    /// Seals what was asked for, then what waits, while there is room. False when something is left.
+    pub(crate) const fn is_video(&self) -> bool {
+        self.is_video
+    }
+
+    /// Seals what was asked for, then what waits, while there is room and the pacer lets it. False when there was no room.
     pub(crate) fn fill(
         &mut self,
         now: Instant,
         log: &PacketLog,
         keys: &mut Outbound,
+        pacer: &mut Pacer,
         out: &mut Datagrams,
     ) -> bool {
         while let Some(&number) = self.asked.front() {
@@ -221,6 +273,7 @@ impl Sender {
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
             self.resend(number, packet, keys, out);
+            pacer.sent(now, byte_count(packet));
         }
         while let Some(range) = self.waiting.front_mut() {
             if range.start == range.end {
@@ -228,24 +281,33 @@ impl Sender {
                 continue;
             }
             let id = range.start;
-            let Some(packet) = log.get(id) else {
+            let room =
+                |packet: &LoggedPacket| out.has_room(packet.payload.len().saturating_add(HEAD_BYTES_MAX));
+            let Some(packet) = log.get(id).filter(|packet| !out.is_empty() || room(packet)) else {
+                // Gone, or larger than any datagram.
                 range.start = id.next();
                 self.skipped = self.skipped.saturating_add(1);
+                self.hole = true;
                 continue;
             };
-            if !out.has_room(packet.payload.len().saturating_add(HEAD_BYTES_MAX)) {
+            if !room(packet) {
                 return false;
+            }
+            if self.is_video && !pacer.may_send(now) {
+                return true;
             }
             range.start = id.next();
             self.seal(id, packet, keys, out);
+            pacer.sent(now, byte_count(packet));
         }
         true
     }
 
     fn seal(&mut self, id: PacketId, packet: &LoggedPacket, keys: &mut Outbound, out: &mut Datagrams) {
-        let mut block = Vec::new();
-        let number = self.next.number();
-        let header = self.header(number, packet, &mut block);
+        if std::mem::take(&mut self.hole) {
+            self.next = self.next.next();
+        }
+        let header = self.header(self.next.number(), packet);
         if keys.seal(&header, &packet.payload, out).is_ok() {
             self.history.sent(self.next, id, packet.payload.len());
             self.state.sent(packet.payload.len());
@@ -260,8 +322,7 @@ impl Sender {
         keys: &mut Outbound,
         out: &mut Datagrams,
     ) {
-        let mut block = Vec::new();
-        let header = self.header(number, packet, &mut block);
+        let header = self.header(number, packet);
         let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
             // The very packet once more: its head is what it was, as long as no RTX is agreed on.
             let _ = keys.seal_again(&header, &packet.payload, out);
@@ -273,13 +334,8 @@ impl Sender {
         }
     }
 
-    fn header<'b>(
-        &self,
-        number: SequenceNumber,
-        packet: &LoggedPacket,
-        block: &'b mut Vec<u8>,
-    ) -> Header<'b> {
-        let mid = std::str::from_utf8(&self.mid).ok().filter(|mid| !self.bound && !mid.is_empty());
+    fn header(&self, number: SequenceNumber, packet: &LoggedPacket) -> Header<'_> {
+        let mid = ExtensionBlock { profile: self.mid_profile, bytes: &self.mid };
         Header {
             marker: packet.marker,
             payload_type: self.payload_type,
@@ -287,7 +343,7 @@ impl Sender {
             timestamp: packet.timestamp.wrapping_add(self.timestamp_offset),
             ssrc: self.ssrc(),
             csrcs: rtp::Csrcs::default(),
-            extension: self.extensions.write(&Extensions { mid, ..Extensions::default() }, block),
+            extension: Some(mid).filter(|mid| !mid.bytes.is_empty()),
         }
     }
 
@@ -296,7 +352,22 @@ impl Sender {
     }
 }
 
+fn byte_count(packet: &LoggedPacket) -> u64 {
+    u64::try_from(packet.payload.len()).unwrap_or(u64::MAX)
+}
+
+/// The extension block that says of which section a packet is; without a name of usual length there is none.
+fn mid_block(section: &Section) -> (u16, Vec<u8>) {
+    let mid = Some(section.mid.as_str()).filter(|mid| (1..=MID_BYTES_MAX).contains(&mid.len()));
+    let mut bytes = Vec::new();
+    let block = section.extensions.write(&Extensions { mid, ..Extensions::default() }, &mut bytes);
+    let profile = block.map_or(0, |block| block.profile);
+    (profile, bytes)
+}
+
+/// The longest name of a section that packets carry: a payload has no more room for it.
+const MID_BYTES_MAX: usize = 16;
 /// Head with extensions, tag, original number.
-const HEAD_BYTES_MAX: usize = 12 + 4 + 36 + 16 + 2;
+const HEAD_BYTES_MAX: usize = 12 + 4 + 20 + 16 + 2;
 /// What a packet may be as a whole.
 const DATAGRAM_BYTES_MAX: usize = 1500;

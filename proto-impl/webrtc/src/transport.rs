@@ -369,8 +369,7 @@ impl Transport {
         self.suite = Some(connected.suite);
         let keys = connected.srtp.as_ref().and_then(|(profile, keys)| {
             let profile = Profile::from_id(profile.number())?;
-            let client = MasterKey::new(profile, &keys.client_key, &keys.client_salt)?;
-            let server = MasterKey::new(profile, &keys.server_key, &keys.server_salt)?;
+            let (client, server) = MasterKey::of_dtls(profile, keys.as_bytes())?;
             let is_client = self.dtls.as_ref()?.role() == dtls::Role::Client;
             let (ours, theirs) = if is_client { (client, server) } else { (server, client) };
             Some(Keys { inbound: Inbound::new(&theirs)?, outbound: Outbound::new(&ours)? })

@@ -167,7 +167,7 @@ impl Connection {
             let done = side.is_done();
             handshaking.side = Some(side);
             if done {
-                self.connect();
+                self.connect(message.sequence);
             }
         }
     }
@@ -194,7 +194,10 @@ impl Connection {
             return count(&mut self.stats.dropped_malformed);
         };
         match (self.role, head.kind) {
-            (Role::Server, MessageType::FINISHED) => {
+            // In fragments it is still one question.
+            (Role::Server, MessageType::FINISHED)
+                if head.sequence == established.finished && head.offset == 0 =>
+            {
                 established.flight.rewind();
                 count(&mut self.stats.retransmits);
             }

@@ -36,7 +36,7 @@ const EVENTS_MAX: usize = 64;
 /// Smaller ones are not spoken to; a record's heads alone take 50 bytes.
 const MTU_MIN: usize = 128;
 /// A datagram holds one record of the longest kind.
-const MTU_MAX: usize = FRAGMENT_BYTES_MAX;
+const MTU_MAX: usize = FRAGMENT_BYTES_MAX + HEAD_BYTES + PROTECTION_BYTES;
 
 /// Labels that the protocol itself uses; keying material of these names is its own (RFC 5705 §4).
 const LABELS_OF_TLS: [&str; 5] =
@@ -97,6 +97,8 @@ struct Established {
     /// A server's last words; a client that did not hear them says its own again.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
+    /// Which of the peer's messages Finished was.
+    finished: u16,
     /// Said once that nothing is renegotiated.
     refused: bool,
 }
@@ -363,14 +365,14 @@ impl Connection {
     }
 
     /// The handshake is done.
-    fn connect(&mut self) {
+    fn connect(&mut self, finished: u16) {
         let Phase::Handshaking(handshaking) = &mut self.phase else { return };
         let exchange = &mut handshaking.exchange;
         let Some(secrets) = exchange.secrets.take() else { return self.fail(Failure::Internal) };
         let srtp = exchange.profile.and_then(|profile| {
             let mut material = vec![0; profile.material_bytes()];
             secrets.export(LABEL_OF_SRTP, None, &mut material).then_some(())?;
-            Some((profile, SrtpKeys::split(profile, &material)?))
+            Some((profile, SrtpKeys::new(material)))
         });
         if exchange.profile.is_some() && srtp.is_none() {
             return self.fail(Failure::Internal);
@@ -383,7 +385,13 @@ impl Connection {
         let suite = secrets.suite();
         tracing::debug!(?suite, profile = ?exchange.profile, "connected");
         self.events.push_back(Event::Connected(Box::new(Connected { suite, srtp, peer_sha256 })));
-        self.phase = Phase::Connected(Box::new(Established { secrets, flight, peer_sha256, refused: false }));
+        self.phase = Phase::Connected(Box::new(Established {
+            secrets,
+            flight,
+            peer_sha256,
+            finished,
+            refused: false,
+        }));
     }
 
     fn push_alert(&mut self, alert: Alert) {

@@ -103,7 +103,7 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
 
 /// A later version of DTLS is a lower number. One that is newer than ours takes ours too, unless it says otherwise.
 fn check_version(hello: &ClientHello<'_>) -> Result<(), Failure> {
-    if hello.version >> 8 != VERSION_1_2 >> 8 || hello.version > VERSION_1_2 {
+    if hello.version > VERSION_1_2 {
         return Err(Failure::Version);
     }
     let versions = hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS).map(read_numbers8).transpose()?;

@@ -19,14 +19,16 @@ struct Request<'a> {
     password: &'a str,
     nominates: bool,
     controlled: bool,
-    id: u8,
+    id: u32,
     extra: Option<(AttributeType, &'a [u8])>,
 }
 
 impl Request<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = MessageWriter::new(&mut out, Class::Request, TransactionId([self.id; 12]))
+        let mut id = [7; 12];
+        *id.last_chunk_mut().unwrap() = self.id.to_be_bytes();
+        let mut writer = MessageWriter::new(&mut out, Class::Request, TransactionId(id))
             .username(self.ufrag, self.peer)
             .priority(1)
             .use_candidate(self.nominates);
@@ -43,7 +45,7 @@ struct Server {
     clock: Clock,
     agent: LiteAgent,
     local: Credentials,
-    next_id: u8,
+    next_id: u32,
 }
 
 impl Server {
@@ -196,6 +198,29 @@ fn i_03_a_copied_request_does_not_draw_media_to_the_copyist() {
     assert_eq!(server.deliver(3, &nomination), None);
     assert_eq!((server.selected(), server.agent.stats().replayed), (Some(path(1)), 1));
     assert!(!server.agent.is_valid(&path(3)));
+}
+
+/// A listener keeps a nomination while the peer sends others; what is copied is no consent either.
+#[test]
+fn i_03_a_request_that_is_copied_late_is_worth_nothing() {
+    let mut server = Server::new();
+    let nomination = Request { nominates: true, ..server.request() }.bytes();
+    assert!(server.deliver(1, &nomination).is_some());
+    assert!(server.check(2, true));
+    for _ in 2..REQUESTS_KEPT {
+        assert!(server.check(2, false));
+    }
+    server.events();
+    assert_eq!(server.deliver(3, &nomination), None);
+    assert!(server.deliver(1, &nomination).is_some(), "the path is its own");
+    assert_eq!((server.selected(), server.events()), (Some(path(2)), vec![]));
+    assert_eq!((server.agent.stats().replayed, server.agent.requests.0.len()), (1, REQUESTS_KEPT));
+    server.pass(secs(20));
+    assert!(server.deliver(1, &nomination).is_some());
+    assert!(server.deliver(2, &nomination).is_some());
+    server.pass(secs(11));
+    let end = [Event::Expired(path(1)), Event::Expired(path(2)), Event::Closed(CloseReason::ConsentExpired)];
+    assert_eq!(server.events(), end);
 }
 
 #[test]

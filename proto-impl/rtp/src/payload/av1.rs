@@ -143,17 +143,17 @@ impl Assemble for Depacketizer {
     }
 
     fn end(&mut self, _frame: &mut BytesMut, after_gap: bool) -> Ending {
-        let first = self.first.take();
-        let key_frame = self.key.take() == Some(true) && self.sequence_header;
-        self.sequence_header = false;
         if self.open.take().is_some() {
             return Ending::Broken;
         }
+        // A sequence header alone goes on with the frame behind it.
+        let Some(first) = self.first.take() else { return Ending::NoPicture };
+        let key_frame = self.key.take() == Some(true) && self.sequence_header;
+        self.sequence_header = false;
         match first {
-            None => Ending::NoPicture,
             // The frame header is lost, or part of it.
-            Some(av1::OBU_TILE_GROUP) if after_gap => Ending::Broken,
-            Some(_) => Ending::Whole { key_frame },
+            av1::OBU_TILE_GROUP if after_gap => Ending::Broken,
+            _ => Ending::Whole { key_frame },
         }
     }
 

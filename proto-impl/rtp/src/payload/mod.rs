@@ -32,6 +32,7 @@ mod h264;
 mod h265;
 mod latm;
 mod mpeg_audio;
+mod nal_units;
 #[cfg(test)]
 mod tests;
 mod vp8;

@@ -582,3 +582,17 @@ fn x_20_bad_bounds_spoil_the_frame() {
         assert!(depacketizer.poll_frame().is_none());
     }
 }
+
+/// AV1 RTP §4.4: a sequence header may come in a packet of its own; with the marker bit it is nothing yet.
+#[test]
+fn a_sequence_header_of_its_own_makes_the_next_frame_a_key_frame() {
+    let mut depacketizer = Depacketizer::new(Format::Av1).unwrap();
+    let packets: [(u32, &[u8]); 3] =
+        [(1, &[0x10, 0x08, 0, 0, 0]), (2, &[0x10, 0x30, 0x10, 7, 7]), (3, &[0x10, 0x30, 0x10, 7, 7])];
+    let mut keys = Vec::new();
+    for (timestamp, payload) in packets {
+        depacketizer.handle_part(&Part { timestamp, marker: true, gap: false, payload }).unwrap();
+        keys.extend(depacketizer.poll_frame().map(|frame| (frame.timestamp, frame.key_frame)));
+    }
+    assert_eq!(keys, [(2, true), (3, false)]);
+}

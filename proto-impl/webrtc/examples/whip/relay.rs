@@ -279,7 +279,7 @@ impl<L: FnMut(String)> Relay<L> {
             };
             *waits &= is_video && !frame.key_frame;
             if !*waits && session.peer.media_path().is_some() {
-                session.peer.send(*section, packets.clone(), frame.timestamp, at);
+                session.peer.send(*section, &packets, at);
                 session.count(is_video);
                 touched.insert(*viewer);
             }

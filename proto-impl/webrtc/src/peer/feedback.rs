@@ -82,7 +82,8 @@ impl Peer {
         }
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
-        let any_source = reception.any_source();
+        // It is about all sources; where there is none any more, what has come is told nevertheless.
+        let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
         for (media, numbers) in &requests.nacks {
             let mut left = numbers.as_slice();
@@ -99,10 +100,11 @@ impl Peer {
             feedback.push(compound);
         }
         // One part for a packet: a second one that does not fit would wait for ever.
-        while let (Some(media), mut compound) = (any_source, self.start_feedback()) {
+        while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
+            let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());
-            let told =
-                arrivals.is_some_and(|arrivals| arrivals.poll_feedback(now, self.ssrc, media, &mut compound));
+            let told = arrivals
+                .is_some_and(|arrivals| arrivals.poll_feedback(now, self.ssrc, any_source, &mut compound));
             if !told {
                 break;
             }

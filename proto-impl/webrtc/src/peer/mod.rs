@@ -10,13 +10,12 @@ mod feedback;
 mod setup;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::{Random, Seed};
 use ice::Path;
-use rtp::history::{PacketId, PacketLog};
+use rtp::history::PacketLog;
 use rtp::report::ReportSchedule;
 use rtp::{NtpAnchor, Ssrc};
 use sdp::Description;
@@ -26,8 +25,9 @@ use crate::config::{Config, IceMode};
 use crate::error::Error;
 use crate::event::{CloseReason, Event};
 use crate::negotiate::{Section, SectionId, SourcePair};
+use crate::pacer::Pacer;
 use crate::receive::Reception;
-use crate::send::Sender;
+use crate::send::{Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
@@ -55,6 +55,7 @@ pub struct Peer {
     transport: Transport,
     reception: Option<Box<Reception>>,
     senders: Vec<Sender>,
+    pacer: Pacer,
     /// From whom our feedback is, when we send nothing.
     ssrc: Ssrc,
     reduced_size: bool,
@@ -101,6 +102,7 @@ impl Peer {
             transport,
             reception: None,
             senders: Vec::new(),
+            pacer: Pacer::new(),
             ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
             reduced_size: false,
             schedule: None,
@@ -139,23 +141,23 @@ impl Peer {
         if let Some(reception) = &mut self.reception {
             reception.handle_timeout(now, &mut self.events);
         }
+        // Who waits for it looks when it is drained; one whose track is gone never does.
+        self.pacer.may_send(now);
         if self.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
             self.report(now);
         }
         self.flush_feedback(now);
     }
 
-    /// Sends packets of a track, in the section's first format. What has `timestamp` in the track was sampled at
-    /// `sampled`: the same clock for all sections, so that lips stay in step. False for a section that does not send.
-    pub fn send(
-        &mut self,
-        section: SectionId,
-        packets: Range<PacketId>,
-        timestamp: u32,
-        sampled: Instant,
-    ) -> bool {
-        let sender = self.senders.iter_mut().find(|sender| sender.section == section);
-        sender.map(|sender| sender.send(packets, timestamp, sampled)).is_some()
+    /// Sends a unit of a track, in the section's first format. It was sampled at `sampled`: the same clock for all sections,
+    /// so that lips stay in step. False for a section that does not send.
+    pub fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
+        let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) else {
+            return false;
+        };
+        self.pacer.queued(sampled, unit.bytes);
+        sender.send(unit, sampled);
+        true
     }
 
     /// Forgets what waits to be sent there: the owner goes on at another place of the stream.
@@ -209,21 +211,16 @@ impl Peer {
             }
             self.rtcp.pop_front();
         }
-        for sender in &mut self.senders {
-            if let Some(log) = log(sender.section).filter(|_| sender.has_waiting())
-                && !sender.fill(now, log, keys, out)
-            {
-                break;
+        // Sound first: it is little, and does not wait for pictures.
+        for pictures in [false, true] {
+            for sender in self.senders.iter_mut().filter(|sender| sender.is_video() == pictures) {
+                let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
+                if !sender.fill(now, log, keys, &mut self.pacer, out) {
+                    return (!out.is_empty()).then_some(path);
+                }
             }
         }
         (!out.is_empty()).then_some(path)
-    }
-
-    /// Whether media waits to be sent.
-    #[must_use]
-    pub fn has_waiting(&self) -> bool {
-        self.transport.media_path().is_some()
-            && (!self.rtcp.is_empty() || self.senders.iter().any(Sender::has_waiting))
     }
 
     /// The next deadline.
@@ -235,7 +232,9 @@ impl Peer {
         let schedule = self.schedule.as_ref().map(ReportSchedule::poll_timeout);
         let reception = self.reception.as_ref().and_then(|reception| reception.poll_timeout());
         let senders = self.senders.iter().filter_map(Sender::poll_timeout).min();
-        [self.transport.poll_timeout(), schedule, reception, senders].into_iter().flatten().min()
+        let waits = self.senders.iter().any(|sender| sender.is_video() && sender.has_waiting());
+        let pacer = self.pacer.poll_timeout().filter(|_| waits);
+        [self.transport.poll_timeout(), schedule, reception, senders, pacer].into_iter().flatten().min()
     }
 
     /// What was agreed on.

@@ -100,7 +100,8 @@ impl Peer {
     ///
     /// There is no offer, or this is no answer to it; another one may come then.
     pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
-        let (offer, sources) = self.offered.as_ref().ok_or(Error::State)?;
+        let open = self.offered.as_ref().filter(|_| !self.transport.is_closed());
+        let (offer, sources) = open.ok_or(Error::State)?;
         let negotiated = negotiate::accept_answer(offer, sources, answer)?;
         self.offered = None;
         self.begin(now, negotiated);

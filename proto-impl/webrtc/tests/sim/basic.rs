@@ -1,10 +1,15 @@
 //! What a session is for.
 
-use netsim::{ms, secs};
+use media::codec::{Codec, CodecConfig, opus};
+use netsim::{Clock, ms, secs};
 use sdp::Direction;
-use webrtc::CloseReason;
+use webrtc::{CloseReason, SectionId, Track};
+use wire::Datagrams;
 
-use crate::harness::{PICTURE, SOUND, Studio, both_connected, session};
+use crate::harness::{
+    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, server_config, session,
+    wishes,
+};
 
 #[test]
 fn what_is_published_comes_whole_and_in_order() {
@@ -121,4 +126,53 @@ fn an_idle_session_is_small() {
     println!("a viewer holds {held} bytes, at most {} in its life", pair.b.held_most);
     assert!(held < 16 << 10, "{held}");
     assert!(pair.b.held_most < 80 << 10);
+}
+
+/// The owner gives up while the answer is on its way.
+#[test]
+fn an_answer_behind_the_end_begins_nothing() {
+    let clock = Clock::new();
+    let mut client = End::new(&clock, client_config(), CLIENT, SERVER, 1);
+    let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 1);
+    let now = clock.now();
+    client.peer.add_local(now, CLIENT).unwrap();
+    let offer = client.peer.offer(&wishes(Direction::SendOnly)).unwrap();
+    let wish = |section: SectionId, _: &sdp::Media| {
+        let [sound, picture] = wishes(Direction::RecvOnly);
+        Some(if section == SOUND { sound.1 } else { picture.1 })
+    };
+    let answer = server.peer.handle_offer(now, &offer, wish).unwrap();
+    client.close(now);
+    assert_eq!(client.peer.handle_answer(now, &answer), Err(webrtc::Error::State));
+    assert_eq!((client.peer.poll_event(), client.peer.poll_timeout()), (None, None));
+    assert!(client.peer.sections().is_empty());
+}
+
+/// The track is gone while a burst of it waits.
+#[test]
+fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
+    let mut pair = session(7, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    let mut track = Track::new(Codec::Opus, 1100).unwrap();
+    let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    for n in 0..300 {
+        let unit = track.push(now, &config, false, n * 960, &[7; 1000]).unwrap();
+        assert!(pair.b.peer.send(PICTURE, &unit, now));
+    }
+    let mut out = Datagrams::new();
+    let mut sent = 0;
+    while pair.b.peer.poll_transmit(now, |_| Some(track.log()), &mut out).is_some() {
+        sent += out.len();
+        out.clear();
+    }
+    assert!(sent < 300, "the pacer holds some back");
+    for _ in 0..20 {
+        let Some(at) = pair.b.peer.poll_timeout() else { return };
+        pair.b.peer.handle_timeout(at);
+        while pair.b.peer.poll_transmit(at, |_| None, &mut out).is_some() {
+            out.clear();
+        }
+        assert!(pair.b.peer.poll_timeout().is_none_or(|next| next > at));
+    }
 }

@@ -93,7 +93,7 @@ impl Studio {
                 .push(now, &self.configs[index], key_frame, timestamp, &unit.payload)
                 .unwrap();
             self.made[index] += 1;
-            assert!(peer.send(section, packets, timestamp, at));
+            assert!(peer.send(section, &packets, at));
         }
     }
 }

@@ -123,3 +123,23 @@ fn after_a_blackout_a_key_frame_is_asked_for() {
     pair.a.studio = Some(Studio::with_gop(now, secs(10), 1, 3000));
     pair.run_until(secs(5) + ms(700), |a, _| a.key_frames_wanted > 0).unwrap();
 }
+
+/// What a new viewer begins with comes over time, and the stream behind it; a slow path holds what is usual.
+#[test]
+fn a_burst_of_pictures_is_spread() {
+    let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(8_000_000));
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    // A second of pictures at once: its clock began a second ago.
+    pair.b.studio = Some(Studio::new(now.checked_sub(secs(1)).unwrap(), secs(6), 1));
+    pair.run_for(secs(7)).unwrap();
+    let made = pair.b.studio.as_ref().unwrap().made;
+    assert_eq!([pair.a.verifier.audio().received, pair.a.verifier.video().received], made);
+    assert_eq!(
+        (
+            pair.a.peer.stats().received.iter().map(|(_, _, of)| of.nacked).sum::<u64>(),
+            pair.b.peer.stats().skipped
+        ),
+        (0, 0)
+    );
+}

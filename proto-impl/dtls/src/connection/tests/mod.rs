@@ -1,4 +1,9 @@
-//! Two ends in memory, and one end against what no honest peer sends.
+//! Two ends in memory; `hostile` is one end against what no honest peer sends, `drops` what networks do.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
+
+mod drops;
+mod hostile;
 
 use netsim::{Clock, ms, secs};
 

@@ -1,0 +1,295 @@
+//! The machine under BoringSSL's test runner (`ssl/test/runner`, its PORTING.md says how): one connection over TCP, in
+//! which packets are framed and time is told. `bogo.json` beside this crate's manifest lists what is not run, and why.
+//!
+//! A test that asks for something that is not there ends with code 89.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example is the shell around the machine: it has the socket and the clock"
+)]
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use dtls::{CloseReason, Config, Connection, Event, Identity, PeerCheck, SrtpProfile};
+use wire::Datagrams;
+
+/// "Unimplemented", for the runner.
+const UNIMPLEMENTED: u8 = 89;
+/// Tries after which BoringSSL gives up, and the longest pause between them; the runner counts on both.
+const TRIES: u32 = 13;
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+type Any = Box<dyn Error>;
+
+/// What the runner asks for.
+#[derive(Default)]
+struct Flags {
+    server: bool,
+    ipv6: bool,
+    port: u16,
+    id: u64,
+    mtu: Option<usize>,
+    certificate: Option<String>,
+    key: Option<String>,
+    asks: bool,
+    asks_always: bool,
+    profiles: Vec<SrtpProfile>,
+    first_pause: Option<u64>,
+    writes_first: bool,
+    shuts_down: bool,
+    export: usize,
+    export_label: String,
+    export_context: String,
+    export_with_context: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "-is-handshaker-supported") {
+        println!("No");
+        return ExitCode::SUCCESS;
+    }
+    let Some(flags) = read(arguments.into_iter()) else { return ExitCode::from(UNIMPLEMENTED) };
+    let Some(config) = config(&flags) else { return ExitCode::from(UNIMPLEMENTED) };
+    match run(&flags, config) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `None` for what is not there.
+fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
+    let mut flags = Flags::default();
+    let mut is_dtls = false;
+    while let Some(flag) = arguments.next() {
+        let mut value = || arguments.next();
+        match flag.as_str() {
+            "-dtls" => is_dtls = true,
+            "-server" => flags.server = true,
+            "-ipv6" => flags.ipv6 = true,
+            "-port" => flags.port = value()?.parse().ok()?,
+            "-shim-id" => flags.id = value()?.parse().ok()?,
+            "-mtu" => flags.mtu = value()?.parse().ok(),
+            "-cert-file" => flags.certificate = value(),
+            "-key-file" => flags.key = value(),
+            "-verify-peer" => flags.asks = true,
+            "-require-any-client-certificate" => flags.asks_always = true,
+            "-srtp-profiles" => flags.profiles = profiles(&value()?)?,
+            "-initial-timeout-duration-ms" => flags.first_pause = value()?.parse().ok(),
+            "-shim-writes-first" => flags.writes_first = true,
+            "-shim-shuts-down" => flags.shuts_down = true,
+            "-export-keying-material" => flags.export = value()?.parse().ok()?,
+            "-export-label" => flags.export_label = value()?,
+            "-export-context" => flags.export_context = value()?,
+            "-use-export-context" => flags.export_with_context = true,
+            // How the other library is called, not what it says. No chain is verified here, so nobody is trusted.
+            "-async"
+            | "-implicit-handshake"
+            | "-use-custom-verify-callback"
+            | "-no-tls13"
+            | "-no-tls11"
+            | "-no-tls1"
+            | "-no-ticket"
+            | "-use-old-client-cert-callback" => {}
+            "-trust-cert" => drop(value()?),
+            "-max-version" | "-min-version" => {
+                // A lower number is a later version; there is 1.2.
+                let version: u16 = value()?.parse().ok()?;
+                let fits = if flag == "-max-version" { version <= 0xfefd } else { version >= 0xfefd };
+                fits.then_some(())?;
+            }
+            _ => return None,
+        }
+    }
+    // A server that asks for a certificate, and goes on without one, is not there.
+    let optional = flags.server && flags.asks && !flags.asks_always;
+    (is_dtls && !optional).then_some(flags)
+}
+
+fn profiles(names: &str) -> Option<Vec<SrtpProfile>> {
+    let profile = |name| match name {
+        "SRTP_AES128_CM_SHA1_80" => Some(SrtpProfile::Aes128CmSha1_80),
+        "SRTP_AES128_CM_SHA1_32" => Some(SrtpProfile::Aes128CmSha1_32),
+        "SRTP_AEAD_AES_128_GCM" => Some(SrtpProfile::AeadAes128Gcm),
+        "SRTP_AEAD_AES_256_GCM" => Some(SrtpProfile::AeadAes256Gcm),
+        _ => None,
+    };
+    names.split(':').map(profile).collect()
+}
+
+fn config(flags: &Flags) -> Option<Arc<Config>> {
+    let identity = match (&flags.certificate, &flags.key) {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (pem(certificate).ok()?, pem(key).ok()?);
+            Some(Arc::new(Identity::new(&certificate, &key).ok()?))
+        }
+        (None, None) => None,
+        _ => return None,
+    };
+    if flags.server && identity.is_none() {
+        return None;
+    }
+    let first = Duration::from_millis(flags.first_pause.unwrap_or(400));
+    let pauses = (0..TRIES).map(|n| first.saturating_mul(1 << n).min(PAUSE_MAX));
+    Some(Arc::new(Config {
+        identity,
+        check: if flags.asks_always { PeerCheck::AnyCertificate } else { PeerCheck::Nobody },
+        srtp_profiles: flags.profiles.clone(),
+        mtu: flags.mtu.unwrap_or(usize::MAX),
+        retransmit_first: first,
+        retransmit_longest: PAUSE_MAX,
+        handshake_timeout: pauses.sum(),
+        cookie: false,
+        receives_data: true,
+    }))
+}
+
+/// The first block of a PEM file.
+fn pem(path: &str) -> Result<Vec<u8>, Any> {
+    let text = std::fs::read_to_string(path)?;
+    let (_, rest) = text.split_once("-----BEGIN ").ok_or("no PEM")?;
+    let (_, rest) = rest.split_once("-----").ok_or("no PEM")?;
+    let (body, _) = rest.split_once("-----END").ok_or("no PEM")?;
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for byte in body.bytes() {
+        let Some(value) = ALPHABET.iter().position(|known| *known == byte) else { continue };
+        bits = bits << 6 & 0xff_ffff | u32::try_from(value)?;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push(u8::try_from(bits >> count & 0xff)?);
+        }
+    }
+    Ok(out)
+}
+
+struct Shim<'a> {
+    flags: &'a Flags,
+    stream: TcpStream,
+    connection: Connection,
+    now: Instant,
+    out: Datagrams,
+    /// How it ended.
+    closed: Option<CloseReason>,
+}
+
+fn run(flags: &Flags, config: Arc<Config>) -> Result<ExitCode, Any> {
+    let address = if flags.ipv6 {
+        SocketAddr::from((Ipv6Addr::LOCALHOST, flags.port))
+    } else {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, flags.port))
+    };
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.write_all(&flags.id.to_le_bytes())?;
+    let mut seed = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let new = if flags.server { Connection::server } else { Connection::client };
+    let connection = new(config, Seed::new(seed));
+    let (now, out) = (Instant::now(), Datagrams::new());
+    let mut shim = Shim { flags, stream, connection, now, out, closed: None };
+    shim.connection.start(now);
+    let result = shim.serve();
+    // What is unread would reset the connection, and the last words with it.
+    let _ = shim.stream.shutdown(Shutdown::Write);
+    let _ = std::io::copy(&mut shim.stream, &mut std::io::sink());
+    result
+}
+
+impl Shim<'_> {
+    fn serve(&mut self) -> Result<ExitCode, Any> {
+        loop {
+            self.drain()?;
+            match self.closed {
+                Some(CloseReason::Local | CloseReason::Peer) => return Ok(ExitCode::SUCCESS),
+                Some(reason) => return Err(format!("{reason:?}").into()),
+                None => {}
+            }
+            let Ok([opcode]) = self.bytes() else { return Err("the end of the stream".into()) };
+            match opcode {
+                b'P' => {
+                    let mut packet = vec![0; usize::try_from(u32::from_be_bytes(self.bytes()?))?];
+                    self.stream.read_exact(&mut packet)?;
+                    self.connection.handle_datagram(self.now, &mut packet);
+                }
+                b'T' => {
+                    let time = Duration::from_nanos(u64::from_be_bytes(self.bytes()?));
+                    self.stream.write_all(b"t")?;
+                    self.now += time;
+                    if self.connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                        self.connection.handle_timeout(self.now);
+                    }
+                }
+                b'E' => {
+                    let expected = u64::from_be_bytes(self.bytes()?);
+                    let expected = (expected != u64::MAX).then_some(Duration::from_nanos(expected));
+                    let left = self.connection.poll_timeout().map(|at| at - self.now);
+                    if left != expected {
+                        return Err(format!("the deadline is {left:?}, not {expected:?}").into());
+                    }
+                }
+                // Another MTU or another pause while it runs.
+                b'M' | b'U' => return Ok(ExitCode::from(UNIMPLEMENTED)),
+                other => return Err(format!("opcode {other}").into()),
+            }
+        }
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Any> {
+        let mut bytes = [0; N];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn drain(&mut self) -> Result<(), Any> {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Connected(_) => self.connected()?,
+                Event::Data(data) => {
+                    let answer: Vec<u8> = data.iter().map(|byte| byte ^ 0xff).collect();
+                    self.connection.send(&answer)?;
+                }
+                Event::Closed(reason) => self.closed = Some(reason),
+            }
+        }
+        while self.connection.poll_transmit(self.now, &mut self.out) {
+            for n in 0..self.out.len() {
+                let packet = self.out.get(n);
+                let head = [&b"P"[..], &u32::try_from(packet.len())?.to_be_bytes()].concat();
+                self.stream.write_all(&[&head, packet].concat())?;
+            }
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self) -> Result<(), Any> {
+        let flags = self.flags;
+        if flags.export > 0 {
+            let mut material = vec![0; flags.export];
+            let context = flags.export_with_context.then_some(flags.export_context.as_bytes());
+            self.connection.export(&flags.export_label, context, &mut material)?;
+            self.connection.send(&material)?;
+        }
+        if flags.writes_first {
+            self.connection.send(b"hello")?;
+        }
+        if flags.shuts_down {
+            self.connection.close();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! What networks do to a handshake, exhaustively for the first datagrams.
+
+use super::*;
+
+/// Both ends and what is on its way, in order.
+struct Wire {
+    ends: Ends,
+    /// Datagrams so far, both directions.
+    number: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    Lost,
+    Doubled,
+    /// Behind everything that is on its way.
+    Late,
+}
+
+impl Wire {
+    fn new(client_first: bool, mtu: usize) -> Self {
+        let with = |number| Config { mtu, ..config(number) };
+        let mut ends = Ends::new(with(1), with(2));
+        // The other comes some time later: its peer speaks to nobody until then.
+        if client_first {
+            ends.client.start(ends.clock.now());
+            ends.clock.advance(ms(20));
+            ends.server.start(ends.clock.now());
+        } else {
+            ends.server.start(ends.clock.now());
+            ends.clock.advance(ms(20));
+            ends.client.start(ends.clock.now());
+        }
+        Self { ends, number: 0 }
+    }
+
+    /// Both drain, and what they send has its fate. False when nobody sent anything.
+    fn exchange(&mut self, fate: &mut impl FnMut(u32) -> Fate) -> bool {
+        let now = self.ends.clock.now();
+        let mut any = false;
+        for from_client in [true, false] {
+            let (from, to) = if from_client {
+                (&mut self.ends.client, &mut self.ends.server)
+            } else {
+                (&mut self.ends.server, &mut self.ends.client)
+            };
+            let (mut arriving, mut late) = (Vec::new(), Vec::new());
+            for datagram in sent(from, now) {
+                any = true;
+                match fate(self.number) {
+                    Fate::Arrives => arriving.push(datagram),
+                    Fate::Lost => {}
+                    Fate::Doubled => arriving.extend([datagram.clone(), datagram]),
+                    Fate::Late => late.push(datagram),
+                }
+                self.number += 1;
+            }
+            arriving.extend(late);
+            deliver(to, now, &arriving);
+            assert!(from.held_bytes() <= 80 * 1024);
+        }
+        any
+    }
+
+    /// True when both are connected, false when the time ran out at one.
+    fn run(&mut self, mut fate: impl FnMut(u32) -> Fate) -> bool {
+        for _ in 0..1000 {
+            while self.exchange(&mut fate) {}
+            let (client, server) = (&mut self.ends.client, &mut self.ends.server);
+            if client.is_connected() && server.is_connected() {
+                return true;
+            }
+            let Some(at) = client.poll_timeout().into_iter().chain(server.poll_timeout()).min() else {
+                return false;
+            };
+            assert!(at > self.ends.clock.now(), "a deadline stays in the past");
+            self.ends.clock.advance_to(at);
+            for end in [client, server] {
+                if end.poll_timeout().is_some_and(|at| at <= self.ends.clock.now()) {
+                    end.handle_timeout(self.ends.clock.now());
+                }
+            }
+        }
+        panic!("neither connected nor over");
+    }
+}
+
+#[test]
+fn d_11_all_patterns_of_loss_of_the_first_eight_datagrams() {
+    for mtu in [1200, 300] {
+        for client_first in [true, false] {
+            for pattern in 0..256u32 {
+                let mut wire = Wire::new(client_first, mtu);
+                let lost = |number| number < 8 && pattern >> number & 1 == 1;
+                let connected = wire.run(|number| if lost(number) { Fate::Lost } else { Fate::Arrives });
+                assert!(wire.ends.clock.elapsed() <= secs(11), "{mtu} {client_first} {pattern:08b}");
+                // Eight losses in a row: the ninth try would come after the time.
+                assert_eq!(connected, pattern != 0xff, "{mtu} {client_first} {pattern:08b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
+    for mtu in [1200, 300] {
+        for pattern in 0..256u32 {
+            for fate in [Fate::Doubled, Fate::Late] {
+                let mut wire = Wire::new(true, mtu);
+                let hit = |number| number < 8 && pattern >> number & 1 == 1;
+                assert!(wire.run(|number| if hit(number) { fate } else { Fate::Arrives }));
+                assert!(wire.ends.clock.elapsed() <= secs(1), "{mtu} {fate:?} {pattern:08b}");
+            }
+        }
+    }
+}
+
+/// Silence: eight tries, then the end, ten seconds after the start.
+#[test]
+fn d_11_silence_ends_after_ten_seconds() {
+    let mut wire = Wire::new(true, 1200);
+    assert!(!wire.run(|_| Fate::Lost));
+    assert_eq!(wire.number, 8);
+    assert_eq!(wire.ends.clock.elapsed(), ms(10_020));
+    assert_eq!(reason(&mut wire.ends.client), CloseReason::Timeout);
+    assert_eq!(reason(&mut wire.ends.server), CloseReason::Timeout);
+}
+
+/// The last flight is lost: the client says Finished again, the server answers from what it kept.
+#[test]
+fn d_11_a_lost_last_flight_is_said_again() {
+    let mut ends = Ends::new(config(1), config(2)).start();
+    let now = ends.clock.now();
+    let hello = sent(&mut ends.client, now);
+    deliver(&mut ends.server, now, &hello);
+    let flight = sent(&mut ends.server, now);
+    deliver(&mut ends.client, now, &flight);
+    let flight = sent(&mut ends.client, now);
+    deliver(&mut ends.server, now, &flight);
+    assert!(ends.server.is_connected());
+    for round in 1..=3 {
+        assert_eq!(sent(&mut ends.server, now).len(), 1, "{round}");
+        // The same datagram again is a replay; only a new one is answered.
+        deliver(&mut ends.server, now, &flight);
+        assert_eq!(sent(&mut ends.server, now).len(), 0);
+        ends.clock.advance(secs(1));
+        ends.client.handle_timeout(ends.clock.now());
+        let again = sent(&mut ends.client, now);
+        deliver(&mut ends.server, now, &again);
+    }
+    ends.run();
+    assert!(ends.client.is_connected());
+}

@@ -1,0 +1,181 @@
+//! How fast pictures may leave: the usual ones at once, a burst of them over time.
+//!
+//! A path that carries a stream need not carry a second of it in a moment: what a new viewer begins with, and large key
+//! frames, would fill the buffers on their way and be lost there. So what goes beyond a tenth of a second of the stream (and
+//! beyond 64 KB) leaves at two and a half times the rate of what is sent, the factor that browsers pace by. Sound never
+//! waits; repairs do not wait, and count.
+
+use std::time::{Duration, Instant};
+
+/// What may leave at once, whatever the rate.
+const BURST_BYTES_MIN: u64 = 64 << 10;
+/// Of a stream, so much may leave at once.
+const BURST_TIME: Duration = Duration::from_millis(100);
+/// Beyond it, so many times the stream's rate.
+const FACTOR_TIMES_TWO: u64 = 5;
+/// Before the rate is known, in bytes a second: 10 Mb/s.
+const PACE_FIRST: u64 = 1_250_000;
+/// And at least this: 1 Mb/s.
+const PACE_MIN: u64 = 125_000;
+/// How much of the stream, in its own time, is measured before its rate counts; then how much each further measure has.
+const MEASURE_FIRST: Duration = Duration::from_millis(100);
+const MEASURE_TIME: Duration = Duration::from_millis(500);
+/// A stream that leaps so far tells nothing.
+const LEAP: Duration = Duration::from_secs(5);
+/// A pause ends when so much may leave again: fewer wake-ups, and runs that fill a send.
+const QUANTUM_BYTES: u64 = 16 << 10;
+
+/// A bucket that leaks.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    /// Bytes that have left and have not leaked away; at `at`.
+    level: u64,
+    at: Option<Instant>,
+    /// Bytes a second of the stream, once measured.
+    rate: Option<u64>,
+    /// Bytes since a time of the stream, and the latest one.
+    measured: u64,
+    since: Option<(Instant, Instant)>,
+    /// Until the level is low enough.
+    pausing: bool,
+}
+
+impl Pacer {
+    pub(crate) const fn new() -> Self {
+        Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false }
+    }
+
+    /// So much of the stream, sampled at `sampled`, is to be sent. Its rate is measured in its own time: a second of it
+    /// that comes in a moment is no faster.
+    pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
+        let (since, newest) =
+            self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));
+        self.since = Some((since, newest));
+        let took = newest.saturating_duration_since(since);
+        let enough = if self.rate.is_none() { MEASURE_FIRST } else { MEASURE_TIME };
+        if took >= enough {
+            if took < LEAP {
+                let seen = scale(self.measured, Duration::from_secs(1), took);
+                self.rate = Some(self.rate.map_or(seen, |rate| rate - rate / 4 + seen / 4));
+            }
+            (self.measured, self.since) = (0, Some((newest, newest)));
+        }
+        self.measured = self.measured.saturating_add(bytes);
+    }
+
+    /// So much has left.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
+        self.leak(now);
+        self.level = self.level.saturating_add(bytes);
+        self.pausing |= self.level >= self.burst();
+    }
+
+    /// Whether pictures may leave now.
+    pub(crate) fn may_send(&mut self, now: Instant) -> bool {
+        self.leak(now);
+        self.pausing &= self.level > self.burst().saturating_sub(QUANTUM_BYTES);
+        !self.pausing
+    }
+
+    /// When they may again.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let at = self.at.filter(|_| self.pausing)?;
+        let excess = self.level.saturating_sub(self.burst().saturating_sub(QUANTUM_BYTES));
+        // A little later than just: the level must have fallen below.
+        let micros = excess.saturating_mul(1_000_000) / self.pace().max(1);
+        at.checked_add(Duration::from_micros(micros.saturating_add(1)))
+    }
+
+    fn leak(&mut self, now: Instant) {
+        let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let leaked = scale(self.pace(), passed, Duration::from_secs(1));
+        // What is less than a byte is not forgotten: the clock stands until it is one.
+        if leaked > 0 || self.at.is_none() || self.level == 0 {
+            self.level = self.level.saturating_sub(leaked);
+            self.at = Some(now);
+        }
+    }
+
+    fn pace(&self) -> u64 {
+        let of_stream = |rate: u64| (rate.saturating_mul(FACTOR_TIMES_TWO) / 2).max(PACE_MIN);
+        self.rate.map_or(PACE_FIRST, of_stream)
+    }
+
+    fn burst(&self) -> u64 {
+        scale(self.rate.unwrap_or(0), BURST_TIME, Duration::from_secs(1)).max(BURST_BYTES_MIN)
+    }
+}
+
+/// `value` times one time by another.
+fn scale(value: u64, times: Duration, by: Duration) -> u64 {
+    let scaled = u128::from(value) * times.as_micros() / by.as_micros().max(1);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use netsim::Clock;
+
+    use super::*;
+
+    /// Gives the pacer frames of so many bytes, one of the stream each 33 ms, the first `at_once` of them together. How long
+    /// something waited, and until when, both in ms.
+    fn waits(frames: &[u64], at_once: usize) -> (u64, u64) {
+        let start = Clock::new().now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut pacer = Pacer::new();
+        let (mut waiting, mut waited, mut last) = (0u64, 0, 0);
+        let mut frames = (0..).map(|n| n * 33).zip(frames).peekable();
+        let lead = u64::try_from(at_once).unwrap() * 33;
+        for ms in 0..20_000u64 {
+            while let Some((sampled, bytes)) = frames.next_if(|(sampled, _)| *sampled <= ms + lead) {
+                pacer.queued(at(sampled), *bytes);
+                waiting += bytes;
+            }
+            while waiting > 0 && pacer.may_send(at(ms)) {
+                let packet = waiting.min(1200);
+                pacer.sent(at(ms), packet);
+                waiting -= packet;
+            }
+            if waiting > 0 {
+                (waited, last) = (waited + 1, ms);
+                assert!(pacer.poll_timeout().is_some_and(|at_| at_ > at(ms)), "it says when it goes on");
+            }
+        }
+        assert_eq!(waiting, 0);
+        (waited, last)
+    }
+
+    #[test]
+    fn the_usual_pictures_do_not_wait() {
+        let gops =
+            |frame, key| -> Vec<u64> { (0..300).map(|n| if n % 60 == 0 { key } else { frame }).collect() };
+        // 2.2 Mb/s with key frames of 60 KB.
+        assert_eq!(waits(&gops(9_000, 60_000), 0), (0, 0));
+        // 18 Mb/s: until that is known, and with the larger of its key frames, for a little.
+        let (waited, _) = waits(&gops(75_000, 240_000), 0);
+        assert!(waited < 200, "{waited} ms of 10 s");
+    }
+
+    #[test]
+    fn a_burst_is_spread_and_the_stream_catches_up() {
+        // Two seconds of 2.4 Mb/s at once, then the stream.
+        let (waited, last) = waits(&[10_000; 300], 60);
+        assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
+    }
+
+    #[test]
+    fn a_pause_ends_when_it_says() {
+        let start = Clock::new().now();
+        let mut pacer = Pacer::new();
+        pacer.sent(start, 200_000);
+        assert!(!pacer.may_send(start));
+        let at = pacer.poll_timeout().unwrap();
+        assert!(!pacer.may_send(at - Duration::from_millis(1)));
+        assert!(pacer.may_send(pacer.poll_timeout().unwrap()));
+        assert_eq!(pacer.poll_timeout(), None);
+        // Times that go back or stand still do no harm.
+        pacer.sent(start, u64::MAX);
+        assert!(!pacer.may_send(start) && pacer.poll_timeout().is_none_or(|at| at > start));
+    }
+}

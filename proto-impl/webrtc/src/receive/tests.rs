@@ -1,0 +1,203 @@
+//! Packets in the clear: which are taken, and what is asked for.
+
+use media::codec::Codec;
+use rtp::extension::{Extension, ExtensionMap, Extensions};
+use rtp::{Csrcs, Header};
+use sdp::Direction;
+
+use super::*;
+use crate::negotiate::{SectionFormat, offered_formats};
+
+/// H.264, with VP8 behind it.
+const H264: u8 = 96;
+const VP8: u8 = 100;
+const RTX: u8 = 110;
+
+struct Bench {
+    reception: Reception,
+    events: VecDeque<Event>,
+    now: Instant,
+    extensions: ExtensionMap,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = netsim::Clock::new().now();
+        let mut extensions = ExtensionMap::new();
+        assert!(extensions.insert(Extension::TransportCc, 3));
+        let formats = [(Codec::H264, H264), (Codec::Vp8, VP8)].map(|(codec, number)| {
+            let local = offered_formats(codec, number).remove(0);
+            let rtx = (number == H264).then(|| PayloadType::new(RTX).unwrap());
+            SectionFormat { remote: local.clone(), local, rtx }
+        });
+        let section = Section {
+            id: SectionId(0),
+            mid: "0".to_owned(),
+            kind: MediaKind::Video,
+            direction: Direction::RecvOnly,
+            formats: formats.into(),
+            extensions,
+            reduced_size: true,
+            msid: None,
+            remote_sources: Vec::new(),
+            local_source: None,
+        };
+        Self { reception: Reception::new(now, &[section]), events: VecDeque::new(), now, extensions }
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+        self.reception.handle_timeout(self.now, &mut self.events);
+    }
+
+    /// A packet that is a picture of its own.
+    fn packet(&mut self, payload_type: u8, ssrc: u32, number: u16, payload: &[u8]) {
+        let mut block = Vec::new();
+        let values = Extensions { transport_sequence: Some(number), ..Extensions::default() };
+        let header = Header {
+            marker: true,
+            payload_type: PayloadType::new(payload_type).unwrap(),
+            sequence_number: SequenceNumber(number),
+            timestamp: u32::from(number) * 3000,
+            ssrc: Ssrc(ssrc),
+            csrcs: Csrcs::default(),
+            extension: self.extensions.write(&values, &mut block),
+        };
+        let mut bytes = Vec::new();
+        Packet { header, payload, padding: if payload.is_empty() { 9 } else { 0 } }.write(&mut bytes);
+        self.reception.handle_packet(self.now, &bytes, &mut self.events);
+    }
+
+    fn key_frame(&mut self, ssrc: u32, number: u16) {
+        // An IDR slice, the first of its picture.
+        self.packet(H264, ssrc, number, &[0x65, 0x88, 0x84, 0]);
+    }
+
+    fn delta(&mut self, ssrc: u32, number: u16) {
+        self.packet(H264, ssrc, number, &[0x41, 0x9a, 0x84, 0]);
+    }
+
+    /// F for a format, K and D for frames, L for pictures that were lost.
+    fn events(&mut self) -> String {
+        let letter = |event| match event {
+            Event::Format { .. } => 'F',
+            Event::Frame { frame, .. } => {
+                if frame.key_frame {
+                    'K'
+                } else {
+                    'D'
+                }
+            }
+            Event::PictureLost { .. } => 'L',
+            Event::Candidate(_)
+            | Event::PathOpened(_)
+            | Event::PathClosed(_)
+            | Event::Connected
+            | Event::KeyFrameWanted { .. }
+            | Event::Closed(_) => panic!("{event:?}"),
+        };
+        self.events.drain(..).map(letter).collect()
+    }
+
+    fn key_frames_wanted(&mut self) -> Vec<u32> {
+        self.reception.poll_requests(self.now).key_frames.iter().map(|ssrc| ssrc.value()).collect()
+    }
+}
+
+/// Three layers at once, as a page sends them that writes an SSRC group of its own.
+#[test]
+fn layers_are_not_mixed() {
+    let mut bench = Bench::new();
+    bench.key_frame(1, 10);
+    bench.delta(1, 11);
+    bench.key_frame(2, 10);
+    assert_eq!(bench.events(), "FKDLFK");
+    for number in 11..40 {
+        bench.wait(33);
+        bench.delta(1, number + 1);
+        bench.delta(2, number);
+    }
+    assert_eq!(bench.events(), "D".repeat(29));
+    assert!(bench.reception.sources.get(Ssrc(1)).unwrap().format.is_none(), "holds nothing");
+    // The layer is paused: the other one takes its place, with a key frame.
+    for number in 41..120 {
+        bench.wait(33);
+        bench.delta(1, number);
+    }
+    assert_eq!(bench.events(), format!("LF{}", "D".repeat(19)));
+    assert_eq!(bench.key_frames_wanted(), [1]);
+}
+
+#[test]
+fn a_source_that_begins_anew_is_taken_at_once() {
+    let mut bench = Bench::new();
+    bench.key_frame(1, 10);
+    bench.packet(H264, 2, 700, &[]);
+    assert_eq!(bench.events(), "FK", "padding takes nobody's place");
+    bench.key_frame(2, 701);
+    bench.delta(1, 11);
+    bench.delta(2, 702);
+    assert_eq!(bench.events(), "LFKD");
+    // Repairs that nobody announced are those of the source that is listened to.
+    bench.delta(2, 704);
+    bench.packet(RTX, 9, 1, &[&rtp::rtx::osn(SequenceNumber(703))[..], &[0x41, 0x9a, 0x84, 0]].concat());
+    assert_eq!(bench.events(), "DD");
+    bench.reception.handle_bye(Ssrc(2));
+    bench.delta(1, 12);
+    assert!(bench.events().starts_with('F'), "behind a goodbye any other is taken");
+}
+
+/// Comfort noise has a payload type that nobody agreed on, and numbers of the same count.
+#[test]
+fn what_has_no_format_is_no_loss() {
+    let mut bench = Bench::new();
+    bench.key_frame(1, 10);
+    bench.packet(13, 1, 11, &[1]);
+    bench.delta(1, 12);
+    bench.wait(1000);
+    assert_eq!(bench.events(), "FKD");
+    bench.packet(13, 7, 1, &[1]);
+    assert_eq!((bench.reception.unknown, bench.reception.sources.len()), (1, 1));
+}
+
+#[test]
+fn padding_does_not_change_the_format() {
+    let mut bench = Bench::new();
+    bench.key_frame(1, 10);
+    bench.packet(VP8, 1, 11, &[]);
+    bench.delta(1, 12);
+    assert_eq!(bench.events(), "FKD");
+}
+
+/// The first key frame is lost, then requests for another.
+#[test]
+fn a_key_frame_is_asked_for_until_it_comes() {
+    let mut bench = Bench::new();
+    let mut asked = Vec::new();
+    for number in 0..90 {
+        bench.delta(1, number);
+        asked.extend(bench.key_frames_wanted());
+        bench.wait(33);
+    }
+    assert!((5..=6).contains(&asked.len()), "{}", asked.len());
+    bench.key_frame(1, 90);
+    bench.wait(600);
+    bench.delta(1, 91);
+    assert_eq!(bench.key_frames_wanted(), [0; 0]);
+    // A picture that is malformed is lost as well.
+    bench.events();
+    bench.packet(H264, 1, 92, &[0x7f, 0]);
+    bench.wait(600);
+    bench.delta(1, 93);
+    assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
+}
+
+/// What is to be told about packets whose sources are gone does not wait for ever.
+#[test]
+fn arrivals_of_repairs_alone_are_told() {
+    let mut bench = Bench::new();
+    bench.packet(RTX, 9, 1, &[]);
+    bench.wait(100);
+    assert_eq!((bench.reception.sources.len(), bench.reception.any_source()), (0, None));
+    assert!(bench.reception.has_arrivals(bench.now));
+}

@@ -1,0 +1,140 @@
+//! What goes out under which number.
+
+use crypto::Seed;
+use media::codec::{g711, opus};
+use rtp::Packet;
+use rtp::extension::{Extension, ExtensionMap};
+use sdp::Direction;
+use srtp::{Inbound, MasterKey, Profile};
+
+use super::*;
+use crate::negotiate::{SectionFormat, offered_formats};
+
+const PROFILE: Profile = Profile::AeadAes128Gcm;
+
+struct Bench {
+    now: Instant,
+    is_g711: bool,
+    track: Track,
+    sender: Sender,
+    keys: Outbound,
+    peer: Inbound,
+}
+
+impl Bench {
+    fn new(codec: Codec, mid: &str) -> Self {
+        let mut extensions = ExtensionMap::new();
+        assert!(extensions.insert(Extension::Mid, 1));
+        let local = offered_formats(codec, 96).remove(0);
+        let section = Section {
+            id: SectionId(0),
+            mid: mid.to_owned(),
+            kind: MediaKind::Audio,
+            direction: Direction::SendOnly,
+            formats: vec![SectionFormat { remote: local.clone(), local, rtx: None }],
+            extensions,
+            reduced_size: true,
+            msid: None,
+            remote_sources: Vec::new(),
+            local_source: Some(SourcePair { ssrc: 7, rtx: None }),
+        };
+        let key = MasterKey::new(PROFILE, &[1; 16], &[2; 12]).unwrap();
+        Self {
+            now: netsim::Clock::new().now(),
+            is_g711: codec != Codec::Opus,
+            track: Track::new(codec, 1146).unwrap(),
+            sender: Sender::new(&section, &mut Seed::from_number(1).random()).unwrap(),
+            keys: Outbound::new(&key).unwrap(),
+            peer: Inbound::new(&key).unwrap(),
+        }
+    }
+
+    fn push(&mut self, timestamp: u32, unit: &[u8]) {
+        let config = if self.is_g711 {
+            CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 1 })
+        } else {
+            CodecConfig::Opus(opus::Config::of_channels(2).unwrap())
+        };
+        let unit = self.track.push(self.now, &config, false, timestamp, unit).unwrap();
+        self.sender.send(&unit, self.now);
+    }
+
+    /// Number, timestamp, and length of the payload of all that goes out.
+    fn sent(&mut self) -> Vec<(u16, u32, usize)> {
+        let mut out = Datagrams::new();
+        let mut all = Vec::new();
+        loop {
+            out.clear();
+            let done =
+                self.sender.fill(self.now, self.track.log(), &mut self.keys, &mut Pacer::new(), &mut out);
+            for n in 0..out.len() {
+                let mut bytes = out.get(n).to_vec();
+                let length = self.peer.unprotect(&mut bytes).unwrap();
+                let packet = Packet::read(&bytes[..length]).unwrap();
+                let header = packet.header;
+                all.push((header.sequence_number.value(), header.timestamp, packet.payload.len()));
+                assert!(header.length() <= 12 + 4 + 20);
+            }
+            if done {
+                return all;
+            }
+            assert!(!out.is_empty(), "what is not done has output");
+        }
+    }
+}
+
+/// What was gone before it could be sent, or is too large for any datagram, leaves a hole in the numbers: without one the
+/// peer would put a picture together of what is left.
+#[test]
+fn what_is_left_out_is_seen_by_the_peer() {
+    let mut bench = Bench::new(Codec::Opus, "0");
+    bench.push(0, &[1; 100]);
+    let first = bench.sent()[0].0;
+    let numbers = |bench: &mut Bench| -> Vec<u16> {
+        bench.sent().iter().map(|(number, _, _)| number.wrapping_sub(first)).collect()
+    };
+    bench.push(960, &[2; 100]);
+    bench.now += Duration::from_secs(2);
+    bench.push(1920, &[3; 100]);
+    assert_eq!((numbers(&mut bench), bench.sender.skipped), (vec![2], 1), "gone");
+    bench.push(2880, &[4; 70_000]);
+    bench.push(3840, &[5; 100]);
+    bench.push(4800, &[5; 100]);
+    assert_eq!((numbers(&mut bench), bench.sender.skipped), (vec![4, 5], 2), "too large");
+    bench.push(5760, &[6; 100]);
+    bench.sender.skip();
+    bench.push(6720, &[7; 100]);
+    bench.sender.skip();
+    bench.sender.skip();
+    bench.push(7680, &[8; 100]);
+    assert_eq!(numbers(&mut bench), [7], "skipped");
+    // A number that never was is not sent again.
+    bench.sender.handle_nack([6, 7].map(|ahead| SequenceNumber(first.wrapping_add(ahead))).into_iter());
+    let mut out = Datagrams::new();
+    assert!(bench.sender.fill(bench.now, bench.track.log(), &mut bench.keys, &mut Pacer::new(), &mut out));
+    assert_eq!((out.len(), bench.sender.resend_stats().unknown), (1, 1));
+}
+
+/// RFC 3551 §4.1: each packet has the time of its first sample.
+#[test]
+fn a_long_unit_of_samples_keeps_its_time() {
+    let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
+    bench.push(0, &[0xd5; 3000]);
+    let sent = bench.sent();
+    let first = sent[0].1;
+    let times: Vec<(u32, usize)> =
+        sent.iter().map(|&(_, timestamp, bytes)| (timestamp.wrapping_sub(first), bytes)).collect();
+    assert_eq!(times, [(0, 1146), (1146, 1146), (2292, 708)]);
+}
+
+/// A name of any length is a token (RFC 5888 §4); payloads leave room for a short one.
+#[test]
+fn a_long_name_stays_out_of_packets() {
+    for (mid, head) in
+        [("0", 20), ("sixteen-letters!", 36), (&"m".repeat(17), 12), (&"m".repeat(300), 12), ("", 12)]
+    {
+        let bench = Bench::new(Codec::Opus, mid);
+        let packet = LoggedPacket { payload: bytes::Bytes::new(), timestamp: 0, marker: false };
+        assert_eq!(bench.sender.header(SequenceNumber(1), &packet).length(), head, "{mid}");
+    }
+}
