@@ -35,7 +35,8 @@ pub enum Event {
         /// report.
         sampled: Option<NtpTime>,
     },
-    /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer was asked for one.
+    /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
+    /// comes.
     PictureLost {
         /// Where.
         section: SectionId,

@@ -303,7 +303,13 @@ impl Receiver {
             payload,
             arrival: now,
         };
-        let counter = match stream.reorder.insert(now, packet) {
+        let is_new = if stream.reorder.passes(sequence) {
+            self.events.push_back(ReceiveEvent::Packet(packet));
+            true
+        } else {
+            stream.reorder.insert(now, packet)
+        };
+        let counter = match is_new {
             false => &mut self.stats.useless,
             true if recovered => &mut self.stats.recovered,
             true => return,
