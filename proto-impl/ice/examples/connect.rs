@@ -84,7 +84,7 @@ fn connect() -> Result<(), Box<dyn Error>> {
         while let Some(event) = lite.poll_event() {
             println!("{:>9.3?} server {event:?}", start.elapsed());
             match event {
-                Event::Validated(path) => drop(port.open(path, 'A')),
+                Event::Validated(path) | Event::Heard(path) => drop(port.open(path, 'A')),
                 Event::Expired(path) => port.close(&path, 'A'),
                 Event::Closed(_) => port.remove('A'),
                 _ => {}

@@ -120,8 +120,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// `session` has validated `path` ([`crate::Event::Validated`]). A path that another session had changes hands: its
-    /// peer has shown that it has the address now. False for a session that is not known, or has too many paths.
+    /// `session` has validated `path` ([`crate::Event::Validated`], and [`crate::Event::Heard`] again). A path that another session had changes hands: its
+    /// peer has shown that it has the address now, or has lied about where it is; then the next check of the other one's
+    /// peer gives it back. False for a session that is not known, or has too many paths.
     pub fn open(&mut self, path: Path, session: K) -> bool {
         let before = self.paths.get(&path).copied();
         if before == Some(session) {
@@ -286,6 +287,40 @@ mod tests {
             assert_eq!(demux.route(&path(2), RTP), Route::Drop(DropReason::UnknownPath));
             assert_eq!((demux.len(), demux.paths()), (1, 1));
         }
+    }
+
+    /// A peer of its own session checks from an address that is another's. That one's next check puts it right.
+    #[test]
+    fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
+        let mut demux = Demux::new();
+        let clock = netsim::Clock::new();
+        let mut agents = [1, 2].map(|seed| {
+            crate::LiteAgent::new(clock.now(), std::sync::Arc::default(), &crypto::Seed::from_number(seed))
+        });
+        for (session, agent) in agents.iter().enumerate() {
+            assert!(demux.insert(agent.local().ufrag(), session));
+        }
+        let mut check = |session: usize, id: u8| {
+            let agent = &mut agents[session];
+            let mut request = Vec::new();
+            let credentials = agent.local().clone();
+            MessageWriter::new(&mut request, Class::Request, TransactionId([id; 12]))
+                .username(credentials.ufrag(), "peer")
+                .finish(credentials.password().as_bytes());
+            assert_eq!(demux.route(&path(1), &request), Route::Stun(session));
+            agent.handle_datagram(clock.now(), path(1), &request);
+            while let Some(event) = agent.poll_event() {
+                if let crate::Event::Validated(path) | crate::Event::Heard(path) = event {
+                    demux.open(path, session);
+                }
+            }
+            demux.route(&path(1), RTP)
+        };
+        assert_eq!(check(0, 1), Route::Rtp(0));
+        assert_eq!(check(1, 2), Route::Rtp(1));
+        assert_eq!(check(0, 3), Route::Rtp(0));
+        // What is only copied takes nothing.
+        assert_eq!(check(1, 2), Route::Rtp(0));
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub enum Event {
     Candidate(Candidate),
     /// Somebody who knows the credentials is at the other end of this path. What is no STUN is taken from it from now on.
     Validated(Path),
+    /// A further check came by a validated path (lite agents). On a shared port the path is this session's, whoever else may
+    /// have claimed it since with checks from an address that is not its own.
+    Heard(Path),
     /// A path can carry media: the handshake above may begin. Once.
     Connected,
     /// Media goes here from now on.

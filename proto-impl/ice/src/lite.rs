@@ -299,6 +299,7 @@ impl LiteAgent {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.path == path) {
             pair.checked = now;
             pair.nominated |= nominates;
+            self.events.push_back(Event::Heard(path));
         } else {
             self.make_room();
             self.pairs.push(Pair { path, checked: now, nominated: nominates });

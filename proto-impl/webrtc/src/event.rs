@@ -12,7 +12,8 @@ use crate::negotiate::SectionId;
 pub enum Event {
     /// A candidate of ours, for the peer to know: only of a full agent.
     Candidate(Candidate),
-    /// The peer may be at the other end of this path: what comes by it belongs to this session (`ice::Demux::open`).
+    /// The peer may be at the other end of this path: what comes by it belongs to this session (`ice::Demux::open`). It
+    /// comes again with each check by the path, so that nobody else keeps it.
     PathOpened(Path),
     /// It is there no more (`ice::Demux::close`).
     PathClosed(Path),
@@ -35,7 +36,8 @@ pub enum Event {
         /// report.
         sampled: Option<NtpTime>,
     },
-    /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer was asked for one.
+    /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
+    /// comes.
     PictureLost {
         /// Where.
         section: SectionId,

@@ -388,6 +388,8 @@ impl Source {
                 }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
+                    // Its timestamps are of another stream too.
+                    self.clock = ClockMapping::new(self.clock.clock_rate());
                     self.format = None;
                     self.lose(incoming, events);
                 }

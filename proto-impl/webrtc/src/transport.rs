@@ -318,7 +318,9 @@ impl Transport {
         while let Some(event) = self.agent.poll_event() {
             match event {
                 ice::Event::Candidate(candidate) => self.events.push_back(Event::Candidate(candidate)),
-                ice::Event::Validated(path) => self.events.push_back(Event::PathOpened(path)),
+                ice::Event::Validated(path) | ice::Event::Heard(path) => {
+                    self.events.push_back(Event::PathOpened(path))
+                }
                 ice::Event::Expired(path) => self.events.push_back(Event::PathClosed(path)),
                 ice::Event::Connected => self.has_path = true,
                 ice::Event::Closed(reason) => {

@@ -19,6 +19,14 @@ struct Missing {
     since: Instant,
     next: Instant,
     tries: u8,
+    first_asked: Option<Instant>,
+}
+
+/// What was missing and has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// When it was asked for the first time.
+    pub(super) first_asked: Option<Instant>,
 }
 
 /// The list of what is missing. It is in the order of sequence numbers and bounded in length, age and tries.
@@ -47,20 +55,20 @@ impl NackList {
         let next = now + self.tolerance;
         let mut sequence = from;
         while sequence < to {
-            self.missing.insert(sequence, Missing { since: now, next, tries: 0 });
+            self.missing.insert(sequence, Missing { since: now, next, tries: 0, first_asked: None });
             sequence = sequence.next();
         }
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
         true
     }
 
-    /// Whether it was missing.
-    pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> bool {
-        let was_missing = self.missing.remove(&sequence).is_some();
+    /// A packet came; `None` when it was not missing.
+    pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> Option<Arrived> {
+        let missing = self.missing.remove(&sequence);
         if self.missing.is_empty() {
             self.due = None;
         }
-        was_missing
+        missing.map(|missing| Arrived { first_asked: missing.first_asked })
     }
 
     /// What is before `sequence` is of no use any more.
@@ -93,6 +101,7 @@ impl NackList {
                 return false;
             }
             missing.tries = missing.tries.saturating_add(1);
+            missing.first_asked.get_or_insert(now);
             missing.next = again;
             out.push(sequence.number());
             true
@@ -140,7 +149,8 @@ mod tests {
         let start = netsim::Clock::new().now();
         let mut list = NackList::new(Duration::ZERO);
         assert!(list.lost(start, sequence(1), sequence(4)));
-        assert!(list.arrived(sequence(2)) && !list.arrived(sequence(2)) && !list.arrived(sequence(9)));
+        assert!(list.arrived(sequence(2)).is_some());
+        assert_eq!((list.arrived(sequence(2)), list.arrived(sequence(9))), (None, None));
         let mut out = Vec::new();
         for ms in (0..5000).step_by(10) {
             list.poll(start + Duration::from_millis(ms), Duration::from_millis(400), &mut out);

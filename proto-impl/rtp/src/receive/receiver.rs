@@ -20,6 +20,9 @@ const LATE_MAX: u64 = 3000;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
 
+/// Repairs whose times are kept.
+const REPAIR_TIMES: usize = 8;
+
 /// Events that wait for the owner; one that drains after each input never sees it reached.
 const EVENTS_MAX: usize = 4096;
 
@@ -123,9 +126,32 @@ pub struct Receiver {
     ssrc: Ssrc,
     config: ReceiveConfig,
     stream: Option<Stream>,
-    round_trip: Duration,
+    round_trip: Option<Duration>,
+    repairs: RepairTimes,
     events: VecDeque<ReceiveEvent>,
     stats: ReceiveStats,
+}
+
+/// How long repairs took, from the first request. Where requests or repairs were lost they took longer than a round trip,
+/// so the shortest of several tells it.
+#[derive(Debug, Default)]
+struct RepairTimes {
+    last: [Option<Duration>; REPAIR_TIMES],
+    next: usize,
+}
+
+impl RepairTimes {
+    fn took(&mut self, time: Duration) {
+        if let Some(place) = self.last.get_mut(self.next) {
+            *place = Some(time);
+        }
+        self.next = (self.next + 1) % REPAIR_TIMES;
+    }
+
+    /// The shortest, and a quarter for what varies.
+    fn round_trip(&self) -> Option<Duration> {
+        self.last.iter().flatten().min().map(|time| *time + *time / 4)
+    }
 }
 
 /// What is known from the first packet on.
@@ -154,7 +180,8 @@ impl Receiver {
             ssrc,
             config,
             stream: None,
-            round_trip: ROUND_TRIP_FIRST,
+            round_trip: None,
+            repairs: RepairTimes::default(),
             events: VecDeque::new(),
             stats: ReceiveStats::default(),
         }
@@ -224,9 +251,10 @@ impl Receiver {
         }
     }
 
-    /// The round trip to the sender, when it was measured.
+    /// The round trip to the sender, when it was measured. One who only receives has no reports to measure it by; until
+    /// told otherwise, the shortest of the last times that a repair took counts.
     pub const fn set_round_trip(&mut self, round_trip: Duration) {
-        self.round_trip = round_trip;
+        self.round_trip = Some(round_trip);
     }
 
     /// Gives up what has been waited for long enough.
@@ -249,7 +277,9 @@ impl Receiver {
     pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
         if let Some(stream) = &mut self.stream {
             let before = out.len();
-            stream.nacks.poll(now, self.round_trip, out);
+            let round_trip =
+                self.round_trip.or_else(|| self.repairs.round_trip()).unwrap_or(ROUND_TRIP_FIRST);
+            stream.nacks.poll(now, round_trip, out);
             let asked = u64::try_from(out.len().saturating_sub(before)).unwrap_or(u64::MAX);
             self.stats.nacked = self.stats.nacked.saturating_add(asked);
         }
@@ -294,7 +324,10 @@ impl Receiver {
         if !recovered {
             stream.statistics.packet(now, header.timestamp);
         }
-        stream.nacks.arrived(sequence);
+        let arrived = stream.nacks.arrived(sequence);
+        if let Some(asked) = arrived.and_then(|arrived| arrived.first_asked).filter(|_| recovered) {
+            self.repairs.took(now.saturating_duration_since(asked));
+        }
         let packet = Received {
             sequence,
             timestamp: header.timestamp,
@@ -303,7 +336,13 @@ impl Receiver {
             payload,
             arrival: now,
         };
-        let counter = match stream.reorder.insert(now, packet) {
+        let is_new = if stream.reorder.passes(sequence) {
+            self.events.push_back(ReceiveEvent::Packet(packet));
+            true
+        } else {
+            stream.reorder.insert(now, packet)
+        };
+        let counter = match is_new {
             false => &mut self.stats.useless,
             true if recovered => &mut self.stats.recovered,
             true => return,

@@ -41,6 +41,16 @@ impl ReorderBuffer {
         self.next
     }
 
+    /// Whether the packet need not wait: it is the next one, and nothing waits for it. It has left then. Nearly all packets
+    /// are so, and cost no place in the tree.
+    pub(super) fn passes(&mut self, sequence: ExtendedSequence) -> bool {
+        let passes = sequence == self.next && self.waiting.is_empty();
+        if passes {
+            self.next = sequence.next();
+        }
+        passes
+    }
+
     /// False for one that has left, or was given up, or waits already.
     pub(super) fn insert(&mut self, now: Instant, packet: Received) -> bool {
         if packet.sequence < self.next || self.waiting.contains_key(&packet.sequence) {

@@ -234,3 +234,44 @@ fn a_lossy_road_is_repaired() {
         assert_eq!(run(seed), (out, nacked));
     }
 }
+
+/// Without a report to measure by: a round trip of 300 ms is learnt from the repairs, and nothing is asked for in vain.
+#[test]
+fn the_round_trip_is_learnt_from_repairs() {
+    let start = netsim::Clock::new().now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let mut receiver = Receiver::new(Ssrc(1), ReceiveConfig::with_nack(90_000));
+    let header = |number: u16| Header {
+        marker: false,
+        payload_type: PayloadType::new(96).unwrap(),
+        sequence_number: SequenceNumber(number),
+        timestamp: 0,
+        ssrc: Ssrc(1),
+        csrcs: Csrcs::default(),
+        extension: None,
+    };
+    let (mut repairs, mut asked) = (std::collections::VecDeque::new(), Vec::new());
+    for ms in 0..4000u64 {
+        // A packet each 10 ms; each tenth is lost, and repaired 300 ms behind its first request.
+        if ms.is_multiple_of(10) && !ms.is_multiple_of(100) || ms == 0 {
+            receiver.handle_packet(
+                at(ms),
+                &header(u16::try_from(ms / 10).unwrap()),
+                Bytes::from_static(b"x"),
+            );
+        }
+        receiver.handle_timeout(at(ms));
+        let mut numbers = Vec::new();
+        receiver.poll_nacks(at(ms), &mut numbers);
+        for number in numbers {
+            asked.push((ms, number));
+            repairs.push_back((ms + 300, number));
+        }
+        while let Some((_, number)) = repairs.pop_front_if(|(due, _)| *due <= ms) {
+            receiver.handle_recovered(at(ms), &header(number.value()), Bytes::from_static(b"x"));
+        }
+        while receiver.poll_event().is_some() {}
+    }
+    let later: Vec<_> = asked.iter().filter(|(ms, _)| (1000..3500).contains(ms)).collect();
+    assert_eq!(later.len(), 25, "each is asked for once: {later:?}");
+}

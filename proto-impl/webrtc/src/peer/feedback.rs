@@ -8,6 +8,8 @@ use rtp::rtcp::{Compound, Pli, ReportBlock, Rtcp};
 use super::{Peer, RTCP_MAX};
 use crate::event::Event;
 
+/// Every path carries this (RFC 791); feedback in less would never be whole.
+const DATAGRAM_BYTES_MIN: usize = 548;
 /// Blocks in one report.
 const BLOCKS_MAX: usize = 31;
 
@@ -148,7 +150,7 @@ impl Peer {
 
     fn compound(&self) -> Compound {
         let overhead = self.transport.profile().map_or(0, srtp::Profile::rtcp_overhead);
-        Compound::new(self.config.datagram_bytes_max.saturating_sub(overhead))
+        Compound::new(self.config.datagram_bytes_max.max(DATAGRAM_BYTES_MIN).saturating_sub(overhead))
     }
 
     /// Feedback alone where the peer takes it (RFC 5506), else behind an empty report.

@@ -49,6 +49,8 @@ pub struct Peer {
     session_id: u64,
     version: u64,
     restarts: u64,
+    /// The peer's user name fragment: another one is a restart.
+    remote_fragment: String,
     /// An offer of ours that is not answered yet.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
     sections: Vec<Section>,
@@ -97,6 +99,7 @@ impl Peer {
             session_id: random.u64() >> 1,
             version: 0,
             restarts: 0,
+            remote_fragment: String::new(),
             offered: None,
             sections: Vec::new(),
             transport,

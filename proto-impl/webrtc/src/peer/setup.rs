@@ -16,7 +16,8 @@ use crate::transport::Agent;
 impl Peer {
     /// Answers the peer's offer; `wish` says what we want with each of its sections of media, or nothing.
     ///
-    /// A later offer may restart ICE (RFC 8445 §9) for the same sections; what else it changes is refused.
+    /// A later offer may restart ICE (RFC 8445 §9) for the same sections, by other credentials; then
+    /// [`Peer::local_fragment`] is another one too. What else it changes is refused.
     ///
     /// # Errors
     ///
@@ -40,12 +41,18 @@ impl Peer {
             if !same_sections(&trial.1.sections, &self.sections) {
                 return Err(Error::State);
             }
+            self.version = self.version.saturating_add(1);
+            if trial.1.remote.ufrag() == self.remote_fragment {
+                let (answer, _) =
+                    self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+                return Ok(answer);
+            }
             self.restarts = self.restarts.saturating_add(1);
             let seed = self.seed.derive("ice", self.restarts);
             self.transport.agent.restart(now, &seed);
-            self.version = self.version.saturating_add(1);
             let (answer, negotiated) =
                 self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+            negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
             self.transport.set_negotiated(now, &negotiated);
             self.take_transport_events(now);
             return Ok(answer);
@@ -118,6 +125,7 @@ impl Peer {
             self.ssrc = first.ssrc();
         }
         self.reduced_size = negotiated.sections.iter().all(|section| section.reduced_size);
+        negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
         self.transport.set_negotiated(now, &negotiated);
         self.sections = negotiated.sections;
         self.take_transport_events(now);

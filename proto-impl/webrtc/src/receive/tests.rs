@@ -201,3 +201,25 @@ fn arrivals_of_repairs_alone_are_told() {
     assert_eq!((bench.reception.sources.len(), bench.reception.any_source()), (0, None));
     assert!(bench.reception.has_arrivals(bench.now));
 }
+
+/// A sender that begins anew under its old SSRC has other timestamps, which the old report says nothing about.
+#[test]
+fn a_restart_forgets_the_clock() {
+    let mut bench = Bench::new();
+    bench.key_frame(1, 10);
+    let info = SenderInfo { ntp: rtp::NtpTime::new(1 << 40), rtp_timestamp: 30_000, packets: 1, octets: 1 };
+    bench.reception.handle_sender_report(bench.now, Ssrc(1), &info);
+    bench.delta(1, 11);
+    for number in [30_000, 30_001, 30_002] {
+        bench.key_frame(1, number);
+    }
+    let sampled: Vec<bool> = bench
+        .events
+        .iter()
+        .filter_map(
+            |event| if let Event::Frame { sampled, .. } = event { Some(sampled.is_some()) } else { None },
+        )
+        .collect();
+    assert_eq!(sampled, [false, true, false, false]);
+    assert_eq!(bench.events(), "FKDLFKK");
+}

@@ -1,14 +1,14 @@
 //! What a session is for.
 
 use media::codec::{Codec, CodecConfig, opus};
-use netsim::{Clock, ms, secs};
+use netsim::{Clock, Pair, ms, secs};
 use sdp::Direction;
 use webrtc::{CloseReason, SectionId, Track};
 use wire::Datagrams;
 
 use crate::harness::{
-    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, server_config, session,
-    wishes,
+    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, exchange, server_config,
+    session, wishes,
 };
 
 #[test]
@@ -175,4 +175,33 @@ fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
         }
         assert!(pair.b.peer.poll_timeout().is_none_or(|next| next > at));
     }
+}
+
+/// An offer that says the same again is answered as before; one with other credentials restarts ICE, and media goes on.
+#[test]
+fn a_later_offer_may_restart_ice() {
+    let clock = Clock::new();
+    let mut client = End::new(&clock, client_config(), CLIENT, SERVER, 9);
+    let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 9);
+    let offer = exchange(&clock, &mut client, &mut server, Direction::SendOnly);
+    let mut pair = Pair::new(9, clock, client, server).links(|link| link.latency(ms(20)));
+    pair.run_until(secs(5), both_connected).unwrap();
+    let before = pair.b.peer.local_fragment().to_owned();
+    let (now, read) = (pair.clock.now(), |text: &str| sdp::Description::read(text.as_bytes()).unwrap());
+    let again = pair.b.peer.handle_offer(now, &read(&offer), |_, _| None).unwrap();
+    assert_eq!(again.media[0].attributes.ice_ufrag(), Some(before.as_str()));
+    let fragment = read(&offer).media[0].attributes.ice_ufrag().unwrap().to_owned();
+    let restarted =
+        pair.b.peer.handle_offer(now, &read(&offer.replace(&fragment, "another1")), |_, _| None).unwrap();
+    assert_ne!(restarted.media[0].attributes.ice_ufrag(), Some(before.as_str()));
+    assert_eq!(restarted.media[0].attributes.ice_ufrag(), Some(pair.b.peer.local_fragment()));
+    assert!(restarted.origin.version > again.origin.version);
+    // The old credentials count until the new ones are used.
+    pair.a.studio = Some(Studio::new(pair.clock.now(), secs(20), 9));
+    pair.run_for(secs(21)).unwrap();
+    assert_eq!((pair.a.closed, pair.b.closed), (None, None));
+    assert_eq!(pair.b.verifier.video().lost, 0);
+    // Another certificate, or other sections, is another session.
+    let other = offer.replace("m=audio", "m=video");
+    assert!(pair.b.peer.handle_offer(pair.clock.now(), &read(&other), |_, _| None).is_err());
 }

@@ -258,12 +258,12 @@ pub(crate) fn session_of(seed: u64, direction: Direction, client: Config, server
     Pair::new(seed, clock, client, server).links(|link: Link| link.latency(ms(20)))
 }
 
-/// Offer and answer, as text.
-pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direction: Direction) {
+/// Offer and answer, as text; gives the offer.
+pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direction: Direction) -> String {
     let now = clock.now();
     client.peer.add_local(now, client.local).unwrap();
-    let offer = client.peer.offer(&wishes(direction)).unwrap().write();
-    let offer = sdp::Description::read(offer.as_bytes()).unwrap();
+    let text = client.peer.offer(&wishes(direction)).unwrap().write();
+    let offer = sdp::Description::read(text.as_bytes()).unwrap();
     let answer = server
         .peer
         .handle_offer(now, &offer, |_, media| {
@@ -274,6 +274,7 @@ pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direct
         .unwrap();
     let answer = sdp::Description::read(answer.write().as_bytes()).unwrap();
     client.peer.handle_answer(now, &answer).unwrap();
+    text
 }
 
 pub(crate) fn both_connected(a: &End, b: &End) -> bool {
