@@ -43,8 +43,8 @@ if [ -n "$missing" ]; then
 fi
 
 # Second opinions on HTTP and WebSocket; ffmpeg 9, which speaks Enhanced RTMP v2 (the wheel holds a static binary);
-# requests made from the OpenAPI document.
-python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1 schemathesis==4.32.5"
+# requests made from the OpenAPI document; a WebRTC stack that is not ours.
+python_packages="h11==0.16.0 websockets==15.0.1 imageio-ffmpeg==0.8.1 schemathesis==4.32.5 aiortc==1.16.0"
 if [ "$(cat .venv/installed 2>/dev/null)" != "$python_packages" ]; then
     echo "installing into tests/.venv: $python_packages"
     python3 -m venv .venv

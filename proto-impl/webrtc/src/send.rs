@@ -131,9 +131,11 @@ pub(crate) struct Sender {
     timestamp_offset: u32,
     next: ExtendedSequence,
     rtx_next: SequenceNumber,
-    /// The extension block with the section's name; empty once the peer has reported about the source.
+    /// The extension block with the section's name.
     mid: Vec<u8>,
     mid_profile: u16,
+    /// The peer has reported about the source: its packets need the name no more.
+    bound: bool,
     /// Packets were left out since the last one: the next number is left out too, so that the peer knows.
     hole: bool,
     state: SenderState,
@@ -167,6 +169,7 @@ impl Sender {
             rtx_next: SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff),
             mid,
             mid_profile,
+            bound: false,
             hole: false,
             state: SenderState::new(format.local.rtpmap.clock_rate),
             history: ResendHistory::new(),
@@ -240,9 +243,7 @@ impl Sender {
             return None;
         }
         // Without RTX a packet is repeated as it was, its head included.
-        if self.rtx_payload_type.is_some() {
-            self.mid = Vec::new();
-        }
+        self.bound |= self.rtx_payload_type.is_some();
         let round_trip = rtp::report::round_trip(now, block)?;
         self.round_trip = round_trip;
         Some(round_trip)
@@ -307,7 +308,7 @@ impl Sender {
         if std::mem::take(&mut self.hole) {
             self.next = self.next.next();
         }
-        let header = self.header(self.next.number(), packet);
+        let header = self.header(self.next.number(), packet, !self.bound);
         if keys.seal(&header, &packet.payload, out).is_ok() {
             self.history.sent(self.next, id, packet.payload.len());
             self.state.sent(packet.payload.len());
@@ -322,7 +323,9 @@ impl Sender {
         keys: &mut Outbound,
         out: &mut Datagrams,
     ) {
-        let header = self.header(number, packet);
+        // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what comes
+        // from a source that it has not seen with a name, whatever the description says of it.
+        let header = self.header(number, packet, true);
         let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
             // The very packet once more: its head is what it was, as long as no RTX is agreed on.
             let _ = keys.seal_again(&header, &packet.payload, out);
@@ -334,7 +337,7 @@ impl Sender {
         }
     }
 
-    fn header(&self, number: SequenceNumber, packet: &LoggedPacket) -> Header<'_> {
+    fn header(&self, number: SequenceNumber, packet: &LoggedPacket, named: bool) -> Header<'_> {
         let mid = ExtensionBlock { profile: self.mid_profile, bytes: &self.mid };
         Header {
             marker: packet.marker,
@@ -343,7 +346,7 @@ impl Sender {
             timestamp: packet.timestamp.wrapping_add(self.timestamp_offset),
             ssrc: self.ssrc(),
             csrcs: rtp::Csrcs::default(),
-            extension: Some(mid).filter(|mid| !mid.bytes.is_empty()),
+            extension: Some(mid).filter(|mid| named && !mid.bytes.is_empty()),
         }
     }
 

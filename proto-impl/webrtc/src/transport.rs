@@ -249,6 +249,7 @@ impl Transport {
         }
         self.agent.close();
         self.closed = true;
+        self.stats = self.stats();
         self.keys = None;
         self.drain_paths();
         self.events.push_back(Event::Closed(reason));
@@ -299,7 +300,7 @@ impl Transport {
 
     pub(crate) fn stats(&self) -> TransportStats {
         let srtp = self.keys.as_ref().map(|keys| keys.inbound.stats());
-        TransportStats { srtp, ..self.stats }
+        TransportStats { srtp: srtp.or(self.stats.srtp), ..self.stats }
     }
 
     pub(crate) const fn is_closed(&self) -> bool {

@@ -1,12 +1,12 @@
 //! A tiny relay of WebRTC: one publisher by WHIP, any number of viewers by WHEP, one UDP port.
 //!
 //! ```text
-//! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80|sha1-32] [--dtls-client]
+//! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80] [--dtls-client] [--loss PERCENT]
 //! ```
 //!
 //! It listens for HTTP and for UDP there (127.0.0.1, any ports), says `ready http://ADDRESS:PORT`, then a line for
 //! whatever happens. `POST /whip` publishes, `POST /whep` plays. Without a `--profile` all are offered; with
-//! `--dtls-client` the relay opens the associations.
+//! `--dtls-client` the relay opens the associations; with `--loss` so many datagrams are lost, each way.
 
 #![allow(
     clippy::disallowed_types,
@@ -29,14 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
+            "--loss" => options.loss = args.next().unwrap_or_default().parse::<f64>()? / 100.0,
             "--dtls-client" => options.dtls_client = true,
             "--profile" => {
                 options.profile = Some(match args.next().as_deref() {
                     Some("gcm128") => SrtpProfile::AeadAes128Gcm,
                     Some("gcm256") => SrtpProfile::AeadAes256Gcm,
                     Some("sha1-80") => SrtpProfile::Aes128CmSha1_80,
-                    Some("sha1-32") => SrtpProfile::Aes128CmSha1_32,
-                    _ => return Err("gcm128, gcm256, sha1-80 or sha1-32?".into()),
+                    _ => return Err("gcm128, gcm256 or sha1-80?".into()),
                 });
             }
             address => options.address = address.parse()?,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crypto::Seed;
+use crypto::{Random, Seed};
 use dtls::{Identity, SrtpProfile};
 use ice::{Demux, Path, Route};
 use media::TrackKind;
@@ -33,11 +33,13 @@ pub(crate) struct Options {
     /// The only SRTP profile.
     pub(crate) profile: Option<SrtpProfile>,
     pub(crate) dtls_client: bool,
+    /// What part of the datagrams is lost, each way: to see what is repaired.
+    pub(crate) loss: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { address: (Ipv4Addr::LOCALHOST, 0).into(), profile: None, dtls_client: false }
+        Self { address: (Ipv4Addr::LOCALHOST, 0).into(), profile: None, dtls_client: false, loss: 0.0 }
     }
 }
 
@@ -84,6 +86,8 @@ pub(crate) struct Relay<L> {
     sessions: BTreeMap<u64, Session>,
     stream: Option<Stream>,
     next: u64,
+    loss: f64,
+    random: Random,
     out: Datagrams,
     log: L,
 }
@@ -111,6 +115,8 @@ impl<L: FnMut(String)> Relay<L> {
             socket,
             local,
             anchor: NtpAnchor::new(Instant::now(), wall),
+            loss: options.loss,
+            random: seed.derive("loss", 0).random(),
             seed,
             demux: Demux::new(),
             sessions: BTreeMap::new(),
@@ -135,6 +141,7 @@ impl<L: FnMut(String)> Relay<L> {
             let now = Instant::now();
             let mut touched = BTreeSet::new();
             match came {
+                Ok(_) if self.random.chance(self.loss) => {}
                 Ok((length, from)) => {
                     let datagram = buffer.get_mut(..length).unwrap_or_default();
                     touched.extend(self.handle_datagram(now, Path::udp(self.local, from), datagram));
@@ -186,7 +193,7 @@ impl<L: FnMut(String)> Relay<L> {
             Some(stream.as_ref()?.tracks.get(*track)?.track.log())
         };
         while let Some(path) = session.peer.poll_transmit(now, log, &mut self.out) {
-            for n in 0..self.out.len() {
+            for n in (0..self.out.len()).filter(|_| !self.random.chance(self.loss)) {
                 // What the network does not take is lost, as it may be on the way.
                 let _ = self.socket.send_to(self.out.get(n), path.remote);
             }
@@ -209,12 +216,19 @@ impl<L: FnMut(String)> Relay<L> {
             Event::Frame { section, frame, sampled } => {
                 self.handle_frame(now, id, section, &frame, sampled, touched);
             }
-            Event::PictureLost { section } => self.hold_viewers(section),
-            Event::KeyFrameWanted { .. } => self.want_key_frame(now, touched),
+            Event::PictureLost { section } => {
+                (self.log)(format!("session {id} picture lost"));
+                self.hold_viewers(section);
+            }
+            Event::KeyFrameWanted { .. } => {
+                (self.log)(format!("session {id} wants a key frame"));
+                self.want_key_frame(now, touched);
+            }
             Event::Closed(reason) => {
                 (self.log)(format!("session {id} closed {reason:?}"));
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.closed = true;
+                    (self.log)(format!("session {id} {:?}", session.peer.stats()));
                 }
                 if self.stream.as_ref().is_some_and(|stream| stream.publisher == id) {
                     self.end_stream(now, touched);
@@ -394,7 +408,10 @@ impl<L: FnMut(String)> Relay<L> {
         for (id, session) in &mut self.sessions {
             let [video, audio] = std::mem::take(&mut session.frames);
             if video + audio > 0 {
-                (self.log)(format!("session {id} frames/s: {video} video, {audio} audio"));
+                (self.log)(format!(
+                    "session {id} frames/s: {video} video, {audio} audio {:?}",
+                    session.peer.stats().resent
+                ));
             }
         }
     }

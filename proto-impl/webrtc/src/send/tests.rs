@@ -135,6 +135,6 @@ fn a_long_name_stays_out_of_packets() {
     {
         let bench = Bench::new(Codec::Opus, mid);
         let packet = LoggedPacket { payload: bytes::Bytes::new(), timestamp: 0, marker: false };
-        assert_eq!(bench.sender.header(SequenceNumber(1), &packet).length(), head, "{mid}");
+        assert_eq!(bench.sender.header(SequenceNumber(1), &packet, true).length(), head, "{mid}");
     }
 }

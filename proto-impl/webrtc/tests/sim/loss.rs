@@ -3,7 +3,7 @@
 use netsim::{ms, secs};
 use sdp::Direction;
 
-use crate::harness::{End, Studio, both_connected, seeds, session};
+use crate::harness::{End, PICTURE, Studio, both_connected, seeds, session};
 
 /// Which of the first datagrams of the handshake do not arrive: every pattern, on either side.
 #[test]
@@ -96,6 +96,30 @@ fn a_viewer_is_repaired_too() {
         let missing = made[0] + made[1] - video.received - audio.received;
         assert!(missing * 100 <= made[0] + made[1], "seed {seed}: {missing} of {made:?}");
     }
+}
+
+/// Packets of a viewer's source lose the section's name once the peer has reported about it. Those of the source of
+/// repairs keep it: Firefox drops them else.
+#[test]
+fn repairs_have_the_name_of_their_section() {
+    let mut pair = session(3, Direction::RecvOnly);
+    pair.run_until(secs(15), both_connected).unwrap();
+    pair = pair.links(|link| link.loss(0.05));
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(10), 3));
+    pair.b.wire = Some(Vec::new());
+    pair.run_for(secs(12)).unwrap();
+    let section = pair.b.peer.sections().iter().find(|section| section.id == PICTURE).unwrap();
+    let source = section.local_source.unwrap();
+    // With the bit for an extension in the head (RFC 3550 §5.1), or without.
+    let count = |ssrc: u32, named: bool| {
+        let of_source = pair.b.wire.iter().flatten().filter(|(_, datagram)| {
+            datagram[0] >> 6 == 2 && datagram.get(8..12) == Some(&ssrc.to_be_bytes())
+        });
+        of_source.filter(|(_, datagram)| (datagram[0] & 0x10 != 0) == named).count()
+    };
+    assert!(count(source.ssrc, true) > 0 && count(source.ssrc, false) > 100);
+    let repair = source.rtx.unwrap();
+    assert!(count(repair, true) > 10 && count(repair, false) == 0, "{}", count(repair, false));
 }
 
 /// A blackout of three seconds: pictures are back with the first key frame behind it.

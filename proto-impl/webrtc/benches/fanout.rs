@@ -1,0 +1,205 @@
+//! What one viewer costs: one track of 2.5 Mb/s and 30 pictures a second, sent to 1000, 100 and 1 connected peers in
+//! memory.
+//!
+//! ```text
+//! cargo bench -p webrtc --bench fanout
+//! ```
+//!
+//! `peer` is all that a viewer's packet costs up to the datagram ([`Peer::send`] and [`Peer::poll_transmit`]), `seal` what
+//! SRTP alone costs for the same payloads under each viewer's own keys, in turns with it, so that a busy machine hits both;
+//! medians of the frames, nanoseconds a packet. `cut` is what the track costs, once for all viewers. `held` is what a peer
+//! says that it holds, `resident` what the process grew by for each viewer, when it connected and when it was sent to; it
+//! means something in the first line only, where no memory is used again.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a bench has a clock, prints, and stops at what it did not expect"
+)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use dtls::{Identity, SrtpProfile};
+use ice::Path;
+use media::codec::{Codec, CodecConfig, h264};
+use netsim::MediaSource;
+use rtp::{Header, NtpAnchor, PayloadType, SequenceNumber, Ssrc};
+use sdp::{Description, Direction, MediaKind};
+use srtp::{MasterKey, Outbound, Profile};
+use webrtc::{Config, Event, IceMode, Peer, SectionId, Track, Wish, offered_formats};
+use wire::Datagrams;
+
+const VIDEO: SectionId = SectionId(0);
+/// Bytes of a picture: 2.5 Mb/s at 30 a second, when every 30th is eight times as large.
+const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
+const FRAMES: u64 = 240;
+
+fn main() {
+    for (dtls, srtp) in [
+        (SrtpProfile::AeadAes128Gcm, Profile::AeadAes128Gcm),
+        (SrtpProfile::Aes128CmSha1_80, Profile::Aes128CmHmacSha1_80),
+    ] {
+        for viewers in [1000, 100, 1] {
+            run(viewers, dtls, srtp);
+        }
+    }
+}
+
+fn run(viewers: u64, dtls: SrtpProfile, profile: Profile) {
+    let start = Instant::now();
+    let (server, client) = configs(dtls);
+    let before = resident();
+    let mut peers: Vec<Peer> = (0..viewers).map(|n| connect(start, n, &server, &client)).collect();
+    let connected = resident();
+    let mut media = MediaSource::new(&Seed::from_number(7)).gop(30).sizes(PICTURE_BYTES, 0);
+    let config = CodecConfig::H264(h264::Config::read(MediaSource::video_config()).unwrap());
+    let payload_bytes = Peer::payload_bytes_max(&server);
+    let mut track = Track::new(Codec::H264, payload_bytes).unwrap();
+    let (master, _) = MasterKey::of_dtls(profile, &vec![9; profile.keying_bytes()]).unwrap();
+    let mut bare: Vec<Outbound> = peers.iter().map(|_| Outbound::new(&master).unwrap()).collect();
+    let (mut cut, mut ours, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut number, mut sent, mut bytes) = (0u16, 0, 0);
+    let mut out = Datagrams::new();
+    for n in 0..FRAMES {
+        let unit = media.next_unit();
+        // The clock of the media, so that what is kept for a second is forgotten after one.
+        let now = start + Duration::from_millis(unit.dts_ms);
+        let timestamp = (unit.dts_ms * 90) as u32;
+        let began = Instant::now();
+        let first_id = track.log().next_id();
+        let sent_unit = track.push(now, &config, unit.key_frame, timestamp, &unit.payload).unwrap();
+        let end_id = track.log().next_id();
+        let count = first_id.distance(end_id);
+        cut.push(per(began, count));
+
+        let (began, before) = (Instant::now(), sent);
+        for peer in &mut peers {
+            assert!(peer.send(VIDEO, &sent_unit, now));
+            while peer.poll_transmit(now, |_| Some(track.log()), &mut out).is_some() {
+                (sent, bytes) = (sent + out.len(), bytes + out.bytes());
+                out.clear();
+            }
+        }
+        // Of a large picture some leave with the next one: they are paced.
+        let took = per(began, (sent - before) as u64);
+
+        let began = Instant::now();
+        let first = number;
+        for keys in &mut bare {
+            let mut id = first_id;
+            number = first;
+            while id != end_id {
+                let packet = track.log().get(id).unwrap();
+                let header = header(number, timestamp, packet.marker);
+                keys.seal(&header, &packet.payload, &mut out).unwrap();
+                (number, id) = (number.wrapping_add(1), id.next());
+                if !out.has_room(1500) {
+                    out.clear();
+                }
+            }
+            out.clear();
+        }
+        black_box(&out);
+        let took_alone = per(began, count * viewers);
+        // The first second warms caches and the peers' tables.
+        if n >= 30 {
+            ours.push(took);
+            alone.push(took_alone);
+        }
+    }
+    let held: usize = peers.iter().map(Peer::held_bytes).sum();
+    let rate = bytes as f64 * 8.0 / viewers as f64 / (FRAMES as f64 / 30.0) / 1e6;
+    let (peer, seal) = (median(&mut ours), median(&mut alone));
+    println!(
+        "{profile:?} {viewers:4} viewers: peer {peer:4.0} ns, seal {seal:4.0} ns, ratio {:.2}; cut {:3.0} ns; {rate:.1} Mb/s, \
+         {} packets each; held {} bytes, resident {} + {} bytes",
+        peer / seal,
+        median(&mut cut),
+        sent / viewers as usize,
+        held / viewers as usize,
+        connected.saturating_sub(before) / viewers,
+        resident().saturating_sub(connected) / viewers,
+    );
+}
+
+fn per(began: Instant, count: u64) -> f64 {
+    began.elapsed().as_nanos() as f64 / count as f64
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Bytes of this process in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+fn header(number: u16, timestamp: u32, marker: bool) -> Header<'static> {
+    Header {
+        marker,
+        payload_type: PayloadType::new(96).unwrap(),
+        sequence_number: SequenceNumber(number),
+        timestamp,
+        ssrc: Ssrc(9),
+        csrcs: rtp::Csrcs::default(),
+        extension: None,
+    }
+}
+
+/// Of a server and a client.
+fn configs(profile: SrtpProfile) -> (Arc<Config>, Arc<Config>) {
+    let config = |ice: IceMode, identity: u64| {
+        let identity = Arc::new(Identity::self_signed(&Seed::from_number(identity)).unwrap());
+        let mut config = Config::new(ice, identity);
+        let dtls = dtls::Config { srtp_profiles: vec![profile], ..(*config.dtls).clone() };
+        config.dtls = Arc::new(dtls);
+        Arc::new(config)
+    };
+    let addresses = vec!["192.0.2.1:8000".parse().unwrap()];
+    (config(IceMode::Lite { config: Arc::default(), addresses }, 1), config(IceMode::Full(Arc::default()), 2))
+}
+
+/// The server's end of a session that is connected.
+fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> Peer {
+    let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
+    let mut client =
+        Peer::new(now, Arc::clone(client), anchor, Seed::from_number(n).derive("client", 0)).unwrap();
+    let mut server =
+        Peer::new(now, Arc::clone(server), anchor, Seed::from_number(n).derive("server", 0)).unwrap();
+    client.add_local(now, "203.0.113.7:5000".parse().unwrap()).unwrap();
+    let wish = |direction| Wish { direction, formats: offered_formats(Codec::H264, 96), msid: None };
+    let offer = client.offer(&[(MediaKind::Video, wish(Direction::RecvOnly))]).unwrap().write();
+    let offer = Description::read(offer.as_bytes()).unwrap();
+    let answer = server.handle_offer(now, &offer, |_, _| Some(wish(Direction::SendOnly))).unwrap().write();
+    client.handle_answer(now, &Description::read(answer.as_bytes()).unwrap()).unwrap();
+    let mut connected = 0;
+    while connected < 2 {
+        carry(now, &mut client, &mut server);
+        carry(now, &mut server, &mut client);
+        for peer in [&mut client, &mut server] {
+            while let Some(event) = peer.poll_event() {
+                connected += usize::from(event == Event::Connected);
+            }
+        }
+    }
+    server
+}
+
+fn carry(now: Instant, from: &mut Peer, to: &mut Peer) {
+    let mut out = Datagrams::new();
+    while let Some(path) = from.poll_transmit(now, |_| None, &mut out) {
+        let path = Path::udp(path.remote, path.local);
+        (0..out.len()).for_each(|n| to.handle_datagram(now, path, &mut out.get(n).to_vec()));
+        out.clear();
+    }
+}

@@ -1,0 +1,138 @@
+//! The relay of the example against aiortc (OpenSSL's DTLS, libsrtp, an ICE of its own), over loopback.
+//!
+//! `tests/install.sh` at the root of the repository installs what it needs.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "other implementations are behind sockets, and in processes of their own"
+)]
+
+#[path = "../../examples/whip/http.rs"]
+mod http;
+#[path = "../../examples/whip/relay.rs"]
+mod relay;
+
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dtls::SrtpProfile;
+use relay::{Options, Relay};
+
+/// How long anything may take on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The relay on a thread, and what it says.
+struct Running {
+    url: String,
+    lines: Receiver<String>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(options: &Options) -> Self {
+        let (at, requests) = http::listen(options.address).unwrap();
+        let (log, lines) = channel();
+        let relay = Relay::new(options, move |line| drop(log.send(line))).unwrap();
+        println!("{at}, media at {}", relay.local());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || relay.run(&requests, &stopped).unwrap());
+        Self { url: format!("http://{at}"), lines, stop, thread: Some(thread) }
+    }
+
+    /// The next line that has `text`.
+    fn wait_for(&self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now()));
+            let line = line.unwrap_or_else(|error| panic!("no line with {text:?}: {error}"));
+            println!("{line}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A process that ends with the test, whatever happens.
+struct Process(Child);
+
+impl Process {
+    fn aiortc(arguments: &[&str]) -> Self {
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let python: PathBuf = crate_folder.join("../../tests/.venv/bin/python");
+        assert!(python.exists(), "tests/install.sh installs aiortc");
+        let mut command = Command::new(python);
+        command.arg(crate_folder.join("tests/interop/aiortc_peer.py")).args(arguments);
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Closes its input, and gives its output when it has ended well.
+    fn finish(mut self) -> String {
+        drop(self.0.stdin.take());
+        let output = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{output}");
+        output
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// aiortc publishes, and plays what it publishes: frames arrive both ways, under this profile and in these roles.
+fn relays(codec: &str, frames: u32, options: Options, connected: &str) {
+    let relay = Running::new(&options);
+    let publisher = Process::aiortc(&["publish", &format!("{}/whip", relay.url), codec]);
+    relay.wait_for(&format!("session 1 connected {connected}"));
+    relay.wait_for("session 1 first frame");
+    relay.wait_for("session 1 first frame");
+    let viewer = Process::aiortc(&["play", &format!("{}/whep", relay.url), &frames.to_string()]);
+    relay.wait_for(&format!("session 2 connected {connected}"));
+    relay.wait_for("session 2 closed Local");
+    assert_eq!(viewer.finish().trim(), format!("{frames} {frames}"));
+    publisher.finish();
+    relay.wait_for("session 1 closed Local");
+}
+
+#[test]
+fn vp8_and_opus_through_the_relay() {
+    relays("VP8", 30, Options::default(), "AeadAes128Gcm DTLS Server EcdheEcdsaAes128Gcm");
+}
+
+#[test]
+fn h264_and_opus_through_the_relay_that_opens_the_handshake() {
+    let options =
+        Options { dtls_client: true, profile: Some(SrtpProfile::Aes128CmSha1_80), ..Options::default() };
+    relays("H264", 30, options, "Aes128CmHmacSha1_80 DTLS Client EcdheEcdsa");
+}
+
+#[test]
+fn over_ipv6_with_the_longer_keys() {
+    let address = (Ipv6Addr::LOCALHOST, 0).into();
+    let options = Options { profile: Some(SrtpProfile::AeadAes256Gcm), address, ..Options::default() };
+    relays("VP8", 10, options, "AeadAes256Gcm DTLS Server");
+}
