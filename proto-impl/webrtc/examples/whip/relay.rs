@@ -228,7 +228,7 @@ impl<L: FnMut(String)> Relay<L> {
                 (self.log)(format!("session {id} closed {reason:?}"));
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.closed = true;
-                    (self.log)(format!("session {id} {:?}", session.peer.stats()));
+                    (self.log)(format!("session {id} {:?}", session.peer.stats().transport));
                 }
                 if self.stream.as_ref().is_some_and(|stream| stream.publisher == id) {
                     self.end_stream(now, touched);
@@ -269,7 +269,7 @@ impl<L: FnMut(String)> Relay<L> {
             time.since(base).map_or(instant, |passed| instant + passed)
         });
         let pushed = live.track.push(now, &live.config, frame.key_frame, frame.timestamp, &frame.payload);
-        let Ok(packets) = pushed else {
+        let Ok(unit) = pushed else {
             return (self.log)(format!("session {id} bad unit of {}", live.codec));
         };
         for (viewer, session) in &mut self.sessions {
@@ -279,7 +279,7 @@ impl<L: FnMut(String)> Relay<L> {
             };
             *waits &= is_video && !frame.key_frame;
             if !*waits && session.peer.media_path().is_some() {
-                session.peer.send(*section, &packets, at);
+                session.peer.send(*section, &unit, at);
                 session.count(is_video);
                 touched.insert(*viewer);
             }
@@ -408,9 +408,9 @@ impl<L: FnMut(String)> Relay<L> {
         for (id, session) in &mut self.sessions {
             let [video, audio] = std::mem::take(&mut session.frames);
             if video + audio > 0 {
+                let resent: u64 = session.peer.stats().resent.iter().map(|(_, stats)| stats.resent).sum();
                 (self.log)(format!(
-                    "session {id} frames/s: {video} video, {audio} audio {:?}",
-                    session.peer.stats().resent
+                    "session {id} frames/s: {video} video, {audio} audio, {resent} packets resent so far"
                 ));
             }
         }
