@@ -51,11 +51,13 @@ fn report(what: &str, rounds: impl Iterator<Item = (f64, f64)>) {
     ours.sort_by(f64::total_cmp);
     bare.sort_by(f64::total_cmp);
     let middle = ROUNDS / 2;
+    print!("  {what:14} {:6.0}/{:6.0}/{:6.0}", ours[0], ours[middle], ours[ROUNDS - 1]);
+    if bare[middle].is_nan() {
+        // There is nothing to compare with.
+        return println!();
+    }
     println!(
-        "  {what:14} {:6.0}/{:6.0}/{:6.0}   bare {:6.0}/{:6.0}/{:6.0}   ratio of minima {:.3}, of medians {:.3}",
-        ours[0],
-        ours[middle],
-        ours[ROUNDS - 1],
+        "   bare {:6.0}/{:6.0}/{:6.0}   ratio of minima {:.3}, of medians {:.3}",
         bare[0],
         bare[middle],
         bare[ROUNDS - 1],

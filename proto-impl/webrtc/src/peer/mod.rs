@@ -270,8 +270,9 @@ impl Peer {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.transport = self.transport.stats();
-        stats.profile = self.transport.profile();
-        stats.handshake = self.transport.handshake();
+        // Behind the end what is left is what was.
+        stats.profile = self.transport.profile().or(stats.profile);
+        stats.handshake = self.transport.handshake().or(stats.handshake);
         stats.round_trip = self.round_trip;
         if let Some(reception) = &self.reception {
             stats.unknown_sources = reception.unknown;
@@ -279,8 +280,11 @@ impl Peer {
             stats.malformed += reception.malformed;
             stats.received = reception.stats().collect();
         }
-        stats.resent = self.senders.iter().map(|sender| (sender.section, sender.resend_stats())).collect();
-        stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
+        if !self.senders.is_empty() {
+            let resent = |sender: &Sender| (sender.section, sender.resend_stats());
+            stats.resent = self.senders.iter().map(resent).collect();
+            stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
+        }
         stats
     }
 
@@ -300,9 +304,12 @@ impl Peer {
         while let Some(event) = self.transport.poll_event() {
             if event == Event::Connected {
                 self.schedule = Some(ReportSchedule::new(now));
+                self.stats.profile = self.transport.profile();
+                self.stats.handshake = self.transport.handshake();
             }
             if matches!(event, Event::Closed(_)) {
-                // What is of no use any more need not wait for the owner.
+                // What is of no use any more need not wait for the owner; the figures stay.
+                self.stats = self.stats();
                 self.reception = None;
                 self.senders.clear();
                 self.rtcp.clear();
