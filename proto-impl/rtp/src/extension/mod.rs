@@ -1,9 +1,11 @@
 //! Header extensions (RFC 8285): the elements of a block, which of them a session agreed on, and their values.
 
+mod kind;
 mod map;
 mod value;
 
-pub use map::{Extension, ExtensionMap};
+pub use kind::Extension;
+pub use map::ExtensionMap;
 pub use value::{AbsSendTime, AudioLevel, Extensions, PlayoutDelay};
 
 use wire::Reader;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::map::Extension;
+use super::kind::Extension;
 use crate::ntp::NtpTime;
 
 /// How loud the sound of a packet is (RFC 6464 §3).

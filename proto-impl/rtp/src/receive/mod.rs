@@ -6,6 +6,7 @@
 //! 4. At [`Receiver::poll_timeout`] the owner calls [`Receiver::handle_timeout`].
 
 mod nack;
+mod received;
 mod receiver;
 mod reorder;
 mod sources;
@@ -14,6 +15,7 @@ mod statistics;
 mod tests;
 
 pub use nack::{NACK_AGE_MAX, NACK_LIST_MAX, NACK_TRIES_MAX};
-pub use receiver::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver};
+pub use received::Received;
+pub use receiver::{ReceiveConfig, ReceiveEvent, ReceiveStats, Receiver};
 pub use reorder::{REORDER_BYTES_MAX, REORDER_PACKETS_MAX};
 pub use sources::{SOURCES_MAX, Sources};

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sdp::PayloadType;
 
 use super::nack::NackList;
+use super::received::Received;
 use super::reorder::{Released, ReorderBuffer};
 use super::statistics::Statistics;
 use crate::header::Header;
@@ -61,23 +61,6 @@ impl ReceiveConfig {
             nack_tolerance: Duration::from_millis(10),
         }
     }
-}
-
-/// A packet on its way to be put together with others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
-    /// Its place.
-    pub sequence: ExtendedSequence,
-    /// Its time, in ticks.
-    pub timestamp: u32,
-    /// The marker bit.
-    pub marker: bool,
-    /// What the payload is.
-    pub payload_type: PayloadType,
-    /// The payload.
-    pub payload: Bytes,
-    /// When it came.
-    pub arrival: Instant,
 }
 
 /// What the owner of a receiver must know, in order.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::receiver::Received;
+use super::received::Received;
 use crate::number::ExtendedSequence;
 
 /// Packets that wait.
