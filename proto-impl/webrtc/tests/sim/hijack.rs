@@ -161,3 +161,36 @@ fn x_07_sources_are_bounded() {
     }
     assert_eq!(reception.b.peer.stats().received.len(), 0);
 }
+
+/// D-01: ten thousand hellos a second from everywhere, at a port where a thousand sessions begin, one after the other: the
+/// port's table lets none of them through, before paths are valid and after, and every session connects.
+#[test]
+fn d_01_a_flood_of_hellos_reaches_nobody() {
+    let mut demux = ice::Demux::new();
+    let hello = [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60, 1][..], &[0; 59]].concat();
+    let (mut flood, mut reached) = (0u32, 0u32);
+    for n in 0..1000u64 {
+        let mut pair = session(n, Direction::SendOnly);
+        assert!(demux.insert(pair.b.peer.local_fragment(), n));
+        for ms in 0.. {
+            assert!(ms < 5000, "session {n}");
+            for _ in 0..10 {
+                flood = flood.wrapping_add(1);
+                let stranger = SocketAddr::from(((flood | 0x0a00_0000).to_be_bytes(), 6000));
+                let route = demux.route(&Path::udp(SERVER, stranger), &hello);
+                reached += u32::from(!matches!(route, ice::Route::Drop(_)));
+            }
+            pair.run_for(netsim::ms(1)).unwrap();
+            if both_connected(&pair.a, &pair.b) {
+                break;
+            }
+        }
+        let path = pair.b.path();
+        assert!(demux.open(path, n));
+        // The right address is let through, and is the session's to check.
+        assert_eq!(demux.route(&path, &hello), ice::Route::Dtls(n));
+        demux.close(&path, n);
+    }
+    assert_eq!((reached, demux.len()), (0, 1000));
+    assert!(flood > 1_000_000, "{flood}");
+}
