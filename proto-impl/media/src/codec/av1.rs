@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(read(&[0x01, 0, 0, 0]), Err(Error::Invalid("marker or version")));
         assert_eq!(read(&[0x81, 0, 0, 0, 0x8a, 0]), Err(Error::Invalid("obu_forbidden_bit")));
         let endless = [&RECORD[..5], &[0xff; 9]].concat();
-        assert_eq!(read(&endless), Err(Error::Invalid("obu_size")));
+        assert_eq!(read(&endless), Err(Error::Invalid("leb128")));
         assert_eq!(Config::read(vec![0x81; 65_537].into()), Err(Error::TooLarge(65_537)));
     }
 
