@@ -68,30 +68,6 @@ impl Aead {
         tag
     }
 
-    /// Encrypts `clear` into `sealed`, which is longer by the tag that goes behind. Nothing else is touched: one clear
-    /// text can be sealed for many. False, with `sealed` zeroed, when the lengths do not fit.
-    #[must_use]
-    pub fn seal_to(
-        &self,
-        nonce: [u8; AEAD_NONCE_BYTES],
-        associated: &[u8],
-        clear: &[u8],
-        sealed: &mut [u8],
-    ) -> bool {
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let done = sealed.split_at_mut_checked(clear.len()).is_some_and(|(out, tag)| {
-            tag.len() == AEAD_TAG_BYTES
-                && self
-                    .0
-                    .seal_out_of_place_scatter(nonce, Aad::from(associated), clear, out, &[], tag)
-                    .is_ok()
-        });
-        if !done {
-            sealed.fill(0);
-        }
-        done
-    }
-
     /// Decrypts `in_out` when `tag` fits it and `associated`. Otherwise what is in `in_out` is not to be used.
     pub fn open(
         &self,
@@ -165,10 +141,6 @@ mod tests {
             assert_eq!(key.seal(nonce, &associated, &mut text).to_vec(), hex(tag));
             assert_eq!(text[..16], hex(sealed_head)[..]);
 
-            let mut apart = vec![0; clear.len() + AEAD_TAG_BYTES];
-            assert!(key.seal_to(nonce, &associated, &clear, &mut apart));
-            assert_eq!(apart, [&text[..], &hex(tag)].concat());
-
             key.open(nonce, &associated, &hex(tag), &mut text).unwrap();
             assert_eq!(text, clear);
         }
@@ -188,9 +160,6 @@ mod tests {
         ] {
             assert_eq!(key.open(nonce, head, tag, &mut text.clone()), Err(NotAuthentic));
         }
-        let mut short = [7; 20];
-        assert!(!key.seal_to([3; 12], &[], b"clear", &mut short));
-        assert_eq!(short, [0; 20]);
         assert!(!format!("{key:?}").contains('0'));
     }
 }
