@@ -8,8 +8,8 @@
 
 use media::codec::{CodecConfig, h264};
 
+use super::Error;
 use super::nal_units::{self, Form, Head, NalFormat};
-use super::{Error, Payloads};
 
 /// RFC 6184 §5.7.1.
 const STAP_A: u8 = 24;
@@ -20,20 +20,6 @@ const F: u8 = 0x80;
 const NRI: u8 = 0x60;
 const TYPE: u8 = 0x1f;
 
-/// See [`super::Packetizer::packetize`].
-pub(super) fn packetize(
-    config: &CodecConfig,
-    key_frame: bool,
-    unit: &[u8],
-    max: usize,
-    out: &mut Payloads,
-) -> Result<(), Error> {
-    let CodecConfig::H264(config) = config else {
-        return nal_units::packetize::<H264>(std::iter::empty(), unit, max, out);
-    };
-    nal_units::packetize::<H264>(config.parameter_sets().filter(|_| key_frame), unit, max, out)
-}
-
 /// See [`super::Depacketizer`].
 pub(super) type Depacketizer = nal_units::Depacketizer<H264>;
 
@@ -42,6 +28,11 @@ pub(super) struct H264;
 
 impl NalFormat for H264 {
     const HEAD_BYTES: usize = 1;
+
+    fn parameter_sets(config: &CodecConfig) -> impl Iterator<Item = &[u8]> {
+        let config = if let CodecConfig::H264(config) = config { Some(config) } else { None };
+        config.into_iter().flat_map(h264::Config::parameter_sets)
+    }
 
     fn is_sps(nal: &[u8]) -> bool {
         h264::nal_type(nal) == h264::NAL_SPS

@@ -8,8 +8,8 @@
 
 use media::codec::{CodecConfig, h265};
 
+use super::Error;
 use super::nal_units::{self, Form, Head, NalFormat};
-use super::{Error, Payloads};
 
 /// RFC 7798 §4.4.2.
 const AP: u8 = 48;
@@ -21,20 +21,6 @@ const PACI: u8 = 50;
 const F: u8 = 0x80;
 const TYPE: u8 = 0x7e;
 
-/// See [`super::Packetizer::packetize`].
-pub(super) fn packetize(
-    config: &CodecConfig,
-    key_frame: bool,
-    unit: &[u8],
-    max: usize,
-    out: &mut Payloads,
-) -> Result<(), Error> {
-    let CodecConfig::H265(config) = config else {
-        return nal_units::packetize::<H265>(std::iter::empty(), unit, max, out);
-    };
-    nal_units::packetize::<H265>(config.parameter_sets().filter(|_| key_frame), unit, max, out)
-}
-
 /// See [`super::Depacketizer`].
 pub(super) type Depacketizer = nal_units::Depacketizer<H265>;
 
@@ -43,6 +29,11 @@ pub(super) struct H265;
 
 impl NalFormat for H265 {
     const HEAD_BYTES: usize = 2;
+
+    fn parameter_sets(config: &CodecConfig) -> impl Iterator<Item = &[u8]> {
+        let config = if let CodecConfig::H265(config) = config { Some(config) } else { None };
+        config.into_iter().flat_map(h265::Config::parameter_sets)
+    }
 
     fn is_sps(nal: &[u8]) -> bool {
         h265::nal_type(nal) == Some(h265::NAL_SPS)

@@ -212,8 +212,8 @@ impl Packetizer {
         let (bytes, count) = (out.bytes.len(), out.ends.len());
         out.reserve(unit.len().saturating_add(unit.len() / 32));
         let done = match &mut self.format {
-            Outgoing::H264 => h264::packetize(config, key_frame, unit, self.max, out),
-            Outgoing::H265 => h265::packetize(config, key_frame, unit, self.max, out),
+            Outgoing::H264 => nal_units::packetize::<h264::H264>(config, key_frame, unit, self.max, out),
+            Outgoing::H265 => nal_units::packetize::<h265::H265>(config, key_frame, unit, self.max, out),
             Outgoing::Vp8(packetizer) => packetizer.packetize(unit, self.max, out),
             Outgoing::Vp9(packetizer) => packetizer.packetize(key_frame, unit, self.max, out),
             Outgoing::Av1 => av1::packetize(key_frame, unit, self.max, out),

@@ -1,6 +1,7 @@
 //! NAL units in packets: alone, several in one packet, one in several. H.264 and H.265 differ only in their heads.
 
 use bytes::{BufMut, BytesMut};
+use media::codec::CodecConfig;
 use media::nal;
 use wire::Reader;
 
@@ -32,6 +33,8 @@ pub(super) trait NalFormat: Default {
     /// Bytes of the head of a NAL unit, which is also that of a payload.
     const HEAD_BYTES: usize;
 
+    /// The parameter sets of a track of this codec; none of another's.
+    fn parameter_sets(config: &CodecConfig) -> impl Iterator<Item = &[u8]>;
     /// Whether it is a sequence parameter set.
     fn is_sps(nal: &[u8]) -> bool;
     /// Delimiters and filling say nothing that the packets do not.
@@ -59,18 +62,19 @@ struct Aggregate<'a, 'o> {
     out: &'o mut Payloads,
 }
 
-/// See [`super::Packetizer::packetize`]. `sets` go before a key frame that brings none.
-pub(super) fn packetize<'a, F: NalFormat>(
-    sets: impl Iterator<Item = &'a [u8]>,
-    unit: &'a [u8],
+/// See [`super::Packetizer::packetize`].
+pub(super) fn packetize<F: NalFormat>(
+    config: &CodecConfig,
+    key_frame: bool,
+    unit: &[u8],
     max: usize,
     out: &mut Payloads,
 ) -> Result<(), Error> {
     // No aggregate may be larger than its 16-bit sizes can say.
     let max = max.min(usize::from(u16::MAX));
     let mut aggregate = Aggregate { nals: Vec::new(), bytes: 0, max, out };
-    if !nal::Nals::new(unit, 4).flatten().any(F::is_sps) {
-        sets.for_each(|set| aggregate.add::<F>(set));
+    if key_frame && !nal::Nals::new(unit, 4).flatten().any(F::is_sps) {
+        F::parameter_sets(config).for_each(|set| aggregate.add::<F>(set));
     }
     for nal in nal::Nals::new(unit, 4) {
         aggregate.add::<F>(nal.map_err(|_| Error::BadUnit)?);
