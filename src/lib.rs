@@ -15,4 +15,5 @@ pub mod mail;
 pub mod protocol;
 pub mod stats;
 pub mod store;
+pub mod types;
 pub mod worker;

@@ -20,8 +20,9 @@ use super::viewing::Viewing;
 use super::{Now, Peer, PeerEvent, PlayerOptions, PublisherOptions, Role, Score, Stamp, Tally, Target, Unit};
 use crate::config::{AppSettings, SrtSettings};
 use crate::hub::{Entry, Package, Parts};
-use crate::mail::{Grant, StreamId};
+use crate::mail::Grant;
 use crate::protocol::bench::{Line, LineEvent, Outcome, Packer, TagIngest, TsIngest, TsPackage};
+use crate::types::StreamId;
 
 /// A stream's beginning, for the mappings of the server.
 fn grant() -> Grant {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{Control, Output};
 use crate::config::{AppSettings, Config, Edit, ServerSettings};
 use crate::http::Response;
-use crate::mail::{Now, SessionRef};
+use crate::types::{Now, SessionRef};
 
 /// Errands that may wait; more are refused.
 const ERRANDS_MAX: usize = 64;

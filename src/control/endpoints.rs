@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::auth::outbound::{Endpoint, redact};
 use crate::auth::srt::{SrtAddress, StreamRequest, with_via};
-use crate::mail::{Now, PushId, PushOrder, PushState, PushTarget, StreamId, StreamKey, ToWorker, via_entry};
+use crate::mail::{PushOrder, PushState, PushTarget, ToWorker, via_entry};
+use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::Control;
 use super::broadcast::{EndpointRecord, status};

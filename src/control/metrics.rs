@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use super::Control;
 use super::rest::Reply;
 use crate::http::Response;
-use crate::mail::{SessionRef, ToWorker, WorkerId};
+use crate::mail::ToWorker;
 use crate::stats::{self, Page, WorkerFigures};
+use crate::types::{SessionRef, WorkerId};
 
 /// Scrapes that wait at a time.
 const WAITING_MAX: usize = 64;

@@ -41,10 +41,9 @@ use crypto::{Random, Seed};
 
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
-use crate::mail::{
-    Now, SessionRef, SessionSettings, StreamEnd, StreamId, StreamKey, ToControl, ToWorker, WorkerId,
-};
+use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::stats::HostFigures;
+use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
 
 use access::{Asks, Guesses, Presences, Sweep};

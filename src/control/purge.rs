@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::Control;
 use super::sides::SideWrite;
 use super::writes::{Change, Write};
-use crate::mail::{Now, StreamKey};
 use crate::store::{Key, Kind};
+use crate::types::{Now, StreamKey};
 
 /// Records of one slice.
 const SLICE: usize = 1000;

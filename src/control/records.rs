@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::broadcast::Broadcast;
-use crate::mail::StreamKey;
+use crate::types::StreamKey;
 
 /// Records of one application; boxed, so that skipping over many touches little memory.
 type App = BTreeMap<Arc<str>, Box<Broadcast>>;

@@ -14,9 +14,9 @@ use media::Position;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::config::AppSettings;
 use crate::mail::{
-    Departure, Grant, Ingest, Now, PublishRequest, PushId, Refusal, SessionRef, SourceFigures, StreamEnd,
-    StreamId, StreamKey, ToWorker, WorkerId, via_entry,
+    Departure, Grant, Ingest, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, via_entry,
 };
+use crate::types::{Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, is_stream_id, status};
 use super::{Control, wall};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::clerk::Errand;
 use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
-use crate::mail::{Now, SessionSettings, ToWorker};
+use crate::mail::{SessionSettings, ToWorker};
+use crate::types::Now;
 
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.

@@ -11,8 +11,8 @@ use super::Control;
 pub(super) use super::access::{Subscriber, Token};
 use super::management::{PasswordHash, User};
 use crate::http::Response;
-use crate::mail::{Now, SessionRef};
 use crate::store::{Key, Kind};
+use crate::types::{Now, SessionRef};
 
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,10 +20,8 @@ use std::time::{Duration, Instant};
 
 use crate::auth::outbound::{Endpoint, Scheme, UrlError, redact};
 use crate::config::AppSettings;
-use crate::mail::{
-    Grant, Now, PublishRequest, PullId, PullOrder, PullSource, PullState, Refusal, StreamEnd, StreamKey,
-    ToWorker, WorkerId,
-};
+use crate::mail::{Grant, PublishRequest, PullOrder, PullSource, PullState, Refusal, StreamEnd, ToWorker};
+use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::supervisor::{Job, Place};

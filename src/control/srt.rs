@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::Control;
 use super::rest::Reply;
 use crate::http::Response;
-use crate::mail::{SessionRef, StreamId, ToWorker, WorkerId};
+use crate::mail::ToWorker;
 use crate::stats::SrtFigures;
+use crate::types::{SessionRef, StreamId, WorkerId};
 
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;

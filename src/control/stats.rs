@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::ServerSettings;
-use crate::mail::{Now, Report, StreamId, WorkerId};
+use crate::mail::Report;
+use crate::types::{Now, StreamId, WorkerId};
 
 use super::{Control, wall};
 use crate::stats::ControlFigures;

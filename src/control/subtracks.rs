@@ -1,7 +1,7 @@
 //! Main tracks and their subtracks: a room, or one programme in several pictures. A subtrack names its main track; a
 //! virtual main track is live while one of its subtracks is (rest.md §1.3).
 
-use crate::mail::{Now, StreamKey};
+use crate::types::{Now, StreamKey};
 
 use super::broadcast::status;
 use super::{Control, wall};

@@ -18,7 +18,7 @@ use crypto::Random;
 use super::broadcast::status;
 use super::{Control, Output, ResolveRequest, Resolved};
 use crate::auth::{Endpoint, OutboundPolicy};
-use crate::mail::{Now, PullId, PushId, WorkerId};
+use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];

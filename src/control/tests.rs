@@ -10,10 +10,10 @@ use super::*;
 use crate::auth::cidr;
 use crate::http::{Headers, Method, Request, Version};
 use crate::mail::{
-    ConnId, Departure, Grant, Ingest, PublishRequest, PushId, PushOrder, PushState, Refusal, Report,
-    SourceFigures,
+    Departure, Grant, Ingest, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures,
 };
 use crate::store::{Faults, Memory, Store};
+use crate::types::{ConnId, PushId};
 
 mod access;
 mod admission;

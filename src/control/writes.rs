@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::http::Response;
-use crate::mail::{Now, SessionRef, StreamEnd, StreamKey};
+use crate::mail::StreamEnd;
 use crate::store::{self, Op};
+use crate::types::{Now, SessionRef, StreamKey};
 
 use super::broadcast::{Body, Broadcast, EndpointRecord, status};
 use super::rest::Recorder;

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::mail::Now;
+use crate::types::Now;
 
 /// The time now, for one turn.
 pub(crate) fn now() -> Now {

@@ -17,7 +17,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::doorbell::{Mail, Postbox};
 use super::sys;
-use crate::mail::{BlockSource, ConnId, FileAsk, FileError, FileReply, OpenedFile, ToWorker, WorkerId};
+use crate::mail::{BlockSource, FileAsk, FileError, FileReply, OpenedFile, ToWorker};
+use crate::types::{ConnId, WorkerId};
 
 /// Threads: a disk that hangs holds one wish each.
 const THREADS: usize = 4;

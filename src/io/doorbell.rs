@@ -119,7 +119,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::PushId;
+    use crate::types::PushId;
     use mio::{Events, Poll, Token};
 
     #[test]

@@ -11,9 +11,10 @@ use super::hooks::Receivers;
 use crate::control::{
     Control, ErrandAnswer, ErrandRequest, HashRequest, Hashed, HookReply, Output, ResolveRequest, Resolved,
 };
-use crate::mail::{ConnId, SessionRef, ToControl, ToWorker, WorkerId};
+use crate::mail::{ToControl, ToWorker};
 use crate::stats::HostFigures;
 use crate::store;
+use crate::types::{ConnId, SessionRef, WorkerId};
 
 /// Messages of one turn; admission among them goes before requests of the API.
 const TURN_MESSAGES_MAX: usize = 256;

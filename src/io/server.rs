@@ -22,9 +22,9 @@ use super::{clerk, clock, disk, hashes, helpers, hooks, host, listen, local, sys
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
-use crate::mail::WorkerId;
 use crate::protocol::{Listener, Port};
 use crate::store::{self, RedbStore, Store};
+use crate::types::WorkerId;
 
 /// Descriptors below which the configured density cannot be reached.
 const OPEN_FILES_WANTED: u64 = 20_000;

@@ -28,8 +28,8 @@ use super::office::{Desk, OfficeMail};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
 use super::udp::{Batch, Peer, UdpSocket};
-use crate::mail::{ConnId, Now, WorkerId};
 use crate::protocol::{Listener, Port, Security};
+use crate::types::{ConnId, Now, WorkerId};
 use crate::worker::{Output, Worker};
 
 /// The wake-up's token.

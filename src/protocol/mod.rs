@@ -26,9 +26,10 @@ use crate::auth::access::Params;
 use crate::config::AppSettings;
 use crate::hub::{FormatKey, Package, Parts};
 use crate::mail::{
-    ConnId, Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, Now, PullOrder, PullState,
-    PushOrder, PushState, PushTarget, Refusal, SessionSettings, StreamEnd, StreamKey, WorkerId,
+    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, PullOrder, PullState, PushOrder, PushState,
+    PushTarget, Refusal, SessionSettings, StreamEnd,
 };
+use crate::types::{ConnId, Now, StreamKey, WorkerId};
 
 /// An outgoing connection that is not there by then is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -406,7 +406,8 @@ mod tests {
 
     use super::super::{StreamFigures, Traffic};
     use super::*;
-    use crate::mail::{Ingest, StreamKey};
+    use crate::mail::Ingest;
+    use crate::types::StreamKey;
 
     #[test]
     fn the_page_has_every_documented_name_and_no_other() {

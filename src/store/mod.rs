@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 pub use self::memory::{Faults, Memory};
 pub use self::redb::RedbStore;
-use crate::mail::StreamKey;
+use crate::types::StreamKey;
 
 /// Why the store did not do it. The text is for the log and the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@ use wire::SendQueue;
 
 use super::pulls::Held;
 use crate::hub::Subscriber;
-use crate::mail::{PullId, PushId, StreamId};
 use crate::protocol::{PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
+use crate::types::{PullId, PushId, StreamId};
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
 const WRITE_STALL: Duration = Duration::from_secs(30);

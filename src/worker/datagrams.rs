@@ -12,8 +12,8 @@ use wire::Datagrams;
 
 use super::conn::{Conn, Link};
 use super::{Output, Worker};
-use crate::mail::{ConnId, Now};
 use crate::protocol::{Context, Port, Remote, Route};
+use crate::types::{ConnId, Now};
 
 /// What became of a datagram of a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

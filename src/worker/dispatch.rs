@@ -10,9 +10,10 @@ use super::conn::{Conn, Link, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
 use crate::hub::{Flush, dts_ms};
-use crate::mail::{ConnId, Departure, FileAsk, PublishRequest, PushState, StreamId, ToControl, ToWorker};
+use crate::mail::{Departure, FileAsk, PublishRequest, PushState, ToControl, ToWorker};
 use crate::protocol::{Event, Format, PublishAsk};
 use crate::stats::Traffic;
+use crate::types::{ConnId, StreamId};
 
 /// Grid of flush deadlines.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);

@@ -6,8 +6,9 @@ use super::conn::{Conn, Publishing};
 use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
-use crate::mail::{ConnId, Report, SourceFigures, StreamId, ToControl};
+use crate::mail::{Report, SourceFigures, ToControl};
 use crate::stats::{SrtFigures, SrtRole, SrtTotals, StreamFigures, Traffic, WorkerFigures};
+use crate::types::{ConnId, StreamId};
 
 /// How often figures go to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);

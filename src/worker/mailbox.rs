@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use media::{AccessUnit, Tracks};
 
-use crate::mail::StreamId;
+use crate::types::StreamId;
 
 /// Bytes of one stream that may be on the way to one worker. A key frame larger than this still passes alone.
 const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -29,12 +29,10 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 
 use crate::hub::{Forwarded, Stream};
-use crate::mail::{
-    ConnId, FileAsk, Now, PullId, PushId, PushOrder, PushState, PushTarget, SessionSettings, StreamId,
-    StreamKey, ToControl, ToWorker, WorkerId,
-};
+use crate::mail::{FileAsk, PushOrder, PushState, PushTarget, SessionSettings, ToControl, ToWorker};
 use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
+use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};
 pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 pub use datagrams::{Destination, Routed};
@@ -442,8 +440,8 @@ impl Worker {
         self.outputs.push_back(Output::Control(mail));
     }
 
-    fn session_ref(&self, conn: ConnId) -> crate::mail::SessionRef {
-        crate::mail::SessionRef { worker: self.id, conn }
+    fn session_ref(&self, conn: ConnId) -> crate::types::SessionRef {
+        crate::types::SessionRef { worker: self.id, conn }
     }
 
     /// Whether this connection feeds `stream`.

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::Worker;
 use super::conn::{Conn, PullRole};
-use crate::mail::{
-    ConnId, Departure, NoSubscription, PullId, PullOrder, PullSource, PullState, StreamKey, ToControl,
-};
+use crate::mail::{Departure, NoSubscription, PullOrder, PullSource, PullState, ToControl};
 use crate::protocol::{self, PlayAsk};
+use crate::types::{ConnId, PullId, StreamKey};
 
 /// How long a viewer waits for the stream that it has started (design.md §6).
 const HOLD_MAX: Duration = Duration::from_secs(10);

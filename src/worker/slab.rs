@@ -1,6 +1,6 @@
 //! Connections by slot and generation: a late event for a slot's former owner finds nobody.
 
-use crate::mail::ConnId;
+use crate::types::ConnId;
 
 /// Generations have 31 bits: slot and generation share a 64-bit token with room for tokens of other kinds.
 const GENERATION_MASK: u32 = 0x7fff_ffff;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
 use crate::hub::{Flow, Mirror, Stream};
-use crate::mail::{ConnId, Grant, Now, PushId, Refusal, StreamEnd, StreamId, ToControl, ToWorker, WorkerId};
+use crate::mail::{Grant, Refusal, StreamEnd, ToControl, ToWorker};
+use crate::types::{ConnId, Now, PushId, StreamId, WorkerId};
 
 impl Worker {
     /// A message of the control lane.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::Worker;
 use super::conn::{Publishing, Watching};
 use crate::auth::access::{Credentials, Denial};
-use crate::mail::{ConnId, NoSubscription, PlayRequest, StreamId, ToControl};
+use crate::mail::{NoSubscription, PlayRequest, ToControl};
 use crate::protocol::{Format, PlayAsk};
+use crate::types::{ConnId, StreamId};
 
 impl Worker {
     /// A session asks to play.

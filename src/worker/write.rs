@@ -7,7 +7,7 @@ use wire::Gather;
 
 use super::Worker;
 use crate::hub::{Flow, Forwarded};
-use crate::mail::{ConnId, StreamId};
+use crate::types::{ConnId, StreamId};
 
 impl Worker {
     /// The next connection that has something to send and a socket that may take it.

@@ -11,7 +11,8 @@ use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Denial, Params};
 use crate::control::hooks::{self, HookPool, HookRequest};
 use crate::control::{Control, Output};
-use crate::mail::{NoSubscription, Now, PlayRequest, PublishRequest, Refusal, SessionRef, StreamKey};
+use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal};
+use crate::types::{Now, SessionRef, StreamKey};
 
 /// Requests that wait for receivers.
 const ASKS_MAX: usize = 1000;

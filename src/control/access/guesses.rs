@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Params};
-use crate::mail::{Now, StreamKey};
+use crate::types::{Now, StreamKey};
 
 /// Wrong codes of one address for one subscriber within [`WINDOW`]; what it shows then is wrong, whatever it is.
 const GUESSES_MAX: u32 = 10;

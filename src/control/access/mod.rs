@@ -24,7 +24,8 @@ use super::Control;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_hash, is_jwt};
 use crate::auth::time_code;
 use crate::config::AppSettings;
-use crate::mail::{NoSubscription, Now, PlayRequest, SessionRef, StreamKey, ToWorker};
+use crate::mail::{NoSubscription, PlayRequest, ToWorker};
+use crate::types::{Now, SessionRef, StreamKey};
 
 impl Control {
     /// Everything that an application checks and memory can answer. Nothing is used up.

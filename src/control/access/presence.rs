@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::{Control, wall};
-use crate::mail::{Now, PlayRequest, PublishRequest, SessionRef, StreamEnd, StreamKey, ToWorker};
+use crate::mail::{PlayRequest, PublishRequest, StreamEnd, ToWorker};
+use crate::types::{Now, SessionRef, StreamKey};
 
 /// Events that are remembered for an application.
 const EVENTS_MAX: usize = 10_000;

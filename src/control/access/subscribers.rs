@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::access::Direction;
 use crate::control::Control;
 use crate::control::sides::Side;
-use crate::mail::{Now, StreamKey};
 use crate::store::{Key, Kind};
+use crate::types::{Now, StreamKey};
 
 /// Shortest and longest id of a subscriber.
 const ID_CHARS_MIN: usize = 4;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::Control;
 use crate::control::sides::{Side, SideWrite};
-use crate::mail::{Now, StreamKey};
 use crate::store::{Key, Kind};
+use crate::types::{Now, StreamKey};
 
 /// Tokens of one application that are kept.
 pub(in crate::control) const TOKENS_MAX: usize = 100_000;

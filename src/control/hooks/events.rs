@@ -13,7 +13,8 @@ use crate::control::broadcast::Broadcast;
 use crate::control::registry::Live;
 use crate::control::rest::host;
 use crate::control::{Control, wall};
-use crate::mail::{Now, StreamEnd, StreamId, StreamKey};
+use crate::mail::StreamEnd;
+use crate::types::{Now, StreamId, StreamKey};
 
 /// Members that parameters of a peer may not take the place of.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];

@@ -17,7 +17,7 @@ pub(super) use events::Idles;
 
 use super::{Control, Output};
 use crate::auth::{HookUrl, redact};
-use crate::mail::{Now, StreamKey};
+use crate::types::{Now, StreamKey};
 
 /// Threads that send hooks.
 pub const SENDERS: usize = 8;

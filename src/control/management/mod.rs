@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::Control;
 use crate::http::Response;
-use crate::mail::{Now, SessionRef};
+use crate::types::{Now, SessionRef};
 
 pub use hashing::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult};
 pub(super) use hashing::{Hashing, Purpose};

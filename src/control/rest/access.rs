@@ -17,8 +17,8 @@ use crate::control::Control;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::sides::Side;
 use crate::http::{Method, Request, Response, cors};
-use crate::mail::Now;
 use crate::store::{Key, Kind};
+use crate::types::Now;
 
 /// Cookies of our name that are looked at.
 const COOKIES_MAX: usize = 4;

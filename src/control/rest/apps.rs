@@ -13,7 +13,8 @@ use crate::control::clerk::{Errand, ErrandResult};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
-use crate::mail::{StreamEnd, StreamKey, ToWorker};
+use crate::mail::{StreamEnd, ToWorker};
+use crate::types::StreamKey;
 
 fn done(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))

@@ -11,7 +11,8 @@ use crate::control::sources::is_source;
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
-use crate::mail::{StreamEnd, StreamKey};
+use crate::mail::StreamEnd;
+use crate::types::StreamKey;
 
 /// Of a `listenerHookURL` that nothing could be sent to.
 const BAD_HOOK: &str = "Hook url is not valid.";

@@ -8,7 +8,7 @@ use crate::auth::outbound::{Endpoint, redact};
 use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
-use crate::mail::StreamKey;
+use crate::types::StreamKey;
 
 /// Bytes of an id that a client chooses.
 const SERVICE_ID_BYTES_MAX: usize = 128;

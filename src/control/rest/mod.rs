@@ -34,7 +34,7 @@ use crate::auth::jwt;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
-use crate::mail::{Now, SessionRef, StreamKey};
+use crate::types::{Now, SessionRef, StreamKey};
 use access::Caller;
 use routes::Handler;
 

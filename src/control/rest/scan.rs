@@ -12,7 +12,7 @@ use super::{Call, Reply};
 use crate::control::Control;
 use crate::control::broadcast::Broadcast;
 use crate::http::Response;
-use crate::mail::{Now, SessionRef, StreamKey};
+use crate::types::{Now, SessionRef, StreamKey};
 
 /// Records looked at in one slice: some hundred microseconds.
 const SLICE: usize = 2048;

@@ -7,7 +7,7 @@ use crate::control::broadcast::{Body, Broadcast};
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
-use crate::mail::{SessionRef, StreamKey};
+use crate::types::{SessionRef, StreamKey};
 
 /// Items of one list (rest.md §0.1 item 9).
 const ITEMS_MAX: usize = 50;

@@ -16,8 +16,8 @@ use crate::control::management::{
 use crate::control::sides::{Side, SideWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
-use crate::mail::SessionRef;
 use crate::store::{Key, Kind};
+use crate::types::SessionRef;
 
 /// The reference's words.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";

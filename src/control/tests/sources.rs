@@ -1,7 +1,8 @@
 //! Stream sources: starts, attempts, statuses, and the races between them.
 
 use super::*;
-use crate::mail::{PullId, PullOrder, PullSource, PullState};
+use crate::mail::{PullOrder, PullSource, PullState};
+use crate::types::PullId;
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 const URL: &str = "rtmp://198.51.100.1/app/key?t=1";

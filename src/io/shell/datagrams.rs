@@ -10,8 +10,8 @@ use mio::Interest;
 use super::{Shell, token_of};
 use crate::io::listen;
 use crate::io::udp::{Peer, UdpSocket};
-use crate::mail::{ConnId, Now};
 use crate::protocol::{Port, Remote};
+use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Routed};
 
 /// Receive calls on one socket in one turn.

@@ -11,8 +11,9 @@ use bytes::Bytes;
 
 use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
-use crate::mail::{BlockSource, FileAsk, FileError, FileReply, Now, OpenedFile};
+use crate::mail::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
 use crate::protocol::Apps;
+use crate::types::Now;
 
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 64 * 1024;

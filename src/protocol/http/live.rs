@@ -10,8 +10,9 @@ use wire::SendQueue;
 
 use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
-use crate::mail::{NoSubscription, Now, StreamEnd, StreamKey};
+use crate::mail::{NoSubscription, StreamEnd};
 use crate::protocol::{Context, Event, Format, PlayAsk, http_live};
+use crate::types::{Now, StreamKey};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);

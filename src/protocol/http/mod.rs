@@ -20,7 +20,8 @@ use wire::SendQueue;
 use super::{Context, Event, Session};
 use crate::http::cors::{self, Policy, Verdict};
 use crate::http::{self, Method, Request, Response, websocket};
-use crate::mail::{FileReply, NoSubscription, Now, StreamEnd, StreamKey};
+use crate::mail::{FileReply, NoSubscription, StreamEnd};
+use crate::types::{Now, StreamKey};
 use files::{Nowhere, Place, Transfer};
 use live::Viewer;
 

@@ -23,10 +23,9 @@ use crypto::Seed;
 use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{
-    self, Departure, Grant, Now, PullOrder, PullSource, PullState, Refusal, StreamEnd, StreamKey,
-};
+use crate::mail::{self, Departure, Grant, PullOrder, PullSource, PullState, Refusal, StreamEnd};
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
+use crate::types::{Now, StreamKey};
 use feed::{Fed, Feed};
 use http_flv::HttpFlv;
 use rtmp::Rtmp;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use super::*;
 use crate::auth::srt::SrtAddress;
 use crate::config::AppSettings;
-use crate::mail::{PullId, SessionSettings, StreamId};
+use crate::mail::SessionSettings;
 use crate::protocol::Apps;
+use crate::types::{PullId, StreamId};
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 const CONFIG: &[u8] = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";

@@ -7,8 +7,9 @@ use crypto::Seed;
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, FourCcs};
 use wire::SendQueue;
 
-use crate::mail::{Now, PushState, StreamEnd};
+use crate::mail::{PushState, StreamEnd};
 use crate::protocol::{Context, Event, Format, Session};
+use crate::types::Now;
 
 /// What to ask the target for.
 #[derive(Debug)]

@@ -13,9 +13,10 @@ use wire::SendQueue;
 
 use super::egress::is_sent;
 use crate::auth::access::Denial;
-use crate::mail::{self, Departure, Grant, NoSubscription, Now, Refusal, StreamEnd, StreamKey};
+use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::types::{Now, StreamKey};
 
 /// The limits of robustness.md §5, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =

@@ -7,8 +7,8 @@ use ::srt::{Endpoint, Incoming, SocketId};
 use crypto::{Random, Seed};
 
 use super::session::SrtSession;
-use crate::mail::{ConnId, Now, WorkerId};
 use crate::protocol::{Context, Demux, Remote, Route, Session};
+use crate::types::{ConnId, Now, WorkerId};
 
 /// Bits of our socket ids that count; above them is the worker.
 const ID_BITS: u32 = 20;

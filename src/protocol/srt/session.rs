@@ -13,9 +13,10 @@ use wire::{Datagrams, SendQueue};
 use super::packer::Packer;
 use crate::auth::srt::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd, StreamKey};
+use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::ts::{self, Ingest};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::types::StreamKey;
 
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;

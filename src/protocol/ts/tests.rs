@@ -9,7 +9,8 @@ use mpegts::{CLOCK_MASK, Demuxer, Event, Kind, Muxer, PACKET_BYTES, Packet, Pes,
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, Package};
-use crate::mail::{Grant, StreamId};
+use crate::mail::Grant;
+use crate::types::StreamId;
 
 /// x264, 640x360, constrained baseline 3.0.
 const SPS: &[u8] = &[

@@ -3,8 +3,9 @@ use rtmp::{Client, ClientConfig, ClientEvent};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{SessionSettings, StreamId};
+use crate::mail::SessionSettings;
 use crate::protocol::Apps;
+use crate::types::StreamId;
 
 /// A session and the machine of an encoder, wired together.
 struct Rig {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::StreamId;
+use crate::types::StreamId;
 
 fn ingest() -> Ingest {
     Ingest::new(&Grant {

@@ -1,0 +1,238 @@
+//! The words that workers and control exchange.
+//!
+//! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
+//! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
+//! number of sessions. Units of mirrored streams travel on a lane of their own
+//! ([`crate::worker::mailbox::MirroredUnit`]), which may be full.
+
+mod files;
+mod play;
+mod publish;
+mod pull;
+mod push;
+mod report;
+
+pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use play::{NoSubscription, PlayRequest};
+pub use publish::{Departure, Grant, Ingest, PublishRequest, Refusal, StreamEnd};
+pub use pull::{PullOrder, PullSource, PullState};
+pub use push::{PushOrder, PushState, PushTarget, via_entry};
+pub use report::{Report, SourceFigures};
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use media::Position;
+
+use crate::config::{AppSettings, ServerSettings, SrtSettings};
+use crate::http;
+use crate::stats::{SrtFigures, WorkerFigures};
+use crate::types::{ConnId, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+
+/// What sessions need to know of the server's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// `server.cors_origins`: whose pages may use the management API.
+    pub cors_origins: Vec<String>,
+    /// `srt.*`.
+    pub srt: SrtSettings,
+}
+
+impl SessionSettings {
+    /// Out of the server's.
+    #[must_use]
+    pub fn of(server: &ServerSettings) -> Self {
+        Self { cors_origins: server.cors_origins.clone(), srt: server.srt.clone() }
+    }
+}
+
+/// From a worker to control.
+#[derive(Debug)]
+pub enum ToControl {
+    /// A publisher asks.
+    Publish(PublishRequest),
+    /// A publisher that asked is gone before its verdict came.
+    PublishAbandoned(SessionRef),
+    /// A granted publisher is gone.
+    PublisherGone {
+        /// Who; a predecessor's late news is told by it.
+        session: SessionRef,
+        /// Of which stream.
+        stream: StreamId,
+        /// How.
+        departure: Departure,
+        /// Where the clock stands.
+        position: Position,
+        /// The last config epoch.
+        epoch: u32,
+    },
+    /// The first unit of a publisher that was granted.
+    SourceStarted(StreamId),
+    /// A viewer asks; answered by [`ToWorker::PlayVerdict`].
+    Play(Box<PlayRequest>),
+    /// A viewer is served.
+    PlayStarted {
+        /// Who.
+        session: SessionRef,
+        /// What control does not know yet; `None` for who had asked.
+        request: Option<Box<PlayRequest>>,
+    },
+    /// A viewer that control knows of, or that asked, is gone.
+    PlayEnded(SessionRef),
+    /// A request of the API.
+    Rest {
+        /// Who waits for the answer.
+        session: SessionRef,
+        /// From where.
+        peer: SocketAddr,
+        /// Over TLS.
+        secure: bool,
+        /// What.
+        request: Box<http::Request>,
+    },
+    /// The figures of the last second.
+    Report(WorkerId, Report),
+    /// Everything that was counted (answer to [`ToWorker::Measure`]).
+    Measured(WorkerId, Box<WorkerFigures>),
+    /// The SRT connections of a stream on one worker (answer to [`ToWorker::Srt`]).
+    Srt {
+        /// Where.
+        worker: WorkerId,
+        /// Of which stream.
+        stream: StreamId,
+        /// Each of them.
+        figures: Vec<SrtFigures>,
+    },
+    /// News of a push.
+    Push {
+        /// Which push.
+        push: PushId,
+        /// Of which attempt.
+        attempt: u64,
+        /// What happened.
+        state: PushState,
+    },
+    /// News of a pull.
+    Pull {
+        /// Which pull.
+        pull: PullId,
+        /// Of which attempt.
+        attempt: u64,
+        /// What happened.
+        state: PullState,
+    },
+    /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
+    Wanted(StreamKey),
+    /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
+    Drained(WorkerId),
+}
+
+/// To a worker, from control or (the mirror words) from another worker.
+#[derive(Debug, Clone)]
+pub enum ToWorker {
+    /// Settings of the server.
+    Server(Arc<SessionSettings>),
+    /// Answer of a helper thread to [`FileAsk`].
+    File {
+        /// Who asked.
+        conn: ConnId,
+        /// The answer.
+        reply: FileReply,
+    },
+    /// An application is there, or its settings changed.
+    App(Arc<AppSettings>),
+    /// An application is gone.
+    AppGone(Arc<str>),
+    /// A stream is live; `source` has its publisher. Also sent when the source moves.
+    StreamUp {
+        /// The life.
+        stream: StreamId,
+        /// Its key.
+        key: StreamKey,
+        /// Where its publisher is.
+        source: WorkerId,
+        /// How it comes in.
+        ingest: Ingest,
+        /// Control wants to know who plays it.
+        tell_viewers: bool,
+        /// Settings of the application.
+        settings: Arc<AppSettings>,
+    },
+    /// A stream ended: viewers and pushes go, the publisher (if any) is closed.
+    StreamDown {
+        /// The life.
+        stream: StreamId,
+        /// Why.
+        end: StreamEnd,
+    },
+    /// Verdict on a publish request.
+    Verdict {
+        /// Who asked.
+        conn: ConnId,
+        /// Yes or no.
+        verdict: Result<Box<Grant>, Refusal>,
+    },
+    /// Verdict on a request to play.
+    PlayVerdict {
+        /// Who asked.
+        conn: ConnId,
+        /// Yes or no.
+        verdict: Result<(), NoSubscription>,
+    },
+    /// This viewer may play no longer: close it.
+    DropViewer {
+        /// Who.
+        conn: ConnId,
+        /// For the log.
+        reason: &'static str,
+    },
+    /// The publisher was replaced by a new one: close it, keep the stream.
+    Replaced {
+        /// Which session.
+        conn: ConnId,
+        /// Of which stream.
+        stream: StreamId,
+    },
+    /// Answer to an API request.
+    RestReply {
+        /// Who asked.
+        conn: ConnId,
+        /// The answer.
+        response: Box<http::Response>,
+    },
+    /// Start an attempt of a push.
+    StartPush(Box<PushOrder>),
+    /// End a push; no news of it is wanted any more.
+    StopPush(PushId),
+    /// Start an attempt of a pull.
+    StartPull(Box<PullOrder>),
+    /// End a pull; no news of it is wanted any more.
+    StopPull(PullId),
+    /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
+    AutoStart(Vec<(StreamKey, bool)>),
+    /// Tell what was counted; answer [`ToControl::Measured`].
+    Measure {
+        /// And of each stream.
+        per_stream: bool,
+    },
+    /// Tell the SRT connections of a stream; answer [`ToControl::Srt`].
+    Srt(StreamId),
+    /// Close everything politely; answer [`ToControl::Drained`].
+    Drain,
+    /// From a worker with subscribers: send me this stream from its newest key frame on.
+    Mirror {
+        /// Which stream.
+        stream: StreamId,
+        /// To whom.
+        to: WorkerId,
+        /// Units up to this DTS (milliseconds) are there already, from a former source.
+        after_ms: Option<i64>,
+    },
+    /// From a worker without subscribers any more.
+    Unmirror {
+        /// Which stream.
+        stream: StreamId,
+        /// For whom.
+        to: WorkerId,
+    },
+}

@@ -1,0 +1,36 @@
+//! Playing: the request and the verdict.
+
+use std::net::SocketAddr;
+
+use crate::auth::access::{Denial, Params};
+use crate::types::{SessionRef, StreamKey};
+
+/// Someone wants to play, and control must say whether it may, or has to know that it does.
+#[derive(Debug, Clone)]
+pub struct PlayRequest {
+    /// Who.
+    pub session: SessionRef,
+    /// What.
+    pub key: StreamKey,
+    /// In which form: `rtmp`, `flv`, `ws-flv`, `ts`.
+    pub egress: &'static str,
+    /// From where.
+    pub peer: SocketAddr,
+    /// Parameters behind the key, in the order given.
+    pub params: Params,
+    /// The page that asks, when a browser says so.
+    pub origin: String,
+}
+
+/// Why a subscription was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoSubscription {
+    /// Nothing of that name is live.
+    NotFound,
+    /// The application does not allow playing over this protocol.
+    Disabled,
+    /// A check of the application was not passed.
+    Denied(Denial),
+    /// The server goes down, or the stream has too many formats.
+    Unavailable,
+}

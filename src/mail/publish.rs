@@ -1,0 +1,120 @@
+//! Publishing: the request, the verdict, the departure.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use media::Position;
+
+use crate::auth::access::{Denial, Params};
+use crate::config::AppSettings;
+use crate::types::{PullId, SessionRef, StreamId, StreamKey};
+
+/// How a stream came in, with the reference's name for it (rest.md §1.1 publishType).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ingest {
+    /// Published by RTMP.
+    Rtmp,
+    /// Published by SRT.
+    Srt,
+    /// Pulled from another server.
+    Pull,
+}
+
+impl Ingest {
+    /// The value of `publishType`.
+    #[must_use]
+    pub const fn publish_type(self) -> &'static str {
+        match self {
+            Self::Rtmp => "RTMP",
+            Self::Srt => "SRT",
+            Self::Pull => "Pull",
+        }
+    }
+
+    /// In metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtmp => "rtmp",
+            Self::Srt => "srt",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+/// Someone wants to publish.
+#[derive(Debug, Clone)]
+pub struct PublishRequest {
+    /// Who waits for the verdict.
+    pub session: SessionRef,
+    /// Under which key.
+    pub key: StreamKey,
+    /// Over which protocol.
+    pub ingest: Ingest,
+    /// From where.
+    pub peer: SocketAddr,
+    /// What the encoder calls itself; empty when it does not.
+    pub user_agent: String,
+    /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
+    pub params: Params,
+    /// The streams that this one was already forwarded through, `node/app/id` each.
+    pub via: Vec<String>,
+    /// The pull that has its first media, and which attempt of it.
+    pub pull: Option<(PullId, u64)>,
+}
+
+/// Why a publisher was refused; each protocol has its own words for it (streaming.md §4.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No application of that name.
+    NoApplication,
+    /// The id is live, or reserved by another publisher.
+    InUse,
+    /// The record, its schedule, its expiry, or a filter says no. The text is for the log.
+    NotAllowed(&'static str),
+    /// A check of the application was not passed.
+    Denied(Denial),
+    /// The server is short of CPU or memory.
+    Resources,
+    /// The stream went through this server, or through too many servers, already.
+    Loop,
+    /// The server is going down.
+    Draining,
+}
+
+/// What the publisher gets.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// The stream to feed.
+    pub stream: StreamId,
+    /// Where its clock stands.
+    pub position: Position,
+    /// The config epoch to continue from.
+    pub epoch: u32,
+    /// Settings of the application.
+    pub settings: Arc<AppSettings>,
+}
+
+/// How a publisher went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// It said goodbye (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
+    Clean,
+    /// The connection was lost or fell silent: the stream waits for it (grace).
+    Lost,
+}
+
+/// Why a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The publisher unpublished.
+    Unpublished,
+    /// The publisher did not come back in time.
+    GraceOver,
+    /// Stopped over the API.
+    Stopped,
+    /// The record was deleted.
+    Deleted,
+    /// The server goes down.
+    Drain,
+}

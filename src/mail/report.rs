@@ -1,0 +1,39 @@
+//! What workers report of their streams each second.
+
+use media::{Codec, Position};
+
+use crate::types::StreamId;
+
+/// Figures of one live stream on its source worker, at most one second old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Which stream.
+    pub stream: StreamId,
+    /// Bytes received since the publisher's grant.
+    pub received_bytes: u64,
+    /// Where its clock stands (media time).
+    pub position: Position,
+    /// Its config epoch.
+    pub epoch: u32,
+    /// Picture width, 0 when unknown.
+    pub width: u32,
+    /// Picture height, 0 when unknown.
+    pub height: u32,
+    /// What the picture is coded with.
+    pub video_codec: Option<Codec>,
+    /// Units dropped at ingest.
+    pub dropped: u64,
+    /// Since when no unit came.
+    pub silent_ms: u64,
+}
+
+/// What one worker knows, sent each second while anything is live.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Streams whose publisher is here.
+    pub sources: Vec<SourceFigures>,
+    /// Viewers (pushes do not count) of each stream here.
+    pub viewers: Vec<(StreamId, u32)>,
+    /// Busy share of the worker's loop since the last report, in parts per thousand.
+    pub busy_permille: u16,
+}

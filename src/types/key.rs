@@ -1,0 +1,27 @@
+//! What a live stream is found by.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What a live stream is found by: application and id, both already checked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    /// The application.
+    pub app: Arc<str>,
+    /// The stream id.
+    pub id: Arc<str>,
+}
+
+impl StreamKey {
+    /// Both parts must have passed their checks.
+    #[must_use]
+    pub fn new(app: &str, id: &str) -> Self {
+        Self { app: app.into(), id: id.into() }
+    }
+}
+
+impl fmt::Display for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app, self.id)
+    }
+}
