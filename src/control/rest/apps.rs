@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 use super::access::Caller;
 use super::answer::{Outcome, json as object};
 use super::{Reply, RootCall, bad_request};
-use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name, members};
+use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::broadcast::{parse_json, status};
 use crate::control::clerk::{Errand, ErrandResult};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::mail::{StreamEnd, ToWorker};
+use crate::protocol;
 use crate::types::StreamKey;
 
 fn done(outcome: Outcome<'_>) -> Reply {
@@ -199,7 +200,8 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
             .user(email)
             .is_some_and(|user| [SYSTEM, name].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))),
     };
-    let shown: Map<String, Value> = members()
+    let shown: Map<String, Value> = protocol::schema()
+        .members()
         .map(|member| {
             let value = match member.name {
                 "appName" => Value::from(name),
@@ -254,7 +256,7 @@ const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey
 fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
     let mut edit = Edit::default();
     let mut after = app.values.clone();
-    for member in members().filter(|member| !OWN.contains(&member.name)) {
+    for member in protocol::schema().members().filter(|member| !OWN.contains(&member.name)) {
         let key = member.key.name;
         let given = body.get(member.name);
         if given.is_none() && KEPT.contains(&key) {

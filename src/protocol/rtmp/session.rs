@@ -13,7 +13,7 @@ use wire::SendQueue;
 
 use super::egress::is_sent;
 use crate::auth::access::Denial;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
 use crate::types::{Now, StreamKey};
@@ -116,7 +116,7 @@ impl RtmpSession {
         self.role = Role::AskedPublish { message_stream };
         self.events.push_back(Event::Publish(PublishAsk {
             key: StreamKey::new(&request.target.app, &request.target.stream),
-            ingest: mail::Ingest::Rtmp,
+            ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
