@@ -76,7 +76,7 @@ fn parse(stored: &str) -> Option<(NonZeroU32, Vec<u8>, Vec<u8>)> {
     Some((NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
 }
 
-/// What a client makes of a plain password (rest.md §7.1).
+/// What a client makes of a plain password.
 #[must_use]
 pub fn given_of_plain(plain: &str) -> Option<GivenPassword> {
     GivenPassword::parse(&format!("{:x}", md5::compute(plain)))

@@ -1,4 +1,4 @@
-//! Hooks: what happens to streams, told to the receivers that operators name (rest.md §8).
+//! Hooks: what happens to streams, told to the receivers that operators name (docs/hooks.md).
 //!
 //! 1. Something happens (`events`): the body is made at once, of what is true now.
 //! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
@@ -23,7 +23,7 @@ use crate::types::{Now, StreamKey};
 pub const SENDERS: usize = 8;
 /// Threads that ask receivers for admission.
 pub const ASKERS: usize = 16;
-/// Hooks that wait (robustness.md §5).
+/// Hooks that wait (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

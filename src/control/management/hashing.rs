@@ -1,6 +1,6 @@
 //! Passwords on their way through the hash, which takes tenths of a second and runs on two threads of its own.
 //!
-//! The client sends MD5 in hexadecimal, and nothing else is a password (rest.md §7.1); what is stored is a salted, slow
+//! The client sends MD5 in hexadecimal, and nothing else is a password (docs/rest.md); what is stored is a salted, slow
 //! hash of that.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const JOBS_MAX: usize = 64;
 pub struct GivenPassword(String);
 
 impl GivenPassword {
-    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is (robustness.md R-33).
+    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is (docs/robustness.md R-33).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
