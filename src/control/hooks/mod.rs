@@ -17,6 +17,7 @@ pub(super) use events::Idles;
 
 use super::{Control, Output};
 use crate::auth::{HookUrl, redact};
+use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
 /// Threads that send hooks.
@@ -123,17 +124,6 @@ pub(super) struct Hooks {
     overdue: bool,
     /// The server is short of resources, and that was told.
     load_high: bool,
-}
-
-/// Counted since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HookCounts {
-    /// Taken by their receiver.
-    pub sent: u64,
-    /// Not taken, tried again as often as wanted.
-    pub failed: u64,
-    /// Dropped because too many waited.
-    pub dropped: u64,
 }
 
 impl Hooks {
