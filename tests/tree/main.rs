@@ -1,5 +1,5 @@
-//! What the source tree promises about itself, read from its text: the rows of docs/robustness.md have their tests, and
-//! no comment cites a document that is not here.
+//! What the source tree promises about itself, read from its text: the rows of docs/robustness.md have their tests, no
+//! comment cites a document that is not here, rooms use only rooms below them, types stay small.
 //!
 //! Nothing but std is used, so that it also runs by itself, from the repository's root:
 //! `rustc --edition 2024 --test tests/tree/main.rs -o target/tree && target/tree`.
@@ -13,5 +13,8 @@
 )]
 
 mod citations;
+mod code;
+mod imports;
 mod robustness;
+mod shape;
 mod source;
