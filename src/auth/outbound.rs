@@ -1,4 +1,4 @@
-//! Where this server may connect to on somebody's behalf (robustness.md U-30, U-31, U-34; design.md §6).
+//! Where this server may connect to on somebody's behalf (docs/robustness.md U-30, U-31, U-34).
 //!
 //! The text of a URL is only read; what counts is the resolved address, because `127.1`, `0x7f000001` and a DNS
 //! name may all mean the same machine.
@@ -115,7 +115,7 @@ impl Scheme {
         match self {
             Self::Rtmp => 1935,
             Self::Rtmps | Self::Https => 443,
-            // The reference's own: its documents leave it out (seed.md §5 row 9).
+            // The reference's own, which its documents leave out.
             Self::Srt => 4200,
             Self::Http => 80,
         }
@@ -330,7 +330,7 @@ pub(crate) fn split_authority(authority: &str) -> Result<(String, Option<&str>),
 }
 
 /// Application and publish name as librtmp and ffmpeg tell them apart: two segments are the application when there
-/// are three or more, else one (streaming.md §4.2 item 2).
+/// are three or more, else one.
 fn split_rtmp_path(tail: &str) -> Result<(String, String), UrlError> {
     let tail = tail.strip_prefix('/').ok_or(UrlError::Name)?;
     let (path, query) = match tail.find('?') {

@@ -1,7 +1,7 @@
 //! What an SRT peer asks for: the stream id of a connection, and the query of an `srt://` URL.
 //!
 //! Two forms of stream ids are in use. Encoders that were made for one kind of server send `app/id`, with parameters
-//! behind commas (streaming.md §1.2); the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`.
+//! behind commas; the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`.
 //! Without a mode the first publishes and the second plays, as its guide says.
 
 use std::time::Duration;

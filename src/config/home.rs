@@ -1,4 +1,4 @@
-//! The home folder (design.md §5): found or made, then read into a [`Config`].
+//! The home folder (README.md): found or made, then read into a [`Config`].
 //!
 //! ```text
 //! conf/red5.properties                              the server

@@ -1,4 +1,4 @@
-//! The known keys with their defaults: the reference's (rest.md §10) and ours (design.md §5). A file with all of
+//! The known keys with their defaults: the reference's and ours. A file with all of
 //! them is written at first start.
 
 /// A known key.

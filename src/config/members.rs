@@ -1,4 +1,4 @@
-//! Application settings as the API shows them (rest.md §10.1): JSON names, types and order.
+//! Application settings as the API shows them: JSON names, types and order.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Settings: two `.properties` files, the environment and `--set`, assembled into what the rooms need.
 //!
 //! Keys of the reference server are known by name and kept on a round trip even where nothing reads them yet, so
-//! that an existing file stays valid. Bad values are errors before anything is started (robustness.md C-01, C-03).
+//! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md C-01, C-03).
 
 mod app;
 mod home;

@@ -1,4 +1,4 @@
-//! Restreaming endpoints (design.md §4, robustness.md U-01 to U-04).
+//! Restreaming endpoints (docs/robustness.md U-01 to U-04).
 //!
 //! 1. A stream goes live, or an endpoint is added while it is: an attempt begins at once.
 //! 2. The `supervisor` resolves, checks the address and times the attempts; they are ordered from the source's worker.
@@ -205,7 +205,7 @@ impl Control {
         }
     }
 
-    /// Whether a push of `key` to this URL would come straight back (robustness.md U-34). A detour is found at run
+    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md U-34). A detour is found at run
     /// time by `via`.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Endpoint) -> bool {
         let own_host = match target.host.parse::<IpAddr>() {

@@ -163,7 +163,7 @@ pub struct BadRecord {
 }
 
 impl Control {
-    /// Takes over what the store had. What was live when the server stopped is `finished` now (robustness.md B-11),
+    /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
     /// records made by publishing alone are gone. Posts every application to every worker.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Stream sources: records whose stream this server pulls (rest.md §1.3, §5.2 to §5.5; design.md §4; robustness.md
-//! U-02).
+//! Stream sources: records whose stream this server pulls (docs/rest.md;
+//! docs/robustness.md U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
 //! 2. The `supervisor` times the attempts; each is ordered from a worker: that of the stream when there is one, so that
@@ -27,7 +27,7 @@ use super::broadcast::{Broadcast, status};
 use super::supervisor::{Job, Place};
 use super::{Control, wall};
 
-/// A source that a viewer started stops after so long without one (rest.md §5.4).
+/// A source that a viewer started stops after so long without one.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How often sources are looked at for what time does to them.
 const TICK: Duration = Duration::from_secs(1);
@@ -297,7 +297,7 @@ impl Control {
         self.source_status(now, &key, status::FINISHED);
     }
 
-    /// `preparing` or `finished` (rest.md §1.3).
+    /// `preparing` or `finished`.
     fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         let Some(record) = self.records.get_mut(key) else { return };
         record.update_time = wall(now);

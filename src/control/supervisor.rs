@@ -6,7 +6,7 @@
 //! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
 //! 3. News of an older attempt is told by [`Supervisor::is_current`] and dropped.
 //! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then
-//!    [`Supervisor::poll_due`] says that the next attempt is due (design.md §4). For ever, unless the owner gives up.
+//!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
 //! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

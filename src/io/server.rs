@@ -402,7 +402,7 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// What the records call this server (rest.md §10.2, hostAddress): the environment, else the first private IPv4,
+/// What the records call this server (`hostAddress`): the environment, else the first private IPv4,
 /// else any address that is not loopback.
 fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());

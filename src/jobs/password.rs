@@ -10,7 +10,7 @@ use std::fmt;
 pub struct PasswordDigest(String);
 
 impl PasswordDigest {
-    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is.
+    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is (docs/robustness.md R-33).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());

@@ -3,9 +3,10 @@
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
 //! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`crate::worker::mailbox::MirroredUnit`]), which may be full.
+//! ([`MirroredUnit`]), which may be full.
 
 mod files;
+mod mirror;
 mod play;
 mod publish;
 mod pull;
@@ -13,6 +14,7 @@ mod push;
 mod report;
 
 pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use mirror::{Credit, Lane, MirroredUnit};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, Ingest, PublishRequest, Refusal, StreamEnd};
 pub use pull::{PullOrder, PullSource, PullState};

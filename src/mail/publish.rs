@@ -9,7 +9,7 @@ use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
 use crate::types::{PullId, SessionRef, StreamId, StreamKey};
 
-/// How a stream came in, with the reference's name for it (rest.md §1.1 publishType).
+/// How a stream came in, with the reference's name for it (`publishType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ingest {
     /// Published by RTMP.
@@ -63,7 +63,7 @@ pub struct PublishRequest {
     pub pull: Option<(PullId, u64)>,
 }
 
-/// Why a publisher was refused; each protocol has its own words for it (streaming.md §4.3).
+/// Why a publisher was refused; each protocol has its own words for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// No application of that name.

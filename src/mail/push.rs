@@ -7,7 +7,7 @@ use crate::auth::srt::SrtAddress;
 use crate::config::AppSettings;
 use crate::types::{PushId, StreamId, StreamKey};
 
-/// Where a push stands (rest.md §2).
+/// Where a push stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
     /// Connected and publishing is asked for.

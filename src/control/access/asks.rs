@@ -1,4 +1,4 @@
-//! Receivers that are asked whether somebody may publish or play (rest.md §8.4, streaming.md §7.1). Helper threads ask;
+//! Receivers that are asked whether somebody may publish or play (docs/hooks.md). Helper threads ask;
 //! a request waits here with its deadline, and who is not answered in time is refused.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Hooks: what happens to streams, told to the receivers that operators name (rest.md §8).
+//! Hooks: what happens to streams, told to the receivers that operators name (docs/hooks.md).
 //!
 //! 1. Something happens (`events`): the body is made at once, of what is true now.
 //! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
@@ -19,11 +19,12 @@ use super::Control;
 use super::jobs::Next;
 use crate::auth::{HookUrl, redact};
 use crate::jobs::{Class, Post, Receiver, Work};
+use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
 /// Hooks that are sent at the same time.
 const SENDERS: usize = Class::Hook.limits().threads;
-/// Hooks that wait (robustness.md §5).
+/// Hooks that wait (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,17 +80,6 @@ pub(super) struct Hooks {
     overdue: bool,
     /// The server is short of resources, and that was told.
     load_high: bool,
-}
-
-/// Counted since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HookCounts {
-    /// Taken by their receiver.
-    pub sent: u64,
-    /// Not taken, tried again as often as wanted.
-    pub failed: u64,
-    /// Dropped because too many waited.
-    pub dropped: u64,
 }
 
 impl Hooks {

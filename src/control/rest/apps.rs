@@ -1,4 +1,4 @@
-//! Applications (rest.md §7.4).
+//! Applications (docs/rest.md).
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// The letters of rest.md §7.4.
+/// The letters that the reference takes.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }

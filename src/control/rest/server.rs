@@ -1,4 +1,4 @@
-//! Settings and upkeep of the server (rest.md §7.2, §7.5), and what a server of one node without licences, scripts and
+//! Settings and upkeep of the server (docs/rest.md), and what a server of one node without licences, scripts and
 //! a virtual machine has to say to the rest.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     Reply::Now(object(200, &answer))
 }
 
-/// `POST /server-settings`: four members count (rest.md §7.5).
+/// `POST /server-settings`: four members count.
 pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,

@@ -1,4 +1,4 @@
-//! Users, logins and sessions (rest.md §7.1).
+//! Users, logins and sessions (docs/rest.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

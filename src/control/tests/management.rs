@@ -697,7 +697,7 @@ fn r_11_r_12_no_operation_fails_on_junk() {
         r#"{"hlsTime":1e999,"gopCache":"maybe","encoderSettings":[1,null,{}]}"#,
         r#"{"serverName":{},"logLevel":"LOUD"}"#,
     ];
-    // The reference's own answers (rest.md §7.2).
+    // The reference's own answers.
     let meant = ["/cluster/", "/shutdown-proper"];
     let mut forbidden = 0;
     for route in routes().filter(|route| !["/metrics", "/users/logout"].contains(&route.path)) {

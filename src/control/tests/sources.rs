@@ -271,7 +271,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
             "{url} {text}"
         );
     }
-    // What is no URL of a source at all has no text (rest.md §5.2).
+    // What is no URL of a source at all has no text.
     for url in [
         "file:///x",
         "srt://h:1?mode=x",

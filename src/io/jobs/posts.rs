@@ -1,8 +1,8 @@
 //! POSTs to operators' receivers: hooks, and admission hooks.
 //!
 //! The address that the policy has allowed is the one that is connected to: the resolver below gives ureq nothing else,
-//! looks every name up anew, and connections are not kept, so no second answer of a name server counts (U-31, U-32). No
-//! redirect is followed (U-33), no proxy of the environment used.
+//! looks every name up anew, and connections are not kept, so no second answer of a name server counts
+//! (docs/robustness.md U-31, U-32). No redirect is followed (U-33), no proxy of the environment used.
 
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -13,7 +13,7 @@ use super::{Client, Media, Said};
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::protocol::Context;
 
-/// Larger tags are not what a stream has (robustness.md §5, access unit).
+/// Larger tags are not what a stream has (docs/robustness.md, access unit).
 const TAG_BYTES_MAX: u32 = 8 << 20;
 /// From the request to the head of the response.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

@@ -35,7 +35,7 @@ use srt::Srt;
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// Between two frames of a stream that flows (robustness.md §5).
+/// Between two frames of a stream that flows (docs/robustness.md).
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// What came before the first picture or sound: metadata.
 const HELD_MAX: usize = 16;

@@ -9,7 +9,7 @@
 //! 1. induction, answered by the port without a trace;
 //! 2. conclusion: a session, which reads the stream id, checks the passphrase of the application, and asks (publish or
 //!    play); the caller's repetitions wait;
-//! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (streaming.md §5.2).
+//! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (docs/srt.md).
 
 mod line;
 mod packer;
@@ -86,7 +86,7 @@ fn send(connection: &mut Connection, now: Instant, payload: Bytes) {
     }
 }
 
-/// The codes of streaming.md §5.2.
+/// The rejection codes (docs/srt.md).
 const fn refusal_code(refusal: &Refusal) -> RejectReason {
     match refusal {
         Refusal::NoApplication => RejectReason::NOTFOUND,

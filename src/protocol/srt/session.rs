@@ -296,7 +296,7 @@ fn log_others(stats: &ts::Stats) {
 }
 
 /// What the stream id asks for. Without one: a publish to the application that is set for such callers, under the
-/// caller's address (streaming.md §1.2).
+/// caller's address.
 fn request_of(
     ctx: &Context<'_>,
     stream_id: Option<&str>,
