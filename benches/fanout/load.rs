@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer,
-    Tally, Target,
+    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer, Tally,
+    Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 

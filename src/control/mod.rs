@@ -10,9 +10,9 @@
 
 mod access;
 pub mod broadcast;
-mod clerk;
 mod endpoints;
 pub mod hooks;
+mod jobs;
 mod management;
 mod metrics;
 mod purge;
@@ -32,7 +32,6 @@ mod writes;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,6 +40,7 @@ use crypto::{Random, Seed};
 
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
+use crate::jobs::Job;
 use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
 use crate::stats::HostFigures;
@@ -49,9 +49,9 @@ use crate::{http, store};
 
 use access::{Asks, Guesses, Presences, Sweep};
 use broadcast::{Broadcast, status};
-use clerk::Errands;
 use endpoints::Pushes;
-use hooks::{HookPool, Hooks, Idles};
+use hooks::{Hooks, Idles};
+use jobs::Jobs;
 use management::Management;
 use metrics::Scrape;
 use records::Records;
@@ -64,9 +64,7 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
-pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
-pub use hooks::{HookReply, HookRequest};
-pub use management::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult, is_email};
+pub use management::is_email;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 pub use sides::administrator_record;
 
@@ -89,26 +87,6 @@ pub struct ControlConfig {
     pub addresses: Addresses,
 }
 
-/// A name to look up off the loop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolveRequest {
-    /// Comes back in the answer.
-    pub id: u64,
-    /// Host name; forms like `127.1` are the resolver's to read.
-    pub host: String,
-    /// Port for the addresses of the answer.
-    pub port: u16,
-}
-
-/// The answer to a [`ResolveRequest`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
-    /// Of which request.
-    pub id: u64,
-    /// The addresses in the resolver's order, or its words.
-    pub result: Result<Vec<SocketAddr>, String>,
-}
-
 /// What control wants done.
 #[derive(Debug)]
 pub enum Output {
@@ -116,16 +94,10 @@ pub enum Output {
     Worker(WorkerId, ToWorker),
     /// Hand to the store's thread.
     Store(store::Request),
-    /// Look up a name.
-    Resolve(ResolveRequest),
-    /// Have a helper thread post it; answered by [`Control::handle_hook`].
-    Hook(HookRequest),
-    /// Where those threads may connect to from now on.
+    /// Submit to the job service; answered by [`Control::handle_job`].
+    Job(Job),
+    /// Where the threads that post hooks may connect to from now on.
     Outbound(OutboundPolicy),
-    /// Hash a password.
-    Hash(HashRequest),
-    /// Do something on the disk.
-    Errand(ErrandRequest),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -164,7 +136,7 @@ pub struct Control {
     hooks: Hooks,
     idles: Idles,
     management: Management,
-    errands: Errands,
+    jobs: Jobs,
     /// Applications that are being made or removed.
     changing_apps: BTreeSet<Arc<str>>,
     /// Removed applications whose records go, too.
@@ -188,7 +160,7 @@ pub struct BadRecord {
 }
 
 impl Control {
-    /// Takes over what the store had. What was live when the server stopped is `finished` now (robustness.md B-11),
+    /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
     /// records made by publishing alone are gone. Posts every application to every worker.
     ///
     /// # Errors
@@ -222,7 +194,7 @@ impl Control {
             hooks: Hooks::default(),
             idles: Idles::default(),
             management: Management::default(),
-            errands: Errands::default(),
+            jobs: Jobs::default(),
             changing_apps: BTreeSet::new(),
             purges: VecDeque::new(),
             purge_due: None,
@@ -317,24 +289,6 @@ impl Control {
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
         self.stored(now, reply);
         self.exit_when_drained();
-    }
-
-    /// The answer to a [`ResolveRequest`].
-    pub fn handle_resolved(&mut self, now: Now, answer: Resolved) {
-        self.resolved(now, answer);
-    }
-
-    /// The answer to a [`HookRequest`].
-    pub fn handle_hook(&mut self, now: Now, reply: &HookReply) {
-        match reply.pool {
-            HookPool::Hooks => self.hook_answered(now, reply.id, &reply.result),
-            HookPool::Asks => self.ask_answered(now, reply.id, &reply.result),
-        }
-    }
-
-    /// The answer to a [`HashRequest`].
-    pub fn handle_hashed(&mut self, now: Now, answer: Hashed) {
-        self.hashed(now, answer);
     }
 
     /// The command line adds an administrator; the answer goes to `session`.

@@ -1,4 +1,4 @@
-//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends (design.md §3).
+//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends.
 //!
 //! `Requested -> Reserved -> Live -> Grace -> Ended`. Checks that memory answers make a request live within one turn.
 //! Where a receiver has to be asked (`access`), all checks are made before it is asked and again with its answer, and
@@ -161,7 +161,7 @@ impl Control {
         self.post(worker, ToWorker::Verdict { conn, verdict: Err(refusal) });
     }
 
-    /// The checks, in the order of design.md §3. `Some` is the life that the publisher may join.
+    /// The checks, in the order in which ARCHITECTURE.md tells them. `Some` is the life that the publisher may join.
     fn admit(
         &self,
         now: Now,
@@ -328,7 +328,7 @@ impl Control {
         }
     }
 
-    /// The record goes live; without one, publishing makes a zombi (rest.md §1.5).
+    /// The record goes live; without one, publishing makes a zombi.
     fn record_started(&mut self, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if self.records.get(key).is_none() {
@@ -488,7 +488,7 @@ impl Control {
     }
 }
 
-/// Record, expiry and schedule (rest.md §1.6).
+/// Record, expiry and schedule.
 fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
     let Some(record) = record else {
         if app.accept_only_streams_in_data_store {

@@ -27,7 +27,7 @@ use super::broadcast::{Broadcast, status};
 use super::supervisor::{Job, Place};
 use super::{Control, wall};
 
-/// A source that a viewer started stops after so long without one (rest.md §5.4).
+/// A source that a viewer started stops after so long without one.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How often sources are looked at for what time does to them.
 const TICK: Duration = Duration::from_secs(1);
@@ -282,7 +282,7 @@ impl Control {
         self.source_status(now, &key, status::FINISHED);
     }
 
-    /// `preparing` or `finished` (rest.md §1.3).
+    /// `preparing` or `finished`.
     fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         let Some(record) = self.records.get_mut(key) else { return };
         record.update_time = wall(now);

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use crypto::Random;
 
+use super::Control;
 use super::broadcast::status;
-use super::{Control, Output, ResolveRequest, Resolved};
+use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
 use crate::mail::Target;
 use crate::types::{Now, PullId, PushId, WorkerId};
@@ -318,7 +319,7 @@ impl Control {
 
     fn follow(&mut self, now: Now, job: Job, step: Step) {
         match (step, job) {
-            (Step::Resolve(request), _) => self.outputs.push_back(Output::Resolve(request)),
+            (Step::Resolve(request), _) => self.resolve(now, request),
             (Step::Connect(address), Job::Push(id)) => self.order_push(id, address),
             (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),

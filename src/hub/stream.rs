@@ -8,9 +8,9 @@ use wire::Gather;
 
 use super::{Cursor, Entry, FormatKey, Forwarded, Given, Jump, Package, Packager, Ring, RingLimits};
 use crate::config::AppSettings;
+use crate::mail::Lane;
 use crate::stats::ForwardingIndex;
 use crate::types::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
-use crate::worker::mailbox::Lane;
 
 /// Index of a format within its stream. Slots of unused formats are kept and reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,15 +13,17 @@ use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use super::budget::Budget;
-use super::doorbell::{self, Postbox};
+use super::doorbell::{self, Mail, Postbox};
+use super::jobs::{Asker, Deliver, Jobs, Places};
 use super::office::{self, Desk, Local, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
-use super::{clerk, clock, disk, hashes, helpers, hooks, host, listen, local, sys};
+use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
+use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Listener, Port};
 use crate::store::{self, RedbStore, Store};
 use crate::types::WorkerId;
@@ -121,22 +123,20 @@ impl Server {
         }
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
-        let resolvers = helpers::start_resolvers(&desk)?;
-        let receivers = hooks::start(&desk, control.outbound_policy())?;
-        let hashes = hashes::start(&desk)?;
-        let clerk = clerk::start(options.clone(), files.clone(), desk.clone())?;
+        let places = Places {
+            options: options.clone(),
+            certificate: files.clone(),
+            root: config.home.join("webapps"),
+        };
+        let jobs = Jobs::start(places, control.outbound_policy(), deliver(&desk, &postboxes))?;
         host::start_watch(config.home.clone(), desk.clone())?;
         let reload = tls::start_watch(files, postboxes.clone())?;
-        let disk = disk::start(&config.home, &postboxes)?;
         let mut office = Office {
             control,
             mail,
             workers: postboxes.clone(),
             store: requests,
-            resolvers,
-            receivers,
-            hashes,
-            clerk,
+            jobs: jobs.clone(),
             local: Local::default(),
         };
         local::start(&config.home, desk.clone())?;
@@ -148,7 +148,7 @@ impl Server {
             loads: (0..sockets.len()).map(|_| AtomicU32::new(0)).collect(),
             postboxes,
             desk: desk.clone(),
-            disk,
+            jobs,
             budget: Budget::new(
                 config.server.limits,
                 config.server.trusted_proxies.clone(),
@@ -207,7 +207,7 @@ impl Server {
 struct Shells {
     postboxes: Vec<Postbox>,
     desk: Desk,
-    disk: disk::Disk,
+    jobs: Jobs,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
     seed: Seed,
@@ -231,7 +231,7 @@ impl Shells {
             ports,
             peers: self.postboxes.clone(),
             desk: self.desk.clone(),
-            disk: self.disk.clone(),
+            jobs: self.jobs.clone(),
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
@@ -240,6 +240,19 @@ impl Shells {
         })?;
         start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
     }
+}
+
+/// Takes answers of the job service to where they are waited for.
+fn deliver(desk: &Desk, workers: &[Postbox]) -> Arc<Deliver> {
+    let (desk, workers) = (desk.clone(), workers.to_vec());
+    Arc::new(move |asker, done| match asker {
+        Asker::Control => desk.send(OfficeMail::Job(done)),
+        Asker::Session(session) => {
+            if let Some(worker) = workers.get(usize::from(session.worker.0)) {
+                worker.post(Mail::Control(ToWorker::File { conn: session.conn, reply: done.into() }));
+            }
+        }
+    })
 }
 
 /// A thread whose end is told.

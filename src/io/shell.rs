@@ -21,15 +21,15 @@ use wire::{Datagrams, Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::disk::{self, Disk};
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
+use super::jobs::{Asker, Jobs};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
 use super::udp::{Batch, Peer, UdpSocket};
 use crate::protocol::{Listener, Port, Security};
-use crate::types::{ConnId, Now, WorkerId};
+use crate::types::{ConnId, Now, SessionRef, WorkerId};
 use crate::worker::{Output, Worker};
 
 /// The wake-up's token.
@@ -111,7 +111,7 @@ pub(super) struct Parts {
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
-    pub(super) disk: Disk,
+    pub(super) jobs: Jobs,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
@@ -632,9 +632,9 @@ impl Shell {
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::OpenUdp { conn, bind, to } => self.open_udp(now, conn, bind, to),
             Output::File { conn, ask } => {
-                let request = disk::Request { worker: self.parts.id, conn, ask };
-                if let Some(reply) = self.parts.disk.ask(request) {
-                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply });
+                let asker = Asker::Session(SessionRef { worker: self.parts.id, conn });
+                if let Some(busy) = self.parts.jobs.submit(asker, ask.into()) {
+                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply: busy.into() });
                 }
             }
             Output::Resume(id) => self.make_ready(id),

@@ -3,9 +3,10 @@
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
 //! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`crate::worker::mailbox::MirroredUnit`]), which may be full.
+//! ([`MirroredUnit`]), which may be full.
 
 mod files;
+mod mirror;
 mod outbound;
 mod play;
 mod publish;
@@ -14,6 +15,7 @@ mod push;
 mod report;
 
 pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use mirror::{Credit, Lane, MirroredUnit};
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};

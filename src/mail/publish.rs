@@ -30,7 +30,7 @@ pub struct PublishRequest {
     pub pull: Option<(PullId, u64)>,
 }
 
-/// Why a publisher was refused; each protocol has its own words for it (streaming.md §4.3).
+/// Why a publisher was refused; each protocol has its own words for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// No application of that name.

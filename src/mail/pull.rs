@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Target;
 use crate::types::{PullId, StreamKey};
 
-/// Where an attempt of a pull stands. That it has media is a [`ToControl::Publish`].
+/// Where an attempt of a pull stands. That it has media is a [`crate::mail::ToControl::Publish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullState {
     /// Connected, the stream is asked for.

@@ -14,7 +14,6 @@ mod datagrams;
 mod deadlines;
 mod dispatch;
 mod figures;
-pub mod mailbox;
 mod pulls;
 mod slab;
 mod streams;
@@ -29,7 +28,9 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 
 use crate::hub::{Forwarded, Stream};
-use crate::mail::{FileAsk, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport};
+use crate::mail::{
+    FileAsk, MirroredUnit, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport,
+};
 use crate::protocol::{Apps, Context, Demux, Listener, Port, Session, outbound};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
 use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};
@@ -37,7 +38,6 @@ pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 pub use datagrams::{Destination, Routed};
 use deadlines::{Deadlines, Timer};
-use mailbox::MirroredUnit;
 use slab::Slab;
 
 /// What the shell must do.

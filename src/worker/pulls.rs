@@ -8,7 +8,7 @@ use crate::mail::{Departure, NoSubscription, PullOrder, PullState, ToControl};
 use crate::protocol::{PlayAsk, outbound};
 use crate::types::{ConnId, PullId, StreamKey};
 
-/// How long a viewer waits for the stream that it has started (design.md §6).
+/// How long a viewer waits for the stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// A viewer who waits.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::conn::Publishing;
 use super::{MirroredUnit, Output, Worker};
 use crate::hub::{Flow, Mirror, Stream};
-use crate::mail::{Grant, Refusal, StreamEnd, ToControl, ToWorker};
+use crate::mail::{Grant, Lane, Refusal, StreamEnd, ToControl, ToWorker};
 use crate::types::{ConnId, Now, PushId, StreamId, WorkerId};
 
 impl Worker {
@@ -173,7 +173,7 @@ impl Worker {
             return;
         }
         stream.mirrors.retain(|mirror| mirror.to != to);
-        let lane = super::mailbox::Lane::default();
+        let lane = Lane::default();
         for entry in stream.backlog().filter(|entry| after_ms.is_none_or(|after| entry.dts_ms > after)) {
             // The backlog is bounded by the ring and shares its memory.
             let credit = lane.credit_beyond(entry.unit.payload.len());

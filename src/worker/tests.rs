@@ -11,7 +11,7 @@ use wire::SendQueue;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, FormatKey, Package, Parts};
-use crate::mail::Departure;
+use crate::mail::{Departure, Lane};
 use crate::protocol::{Event, Format, PlayAsk, Remote, Route};
 use crate::stats::WorkerFigures;
 use crate::types::Ingest;
@@ -358,7 +358,7 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
         let Event::Unit { unit, tracks } = picture(dts, key_frame) else { panic!() };
-        let (received, credit) = (rig.now.mono, mailbox::Lane::default().credit(1).unwrap());
+        let (received, credit) = (rig.now.mono, Lane::default().credit(1).unwrap());
         let mirrored = MirroredUnit { stream: STREAM, received, unit, tracks, credit };
         rig.worker.handle_mirrored(rig.now, mirrored);
     }

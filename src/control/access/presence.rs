@@ -31,7 +31,7 @@ struct Presence {
     told: Option<HookUrl>,
 }
 
-/// Somebody came or went (rest.md §3.2).
+/// Somebody came or went.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct ConnectionEvent {

@@ -1,4 +1,4 @@
-//! Applications (rest.md §7.4).
+//! Applications (docs/rest.md).
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::answer::{Outcome, json as object};
 use super::{Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::broadcast::{parse_json, status};
-use crate::control::clerk::{Errand, ErrandResult};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
+use crate::jobs::{AdminOutcome, AdminWork};
 use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol;
 use crate::types::StreamKey;
@@ -35,7 +35,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// The letters of rest.md §7.4.
+/// The letters that the reference takes.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -49,18 +49,23 @@ pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 /// `GET /applications-info`.
 pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let names: Vec<Arc<str>> = control.apps.keys().cloned().collect();
-    control.ask_clerk(call.origin.session, Errand::Storage(names.clone()), move |control, _, result| {
-        let bytes = if let ErrandResult::Storage(bytes) = result { bytes } else { Vec::new() };
-        let rows = names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
-            json!({
-                "name": &**name,
-                "liveStreamCount": control.registry.count(name),
-                "vodCount": 0,
-                "storage": storage,
-            })
-        });
-        object(200, &rows.collect::<Vec<_>>())
-    });
+    control.answer_admin(
+        call.origin.session,
+        AdminWork::Storage(names.clone()),
+        move |control, _, result| {
+            let bytes = if let AdminOutcome::Storage(bytes) = result { bytes } else { Vec::new() };
+            let rows =
+                names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
+                    json!({
+                        "name": &**name,
+                        "liveStreamCount": control.registry.count(name),
+                        "vodCount": 0,
+                        "storage": storage,
+                    })
+                });
+            object(200, &rows.collect::<Vec<_>>())
+        },
+    );
     Reply::Later
 }
 
@@ -96,9 +101,9 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     }
     let name: Arc<str> = name.into();
     control.changing_apps.insert(name.clone());
-    let errand = Errand::CreateApp(name.clone());
+    let work = AdminWork::CreateApp(name.clone());
     let session = call.origin.session;
-    let sent = control.send_clerk(errand, move |control, now, result| {
+    let sent = control.submit_admin(work, move |control, now, result| {
         control.changing_apps.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
@@ -140,7 +145,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     let name = app.name.clone();
     let session = call.origin.session;
     let own = name.clone();
-    let sent = control.send_clerk(Errand::DeleteApp(name.clone()), move |control, _, result| {
+    let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
         control.changing_apps.remove(&own);
         let response = match result.done() {
             Ok(()) => Outcome::success().response(200),
@@ -238,8 +243,8 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Malformed(text)) => return bad_request(&text),
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
-    let errand = Errand::EditApp(app.name.clone(), edit);
-    control.ask_clerk(call.origin.session, errand, move |control, now, result| match result.app() {
+    let work = AdminWork::EditApp(app.name.clone(), edit);
+    control.answer_admin(call.origin.session, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
             Outcome::success().response(200)

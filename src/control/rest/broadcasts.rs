@@ -1,4 +1,4 @@
-//! Operations on one broadcast (rest.md §4.1, §4.2, §5.1 to §5.5).
+//! Operations on one broadcast (docs/rest.md).
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ pub(super) fn get(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `POST /broadcasts/create`; the order of checks is rest.md §4.2.
+/// `POST /broadcasts/create`; the order of checks is the reference's.
 pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = match parse_body(&call.request.body) {
         Ok(body) => body,
@@ -83,7 +83,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// What a create with `autoStart` is refused for before it is a record (rest.md §5.2).
+/// What a create with `autoStart` is refused for before it is a record.
 fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
     let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
     if control.is_short_for_source(at, call.app) {
@@ -201,7 +201,7 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /broadcasts/{id}/start` (rest.md §5.3).
+/// `POST /broadcasts/{id}/start`.
 pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
@@ -264,7 +264,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// A switch that is on when it is not given; anything but `true` is off (rest.md §0.1 item 5).
+/// A switch that is on when it is not given; anything but `true` is off.
 fn unless_false(call: &Call<'_>, name: &str) -> bool {
     call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
 }
@@ -300,7 +300,7 @@ impl Control {
         self.records.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
     }
 
-    /// The record of a create (rest.md §4.2 rows 6 to 8).
+    /// The record of a create.
     fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
         let endpoints = body.end_point_list.take().flatten();
         let mut record = Broadcast::from_body(body);

@@ -1,4 +1,4 @@
-//! Adding and removing restreaming endpoints (rest.md §5.6, seed §4.1 rows 7 to 10). Both paths take the same.
+//! Adding and removing restreaming endpoints (docs/rest.md). Both paths take the same.
 
 use serde::Deserialize;
 

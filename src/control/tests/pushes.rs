@@ -31,10 +31,9 @@ impl Rig {
         self.mail(ToControl::Push { push, attempt, state });
     }
 
-    fn resolve(&mut self, id: u64, addresses: &[&str]) {
+    fn resolve(&mut self, id: JobId, addresses: &[&str]) {
         let result = Ok(addresses.iter().map(|a| a.parse().unwrap()).collect());
-        self.control.handle_resolved(self.now, Resolved { id, result });
-        self.drain();
+        self.done(id, Outcome::Resolved(result));
     }
 
     fn one_order(&mut self) -> (WorkerId, PushOrder) {
@@ -231,7 +230,7 @@ fn u_05_a_silent_resolver_is_a_failure_and_is_not_asked_again_before_it_answers(
     rig.run_for(secs(120));
     assert_eq!(rig.status(), "failed");
     assert!(rig.resolves.is_empty(), "one request in the queue of the resolvers");
-    rig.control.handle_resolved(rig.now, Resolved { id: first.id, result: Err("NXDOMAIN".into()) });
+    rig.done(first.id, Outcome::Resolved(Err("NXDOMAIN".into())));
     assert_eq!(rig.status(), "failed");
     rig.run_for(secs(40));
     let second = rig.resolves.pop().unwrap();

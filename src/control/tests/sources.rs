@@ -183,8 +183,7 @@ fn stopped_at_any_moment_nothing_is_left() {
     let ask = rig.resolves.pop().unwrap();
     assert_eq!(rig.op("a", "stop"), stopped());
     let result = Ok(vec!["198.51.100.9:1935".parse().unwrap()]);
-    rig.control.handle_resolved(rig.now, Resolved { id: ask.id, result });
-    rig.drain();
+    rig.done(ask.id, Outcome::Resolved(result));
     assert!(rig.pulls().is_empty());
     // While connecting, deleted.
     rig.source("b", URL);
@@ -273,7 +272,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
             "{url} {text}"
         );
     }
-    // What is no URL of a source at all has no text (rest.md §5.2).
+    // What is no URL of a source at all has no text.
     for url in [
         "file:///x",
         "srt://h:1?mode=x",
@@ -354,8 +353,7 @@ fn a_silent_resolver_and_a_denied_address_are_failures_that_are_tried_again() {
     assert_eq!(rig.state("s"), "finished");
     let answer = |rig: &mut Rig, id, address: &str| {
         let result = Ok(vec![address.parse().unwrap()]);
-        rig.control.handle_resolved(rig.now, Resolved { id, result });
-        rig.drain();
+        rig.done(id, Outcome::Resolved(result));
     };
     answer(&mut rig, ask.id, "127.0.0.1:5443");
     assert!(rig.pulls().is_empty(), "our own port");

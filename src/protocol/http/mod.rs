@@ -2,7 +2,7 @@
 //!
 //! One request is outstanding at a time. `/rest/...`, `/{app}/rest/...`, `/metrics` and `/openapi.json` go to control;
 //! `/{app}/{id}.flv` becomes a viewer; everything else is a file below `webapps` or a built-in page. Cross-origin rules
-//! come before all of them (rest.md §9.1, §9.3).
+//! come before all of them (docs/http.md).
 
 mod files;
 mod live;

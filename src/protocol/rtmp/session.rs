@@ -18,7 +18,7 @@ use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
 use crate::types::{Now, StreamKey};
 
-/// The limits of robustness.md §5, the same for all connections.
+/// The limits of docs/robustness.md, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =
     LazyLock::new(|| Arc::new(rtmp::Config { four_ccs: super::forwarded(), ..rtmp::Config::default() }));
 
@@ -336,7 +336,7 @@ fn log_others(others: &OtherTracks) {
     tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
 }
 
-/// The words of streaming.md §4.3.
+/// The codes and descriptions of the reference server.
 fn refusal_status(refusal: &Refusal) -> Rejection {
     match refusal {
         Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
@@ -357,7 +357,7 @@ fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// The words for players. The reference says `Publish.BadName` on play (streaming.md §4.3), and so do we.
+/// The words for players. The reference says `Publish.BadName` on play, and so do we.
 fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),

@@ -12,12 +12,12 @@ use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
-use millstream::control::{self, Control, ControlConfig, Resolved};
-use millstream::mail::{FileError, FileReply, ToControl, ToWorker};
+use millstream::control::{self, Control, ControlConfig};
+use millstream::jobs::{Job, JobDone, Outcome, Work};
+use millstream::mail::{FileError, FileReply, MirroredUnit, ToControl, ToWorker};
 use millstream::protocol::{Addresses, Listener};
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
-use millstream::worker::mailbox::MirroredUnit;
 use millstream::worker::{Output, Worker};
 use netsim::{Clock, Cut, MediaSource, StreamDelivery, StreamLink, Trace, Verifier, ms};
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
@@ -578,16 +578,18 @@ impl World {
                     let reply = store::handle(&mut self.store, request);
                     self.control.handle_store(now, reply);
                 }
-                control::Output::Resolve(request) => {
-                    let result = Ok(vec![SocketAddr::from(([127, 0, 0, 1], request.port))]);
-                    self.control.handle_resolved(now, Resolved { id: request.id, result });
+                control::Output::Job(Job { id, work }) => {
+                    let outcome = match work {
+                        Work::Resolve { port, .. } => {
+                            Outcome::Resolved(Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]))
+                        }
+                        Work::Post(_) => Outcome::Posted(Ok(200)),
+                        // Nobody logs in and nobody changes settings here.
+                        _ => Outcome::Failed,
+                    };
+                    self.control.handle_job(now, JobDone { id, outcome });
                 }
-                control::Output::Hook(request) => {
-                    let reply = control::HookReply { id: request.id, pool: request.pool, result: Ok(200) };
-                    self.control.handle_hook(now, &reply);
-                }
-                // Nobody logs in and nobody changes settings here.
-                control::Output::Hash(_) | control::Output::Errand(_) | control::Output::Outbound(_) => {}
+                control::Output::Outbound(_) => {}
                 control::Output::Exit => self.exited = true,
             }
         }
