@@ -23,7 +23,7 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// The other schemes of a stream source (rest.md §5.5): stored, and refused when they are to be started.
+/// The other schemes of a stream source: stored, and refused when they are to be started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
