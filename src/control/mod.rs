@@ -10,6 +10,7 @@
 
 mod access;
 pub mod broadcast;
+mod connections;
 mod endpoints;
 pub mod hooks;
 mod jobs;
@@ -22,7 +23,6 @@ mod reload;
 mod rest;
 mod sides;
 mod sources;
-mod srt;
 mod stats;
 mod subtracks;
 mod supervisor;
@@ -49,6 +49,7 @@ use crate::{http, store};
 
 use access::{Asks, Guesses, Presences, Sweep};
 use broadcast::{Broadcast, status};
+use connections::ConnectionQuestions;
 use endpoints::Pushes;
 use hooks::{Hooks, Idles};
 use jobs::Jobs;
@@ -59,7 +60,6 @@ use registry::Registry;
 use rest::scan::Scans;
 use sides::{Side, Sides};
 use sources::Sources;
-use srt::SrtQuestions;
 use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
@@ -128,7 +128,7 @@ pub struct Control {
     /// When the server started.
     began: Now,
     scrape: Scrape,
-    srt: SrtQuestions,
+    connections: ConnectionQuestions,
     asks: Asks,
     presences: Presences,
     guesses: Guesses,
@@ -186,7 +186,7 @@ impl Control {
             host: HostFigures::default(),
             began: now,
             scrape: Scrape::default(),
-            srt: SrtQuestions::default(),
+            connections: ConnectionQuestions::default(),
             asks: Asks::default(),
             presences: Presences::default(),
             guesses: Guesses::default(),
@@ -272,7 +272,9 @@ impl Control {
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
-            ToControl::Srt { worker, stream, figures } => self.srt_told(worker, stream, figures),
+            ToControl::Connections { worker, stream, connections } => {
+                self.connections_told(worker, stream, connections);
+            }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Wanted(key) => self.wanted(now, &key),

@@ -30,7 +30,7 @@ use media::Position;
 
 use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
-use crate::stats::{SrtFigures, WorkerFigures};
+use crate::stats::{ConnectionFigures, WorkerFigures};
 use crate::types::{ConnId, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// What sessions need to know of the server's settings.
@@ -98,14 +98,14 @@ pub enum ToControl {
     Report(WorkerId, Report),
     /// Everything that was counted (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
-    /// The SRT connections of a stream on one worker (answer to [`ToWorker::Srt`]).
-    Srt {
+    /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
+    Connections {
         /// Where.
         worker: WorkerId,
         /// Of which stream.
         stream: StreamId,
         /// Each of them.
-        figures: Vec<SrtFigures>,
+        connections: Vec<ConnectionFigures>,
     },
     /// News of a push.
     Push {
@@ -219,8 +219,8 @@ pub enum ToWorker {
         /// And of each stream.
         per_stream: bool,
     },
-    /// Tell the SRT connections of a stream; answer [`ToControl::Srt`].
-    Srt(StreamId),
+    /// Tell the connections of a stream that have figures; answer [`ToControl::Connections`].
+    Connections(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
     /// From a worker with subscribers: send me this stream from its newest key frame on.

@@ -32,8 +32,9 @@ use crate::mail::{
     Departure, FileAsk, FileReply, Grant, NoSubscription, PullState, PushState, Refusal, SessionSettings,
     StreamEnd,
 };
+use crate::stats::Figures;
 use crate::types::{ConnId, Ingest, Now, StreamKey};
-pub use registry::{Addresses, Listener, Port, Security, listener_names, publish_url, schema};
+pub use registry::{Addresses, Listener, Port, Security, catalogues, listener_names, publish_url, schema};
 
 /// An outgoing connection that is not there by then is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -240,8 +241,8 @@ pub trait Session: Debug + Send {
         None
     }
 
-    /// Figures of an SRT connection.
-    fn srt_stats(&self) -> Option<::srt::Stats> {
+    /// Figures of its connection, where its protocol has some.
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
 
@@ -293,6 +294,12 @@ pub trait Demux: Debug + Send {
     ) -> Option<Box<dyn Session>>;
     /// A session is over.
     fn forget(&mut self, conn: ConnId);
+}
+
+/// Figures of some connection; for tests of other rooms.
+#[cfg(test)]
+pub(crate) fn figures_for_tests() -> Arc<dyn Figures> {
+    srt::figures_for_tests()
 }
 
 /// What the load generator shares with the sessions.

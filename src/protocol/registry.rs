@@ -8,6 +8,7 @@ use crypto::Seed;
 use super::outbound::Scheme;
 use super::{Demux, Now, Session, http, http_live, planned, rtmp, srt};
 use crate::config::{Schema, Section, ServerSettings};
+use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
 
 /// The protocols of this build.
@@ -31,6 +32,8 @@ pub(super) struct Protocol {
     pub(super) listeners: &'static [Listener],
     /// Its settings.
     pub(super) section: &'static Section,
+    /// The figures that its connections have.
+    pub(super) statistics: Option<&'static Catalogue>,
     /// Its UDP ports that many peers share.
     pub(super) ports: &'static [Port],
     /// Names that the ready line has although this build has nothing of theirs.
@@ -46,6 +49,7 @@ impl Protocol {
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,
+        statistics: None,
         ports: &[],
         absent: &[],
         schemes: &[],
@@ -181,6 +185,11 @@ impl Addresses {
 pub fn listener_names() -> impl Iterator<Item = &'static str> {
     let absent = PROTOCOLS.iter().flat_map(|protocol| protocol.absent).copied();
     Listener::all().map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
+}
+
+/// What the connections of protocols have figures of.
+pub fn catalogues() -> impl Iterator<Item = &'static Catalogue> {
+    PROTOCOLS.iter().filter_map(|protocol| protocol.statistics)
 }
 
 /// All known keys of the settings.

@@ -12,7 +12,7 @@ use super::{Output, SourceCount, Worker};
 use crate::hub::{Flush, dts_ms};
 use crate::mail::{Departure, FileAsk, PublishRequest, PushState, ToControl, ToWorker};
 use crate::protocol::{Event, Format, PublishAsk};
-use crate::stats::Traffic;
+use crate::stats::{Totals, Traffic};
 use crate::types::{ConnId, StreamId};
 
 /// Grid of flush deadlines.
@@ -347,8 +347,8 @@ impl Worker {
             let state = PushState::Failed(reason.to_owned());
             self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
         }
-        if let Some(stats) = conn.session.srt_stats() {
-            self.srt_ended.add(&stats);
+        if let Some(figures) = conn.session.figures() {
+            Totals::add(&mut self.totals_ended, &*figures);
         }
         if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
             row.ended = row.ended.saturating_add(1);

@@ -7,13 +7,13 @@ use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
 use crate::mail::{Report, SourceFigures, ToControl};
-use crate::stats::{SrtFigures, SrtRole, SrtTotals, StreamFigures, Traffic, WorkerFigures};
+use crate::stats::{ConnectionFigures, Role, StreamFigures, Totals, Traffic, WorkerFigures};
 use crate::types::{ConnId, StreamId};
 
 /// How often figures go to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
-/// SRT connections that one answer lists.
-const SRT_CONNECTIONS_MAX: usize = 1000;
+/// Connections that one answer lists.
+const CONNECTIONS_MAX: usize = 1000;
 
 impl Worker {
     pub(super) fn arm_report(&mut self) {
@@ -93,8 +93,8 @@ impl Worker {
             turns: self.turns.clone(),
             traffic,
             forwarding: self.forwarding.clone(),
-            srt: self.srt_totals(),
-            srt_connections: if per_stream { self.srt_figures(None) } else { Vec::new() },
+            totals: self.totals(),
+            connections: if per_stream { self.connection_figures(None) } else { Vec::new() },
             mail_waiting: count(self.mail_waiting),
             write_queue: count(self.writes.len()),
             deadlines: count(self.deadlines.len()),
@@ -106,16 +106,16 @@ impl Worker {
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
     }
 
-    /// What the SRT connections that are there have counted, and those that were.
-    fn srt_totals(&self) -> SrtTotals {
-        let mut totals = self.srt_ended;
-        let stats = self.conns.values().filter_map(|conn| conn.session.srt_stats());
-        stats.for_each(|stats| totals.add(&stats));
+    /// What the connections that are there have counted, and those that were.
+    fn totals(&self) -> Vec<Totals> {
+        let mut totals = self.totals_ended.clone();
+        let figures = self.conns.values().filter_map(|conn| conn.session.figures());
+        figures.for_each(|figures| Totals::add(&mut totals, &*figures));
         totals
     }
 
-    /// The SRT connections of one stream, or of all.
-    fn srt_figures(&self, wanted: Option<StreamId>) -> Vec<SrtFigures> {
+    /// The connections of one stream, or of all, that have figures.
+    fn connection_figures(&self, wanted: Option<StreamId>) -> Vec<ConnectionFigures> {
         let figures = |conn: &Conn| {
             let (stream, brings) = match (&conn.publishing, &conn.subscriber) {
                 (Publishing::Granted(stream), _) => (*stream, true),
@@ -126,22 +126,22 @@ impl Worker {
                 return None;
             }
             let role = match (brings, conn.pull.is_some(), conn.push.is_some()) {
-                (true, true, _) => SrtRole::Pull,
-                (true, false, _) => SrtRole::Publisher,
-                (false, _, true) => SrtRole::Push,
-                (false, _, false) => SrtRole::Viewer,
+                (true, true, _) => Role::Pull,
+                (true, false, _) => Role::Publisher,
+                (false, _, true) => Role::Push,
+                (false, _, false) => Role::Viewer,
             };
             let key = self.streams.get(&stream)?.key.clone();
-            let stats = conn.session.srt_stats()?;
-            Some(SrtFigures { key, role, peer: conn.peer, stats })
+            let figures = conn.session.figures()?;
+            Some(ConnectionFigures { key, role, peer: conn.peer, figures })
         };
-        self.conns.values().filter_map(figures).take(SRT_CONNECTIONS_MAX).collect()
+        self.conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// The SRT connections of a stream, for the API.
-    pub(super) fn tell_srt(&mut self, stream: StreamId) {
-        let figures = self.srt_figures(Some(stream));
-        self.tell(ToControl::Srt { worker: self.id, stream, figures });
+    /// The connections of a stream that have figures, for the API.
+    pub(super) fn tell_connections(&mut self, stream: StreamId) {
+        let connections = self.connection_figures(Some(stream));
+        self.tell(ToControl::Connections { worker: self.id, stream, connections });
     }
 
     fn stream_figures(&self) -> Vec<StreamFigures> {

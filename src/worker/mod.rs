@@ -31,8 +31,8 @@ use crate::hub::{Forwarded, Stream};
 use crate::mail::{
     FileAsk, MirroredUnit, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport,
 };
-use crate::protocol::{Apps, Context, Demux, Listener, Port, Session, outbound};
-use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
+use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session, outbound};
+use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, Totals, Traffic};
 use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};
 pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
@@ -143,8 +143,8 @@ pub struct Worker {
     turns: Histogram,
     /// Connections that are over.
     traffic: Vec<Traffic>,
-    /// SRT connections that are over.
-    srt_ended: SrtTotals,
+    /// What connections have counted that are over.
+    totals_ended: Vec<Totals>,
     forwarding: ForwardingTable,
     /// Mail that the shell knows of and has not handed over.
     mail_waiting: usize,
@@ -187,7 +187,7 @@ impl Worker {
             stats: Counters::default(),
             turns: Histogram::default(),
             traffic: Vec::new(),
-            srt_ended: SrtTotals::default(),
+            totals_ended: protocol::catalogues().map(Totals::new).collect(),
             forwarding: ForwardingTable::default(),
             mail_waiting: 0,
         }

@@ -50,7 +50,7 @@ impl Worker {
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
-            ToWorker::Srt(stream) => self.tell_srt(stream),
+            ToWorker::Connections(stream) => self.tell_connections(stream),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
             ToWorker::Unmirror { stream, to } => {

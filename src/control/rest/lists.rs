@@ -6,6 +6,7 @@ use super::{Call, Reply};
 use crate::control::broadcast::status;
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::protocol;
 
 /// Items of one list.
 const ITEMS_MAX: usize = 50;
@@ -71,14 +72,18 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
     Reply::Now(json(200, &viewers))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (ours): a list, empty while the stream is not live.
-pub(super) fn srt_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+/// `GET /broadcasts/{id}/srt-stats` (ours), and the like of other protocols: a list, empty while the stream is not live.
+pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
+    let wanted = call.request.path.rsplit('/').next().unwrap_or_default().trim_end_matches("-stats");
+    let Some(catalogue) = protocol::catalogues().find(|catalogue| catalogue.name == wanted) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
     if control.records.get(&key).is_none() {
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match control.stream_of(&key) {
-        Some(stream) => control.ask_srt(call.session, stream),
+        Some(stream) => control.ask_connections(call.session, stream, catalogue.name),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }

@@ -13,6 +13,7 @@ mod feed;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use wire::{Datagrams, SendQueue};
 
 use crate::mail::{Departure, Grant, PullState, Refusal, StreamEnd};
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
+use crate::stats::Figures;
 use crate::types::{Ingest, Now, StreamKey};
 use feed::{Fed, Feed};
 
@@ -116,8 +118,8 @@ pub(super) trait Client: Debug + Send {
     fn poll_timeout(&self) -> Option<Instant>;
     /// Say goodbye.
     fn close(&mut self, now: Instant);
-    /// Figures of an SRT connection.
-    fn srt_stats(&self) -> Option<::srt::Stats> {
+    /// Figures of its connection, where its protocol has some.
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
     /// For logs and counters.
@@ -389,8 +391,8 @@ impl Session for PullSession {
         self.end(reason);
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.client.srt_stats()
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.client.figures()
     }
 
     fn is_authenticated(&self) -> bool {

@@ -18,6 +18,7 @@ mod pull;
 mod push;
 mod session;
 mod settings;
+mod statistics;
 mod stream_id;
 mod url;
 
@@ -53,6 +54,7 @@ const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
+    statistics: Some(&statistics::CATALOGUE),
     ports: &[Port {
         name: "srt",
         listen: settings::listen,
@@ -71,6 +73,11 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     ..Protocol::NONE
 };
+
+#[cfg(test)]
+pub(super) fn figures_for_tests() -> Arc<dyn crate::stats::Figures> {
+    Arc::new(statistics::SrtFigures(::srt::Stats::default()))
+}
 
 impl Request for SrtAddress {
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool {

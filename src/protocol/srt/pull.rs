@@ -1,6 +1,7 @@
 //! SRT: a stream of another server, which we call, or which calls us.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
@@ -8,9 +9,11 @@ use wire::Datagrams;
 
 use super::outbound::{OutboundConnection, OutboundEvent};
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::protocol::Context;
 use crate::protocol::pull::{Client, ClientEvent, Media};
+use crate::stats::Figures;
 
 /// The client.
 #[derive(Debug)]
@@ -75,8 +78,9 @@ impl Client for SrtPull {
         self.connection.as_ref().and_then(|connection| connection.poll_timeout())
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.connection.as_ref().and_then(|connection| connection.stats())
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        let stats = self.connection.as_ref()?.stats()?;
+        Some(Arc::new(SrtFigures(stats)))
     }
 
     fn close(&mut self, now: Instant) {

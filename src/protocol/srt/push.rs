@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
@@ -10,10 +11,12 @@ use wire::{Datagrams, SendQueue};
 use super::outbound::{OutboundConnection, OutboundEvent};
 use super::packer::Packer;
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::hub::Parts;
 use crate::mail::{PushState, StreamEnd};
 use crate::protocol::{Context, Event, Format, Session};
+use crate::stats::Figures;
 
 /// One try of a push.
 #[derive(Debug)]
@@ -156,8 +159,9 @@ impl Session for SrtPush {
         self.end(reason);
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.connection.as_ref().and_then(|connection| connection.stats())
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        let stats = self.connection.as_ref()?.stats()?;
+        Some(Arc::new(SrtFigures(stats)))
     }
 
     fn is_authenticated(&self) -> bool {

@@ -12,11 +12,13 @@ use wire::{Datagrams, SendQueue};
 
 use super::packer::Packer;
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::stream_id::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::ts::{self, Ingest};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::stats::Figures;
 use crate::types::StreamKey;
 
 /// Room for events that an idle session keeps.
@@ -275,8 +277,8 @@ impl Session for SrtSession {
         }
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.known.then(|| self.connection.stats())
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.known.then(|| -> Arc<dyn Figures> { Arc::new(SrtFigures(self.connection.stats())) })
     }
 
     fn is_authenticated(&self) -> bool {
