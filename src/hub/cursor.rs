@@ -307,7 +307,8 @@ impl Cursor {
                 Some(packaged) => packaged.map(|packaged| (Some(&packaged.parts), packaged.epoch))?,
                 None => (None, packager.chosen().epoch()),
             };
-            let is_sent = packager.chosen().contains(entry.unit.track) && unit.is_none_or(|unit| !unit.is_empty());
+            let is_sent =
+                packager.chosen().contains(entry.unit.track) && unit.is_none_or(|unit| !unit.is_empty());
             let forwarded = self.forwarded(entry);
             self.next = self.next.saturating_add(1);
             if is_sent && Self::passes(&mut self.waits, entry) {
@@ -391,7 +392,7 @@ mod tests {
 
     use super::super::packager::tests::{PLAIN, Plain, plain};
     use super::super::ring::tests::{entry, vp8_tracks};
-    use super::super::{Entry, FormatKey, Package, Packager, Ring, RingLimits, Selection};
+    use super::super::{Entry, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
     use super::*;
     use media::{Track, TrackId, Tracks};
     use proptest::prelude::*;
@@ -403,10 +404,12 @@ mod tests {
 
     impl Line {
         fn new() -> Self {
-            Self {
-                ring: Ring::new(RingLimits::with_lag_ms(5000)),
-                packager: plain(0),
-            }
+            Self { ring: Ring::new(RingLimits::with_lag_ms(5000)), packager: plain(0) }
+        }
+
+        fn of(selection: Selection, tracks: Arc<Tracks>) -> Self {
+            let key = FormatKey { selection, ..PLAIN };
+            Self { packager: Packager::new(key, Some(Box::new(Plain)), &tracks, 0), ..Self::new() }
         }
 
         fn push(&mut self, dts_ms: i64, key: bool) {
@@ -466,20 +469,25 @@ mod tests {
     struct Keys;
 
     impl Package for Keys {
-        fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+        fn carries(&self, _track: &Track) -> bool {
+            true
+        }
+
+        fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
             Parts::default()
         }
 
-        fn unit(&mut self, entry: &Entry) -> Parts {
-            if entry.unit.key_frame { Plain.unit(entry) } else { Parts::default() }
+        fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+            if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Parts::default() }
         }
     }
 
     #[test]
     fn units_that_the_format_leaves_out_are_passed_over() {
         let mut line = Line::new();
-        line.packager = Packager::new(PLAIN, Box::new(Keys), 0);
+        line.packager = Packager::new(PLAIN, Some(Box::new(Keys)), &vp8_tracks(1), 0);
         let mut cursor = line.cursor();
+        cursor.start();
         line.push(0, false);
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
@@ -508,10 +516,15 @@ mod tests {
 
     #[test]
     fn sound_alone_starts_at_once() {
-        let mut line = Line::new();
-        line.push(0, false);
+        let mut line = Line::of(Selection { video: Pick::None, ..Selection::DEFAULT }, Arc::default());
+        let sound = |dts_ms| {
+            let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
+            entry.unit.track = TrackId::DATA;
+            entry
+        };
+        line.push_entry(sound(0));
         let mut cursor = line.cursor();
-        line.push(23, false);
+        line.push_entry(sound(23));
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@0>[23]");
     }
 
@@ -545,23 +558,40 @@ mod tests {
     }
 
     #[test]
-    fn what_came_during_a_pause_has_no_latency() {
-        let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
-        let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
-        let video = Some(Track { id, config, timescale, extra: None });
-        let tracks = Arc::new(Tracks { epoch: 1, video, ..Tracks::default() });
-        let mut line = Line::new();
-        let push = |line: &mut Line, dts_ms, key| {
-            let entry = Entry { tracks: Arc::clone(&tracks), ..entry(dts_ms, key, 1) };
-            line.packager.push(&entry);
-            line.ring.push(entry);
+    fn a_further_video_track_is_sent_from_its_own_key_frame_on() {
+        let second = TrackId::nth(TrackKind::Video, 1).unwrap();
+        let mut line = Line::of(Selection::ALL, vp8_tracks(2));
+        let other = |dts_ms, key| {
+            let mut entry = Entry { tracks: vp8_tracks(2), ..entry(dts_ms, key, 1) };
+            entry.unit.track = second;
+            entry
         };
-        push(&mut line, 0, true);
+        line.push_entry(other(0, true));
+        let push = |line: &mut Line, dts_ms, key| {
+            line.push_entry(Entry { tracks: vp8_tracks(2), ..entry(dts_ms, key, 1) });
+        };
+        push(&mut line, 10, true);
+        line.push_entry(other(20, false));
+        push(&mut line, 30, false);
+        // Its GOP began before the viewer's first picture: nobody could decode it.
+        let mut cursor = line.cursor();
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@10>[10][30]");
+        line.push_entry(other(40, true));
+        line.push_entry(other(50, false));
+        push(&mut line, 60, false);
+        assert_eq!(line.write(&mut cursor, 6), b"[40][5");
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"0][60]");
+    }
+
+    #[test]
+    fn what_came_during_a_pause_has_no_latency() {
+        let mut line = Line::new();
+        line.push(0, true);
         let mut cursor = line.cursor();
         line.write(&mut cursor, usize::MAX);
-        push(&mut line, 33, false);
+        line.push(33, false);
         cursor.resume(&line.ring, line.packager.chosen());
-        push(&mut line, 66, false);
+        line.push(66, false);
         let mut counted = 0;
         cursor.units_sent(&line.ring, &line.packager, 3, usize::MAX, |_| counted += 1);
         assert_eq!((cursor.next(), counted), (3, 1));

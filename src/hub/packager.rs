@@ -9,8 +9,8 @@ use media::{Track, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
-use super::selection::{Chosen, Selection};
 use super::Entry;
+use super::selection::{Chosen, Selection};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
@@ -283,6 +283,12 @@ impl Packager {
     /// What the sessions of the format share.
     pub(super) fn shared(&self) -> Option<&dyn Any> {
         self.package.as_ref()?.shared()
+    }
+
+    /// The bytes of the newest unit.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Parts {
+        self.units.back().map(|unit| unit.parts.clone()).unwrap_or_default()
     }
 
     pub(super) const fn add_subscriber(&mut self) {

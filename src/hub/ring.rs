@@ -90,13 +90,7 @@ impl Ring {
     /// Empty.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            base: 0,
-            bytes: 0,
-            gops: SmallVec::new(),
-            limits,
-        }
+        Self { entries: VecDeque::new(), base: 0, bytes: 0, gops: SmallVec::new(), limits }
     }
 
     /// Appends, then evicts what a cap no longer allows.
@@ -280,7 +274,10 @@ pub(super) mod tests {
             ring.push(entry(n * 33, n % 30 == 0, 10));
             ring.trim(true, Some(ring.head()));
         }
-        assert_eq!((ring.base(), ring.head(), ring.newest_key(TrackId::VIDEO), ring.bytes()), (90, 100, Some(90), 100));
+        assert_eq!(
+            (ring.base(), ring.head(), ring.newest_key(TrackId::VIDEO), ring.bytes()),
+            (90, 100, Some(90), 100)
+        );
         ring.trim(false, Some(95));
         assert_eq!(ring.base(), 95);
         ring.trim(false, None);
@@ -312,7 +309,9 @@ pub(super) mod tests {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
         for n in 0..3000 {
             let metadata = Some(Bytes::from(vec![0; 60_000]));
-            let tracks = Arc::new(Tracks { metadata, ..Tracks::default() });
+            let mut tracks = Tracks::default();
+            tracks.metadata = metadata;
+            let tracks = Arc::new(tracks);
             // The second unit of an epoch holds nothing more of it.
             for _ in 0..2 {
                 ring.push(Entry { tracks: Arc::clone(&tracks), ..entry(n, n == 0, 10) });

@@ -7,7 +7,9 @@ use media::{TrackId, TrackKind, TrackSet, Tracks};
 use wire::Gather;
 
 use super::mirror::{Credit, Mirror};
-use super::{Chosen, Cursor, Delivery, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits};
+use super::{
+    Chosen, Cursor, Delivery, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits,
+};
 use crate::config::AppSettings;
 use crate::mail::Ingest;
 use crate::stats::ForwardingIndex;
@@ -572,7 +574,9 @@ mod tests {
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {
             let key = FormatKey::new("rtmp", variant);
-            stream.subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Some(Box::new(Plain))).is_some()
+            stream
+                .subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Some(Box::new(Plain)))
+                .is_some()
         };
         let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);

@@ -15,9 +15,9 @@ use mio::net::TcpStream;
 
 use super::budget::Place;
 use super::tls::Configs;
+use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
 use crate::protocol::Listener;
-use crate::worker::mailbox::MirroredUnit;
 
 /// What a worker's shell receives.
 #[derive(Debug)]

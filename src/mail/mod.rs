@@ -3,7 +3,7 @@
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
 //! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`crate::worker::mailbox::MirroredUnit`]), which may be full.
+//! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod files;
 mod play;
@@ -22,7 +22,7 @@ pub use report::{Report, SourceFigures};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::Position;
+use media::{Position, TrackSet};
 
 use crate::config::{AppSettings, ServerSettings, SrtSettings};
 use crate::http;
@@ -223,10 +223,21 @@ pub enum ToWorker {
     Mirror {
         /// Which stream.
         stream: StreamId,
-        /// To whom.
+        /// The worker that asks.
         to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
         /// Units up to this DTS (milliseconds) are there already, from a former source.
         after_ms: Option<i64>,
+    },
+    /// From a worker whose subscribers are sent other tracks now.
+    MirrorWants {
+        /// Which stream.
+        stream: StreamId,
+        /// The worker that asks.
+        to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
     },
     /// From a worker without subscribers any more.
     Unmirror {

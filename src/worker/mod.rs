@@ -12,9 +12,9 @@
 mod conn;
 mod datagrams;
 mod deadlines;
+mod demand;
 mod dispatch;
 mod figures;
-pub mod mailbox;
 mod pulls;
 mod slab;
 mod streams;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::hub::{Forwarded, Stream};
+use crate::hub::{Forwarded, MirroredUnit, Stream};
 use crate::mail::{FileAsk, PushOrder, PushState, PushTarget, SessionSettings, ToControl, ToWorker};
 use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
@@ -37,7 +37,6 @@ pub use conn::CLOSE_STALL;
 use conn::{Conn, Publishing, PushRole};
 pub use datagrams::{Destination, Routed};
 use deadlines::{Deadlines, Timer};
-use mailbox::MirroredUnit;
 use slab::Slab;
 
 /// What the shell must do.

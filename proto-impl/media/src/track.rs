@@ -408,7 +408,10 @@ mod tests {
         let mut frames = [0; 768];
         [0, 384].into_iter().for_each(|at| frames[at..at + 4].copy_from_slice(&[0xff, 0xfb, 0x94, 0x64]));
         let two = AccessUnit { payload: Bytes::copy_from_slice(&frames), ..unit(TrackId::AUDIO, b"") };
-        assert_eq!((track.duration_of(&two), track.duration_of(&unit(TrackId::AUDIO, b"x"))), (Some(48), None));
+        assert_eq!(
+            (track.duration_of(&two), track.duration_of(&unit(TrackId::AUDIO, b"x"))),
+            (Some(48), None)
+        );
         assert_eq!(video(0).duration_of(&unit(TrackId::VIDEO, b"x")), None);
     }
 }

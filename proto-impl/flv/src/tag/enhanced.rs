@@ -68,10 +68,7 @@ pub(super) struct Part<'a> {
 
 /// The tracks of a multitrack body, and the type of all their packets. `multitrack` is the type that must not come
 /// again inside.
-pub(super) fn read_tracks<'a>(
-    r: &mut Reader<'a>,
-    multitrack: u8,
-) -> Result<(u8, Vec<Part<'a>>), Error> {
+pub(super) fn read_tracks<'a>(r: &mut Reader<'a>, multitrack: u8) -> Result<(u8, Vec<Part<'a>>), Error> {
     let [kind, packet] = nibbles(r.u8()?);
     if packet == multitrack {
         return Err(Error::NestedMultitrack);

@@ -249,11 +249,7 @@ impl VideoTag {
 }
 
 /// The packet type on the wire, and the composition time where the packet has one.
-fn enhanced_packet(
-    packet: VideoPacket,
-    four_cc: [u8; 4],
-    composition_time_ms: i32,
-) -> (u8, Option<[u8; 3]>) {
+fn enhanced_packet(packet: VideoPacket, four_cc: [u8; 4], composition_time_ms: i32) -> (u8, Option<[u8; 3]>) {
     let reorders = matches!(&four_cc, b"avc1" | b"hvc1");
     let packet = match packet {
         VideoPacket::SequenceHeader => packet_type::SEQUENCE_START,
