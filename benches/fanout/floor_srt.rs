@@ -13,7 +13,7 @@ use wire::Datagrams;
 
 use super::floor::{AUDIO, KEY_FRAME, RECORD_HEAD};
 
-/// Data packets of one send (performance.md §1).
+/// Data packets of one send.
 const PACKETS_PER_SEND: usize = 8;
 const HEAD_BYTES: usize = 16;
 const PAYLOAD_BYTES: usize = 1316;

@@ -1,5 +1,5 @@
 //! Who may publish or play a stream: what an application checks, what a peer shows, and the rules in between that need
-//! no memory (streaming.md §7). Tokens that are used up, subscribers and hooks are control's.
+//! no memory (docs/security.md). Tokens that are used up, subscribers and hooks are control's.
 
 use std::fmt;
 
@@ -107,7 +107,7 @@ impl Secrets {
     }
 }
 
-/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (robustness.md R-10).
+/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (docs/robustness.md R-10).
 #[must_use]
 pub fn is_stream_id(id: &str) -> bool {
     (1..=128).contains(&id.len())
@@ -139,7 +139,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// The text of an HTTP refusal (rest.md §9.3).
+    /// The text of an HTTP refusal.
     #[must_use]
     pub fn text(&self, stream: &str) -> String {
         match self {

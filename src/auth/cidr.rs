@@ -1,4 +1,4 @@
-//! Lists of address rules (rest.md §9.1 "Syntax"): comma separated addresses or `address/prefix`.
+//! Lists of address rules (docs/security.md): comma separated addresses or `address/prefix`.
 //!
 //! Unlike the reference a rule that cannot be read is an error, never skipped: a filter must fail closed.
 //! IPv4-mapped IPv6 (`::ffff:a.b.c.d`) is the same as IPv4 on both sides, and a rule that admits 127.0.0.1 admits

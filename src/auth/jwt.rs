@@ -1,7 +1,7 @@
 //! JSON Web Tokens (RFC 7519, RFC 7515): HS256 and nothing else, for the management API, the API of applications and
 //! streams alike.
 //!
-//! Strict on purpose (robustness.md ): one algorithm, so the token cannot choose; canonical base64url without
+//! Strict on purpose (docs/robustness.md ): one algorithm, so the token cannot choose; canonical base64url without
 //! padding; no header that would name another key or a rule of its own (`crit`, `jku`, `jwk`, `x5u`, `x5c`). Times count
 //! on the wall clock without leeway, as in the reference. A key of less than 32 bytes verifies nothing.
 

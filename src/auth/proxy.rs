@@ -1,4 +1,4 @@
-//! The address of a client behind proxies (robustness.md R-20).
+//! The address of a client behind proxies (docs/robustness.md R-20).
 //!
 //! `X-Forwarded-For` counts only when the direct peer is a configured proxy (`server.trusted_proxies`); then the
 //! right-most address that is not such a proxy is the client. The reference trusts every private peer; we do not.

@@ -1,5 +1,5 @@
 //! Codes that change with the time (RFC 6238 over HMAC-SHA1, six digits), as subscribers of a stream show them
-//! (streaming.md §7.1).
+//! (docs/security.md).
 
 use crypto::{constant_time_eq, hmac_sha1};
 use data_encoding::{BASE32, BASE32_NOPAD};

@@ -7,7 +7,7 @@ use java_properties::{LineContent, PropertiesIter};
 pub const FILE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one value.
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// Keys of older files carry it (rest.md §10.1, last lines).
+/// Keys of older files carry it.
 const OLD_PREFIX: &str = "settings.";
 
 /// One setting of a file.

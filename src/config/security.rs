@@ -110,7 +110,7 @@ fn rest_jwt(values: &Values) -> Result<Option<Secret>, Error> {
     long_secret(values, "jwtSecretKey").map(Some)
 }
 
-/// A secret that signed tokens can be trusted with (robustness.md R-06).
+/// A secret that signed tokens can be trusted with (docs/robustness.md R-06).
 fn long_secret(values: &Values, key: &str) -> Result<Secret, Error> {
     let text = values.text(key);
     if text.len() < jwt::SECRET_BYTES_MIN {

@@ -1,4 +1,4 @@
-//! The broadcast record: members in the reference's order (rest.md §1.1), as the API shows it, as the store keeps
+//! The broadcast record: members in the reference's order (docs/rest.md), as the API shows it, as the store keeps
 //! it, and as bodies of requests may set it.
 
 pub use crate::auth::access::is_stream_id;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
-/// Without news for so long a record that claims to be live shows `terminated_unexpectedly` (rest.md §1.3).
+/// Without news for so long a record that claims to be live shows `terminated_unexpectedly`.
 const STALE_MS: i64 = 20_000;
 /// Bytes of one record, so that a full store stays in memory.
 pub const RECORD_BYTES_MAX: usize = 32 << 10;
 
-/// Values of `status` (rest.md §1.3, §2).
+/// Values of `status`.
 pub mod status {
     /// Stored, never live.
     pub const CREATED: &str = "created";
@@ -33,7 +33,7 @@ pub mod status {
     pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];
 }
 
-/// One restreaming endpoint (rest.md §2).
+/// One restreaming endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointRecord {
@@ -60,7 +60,7 @@ macro_rules! plain_members {
     ($($ty:ty),*) => {$(
         impl Member for $ty {
             type Given = $ty;
-            /// Null becomes zero or false, as in the reference (rest.md §0.1 item 4).
+            /// Null becomes zero or false, as in the reference.
             fn set(&mut self, given: Option<$ty>) {
                 *self = given.unwrap_or_default();
             }
@@ -102,16 +102,16 @@ macro_rules! assign {
 
 macro_rules! members {
     ($($field:ident: $ty:ty = $default:expr, $json:literal, $rule:ident;)*) => {
-        /// A broadcast. The members are the API's; rest.md §1.1 describes each under its JSON name.
+        /// A broadcast. The members are the API's: /openapi.json describes each under its JSON name.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(default)]
-        #[allow(missing_docs, reason = "rest.md §1.1 describes each member under its JSON name")]
+        #[allow(missing_docs, reason = "/openapi.json describes each member under its JSON name")]
         pub struct Broadcast {
             $(#[serde(rename = $json)] pub $field: $ty,)*
             /// Whether any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
-            /// The same as `origin_adress`: both spellings occur in clients (seed §2.1).
+            /// The same as `origin_adress`: both spellings occur in clients.
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
             /// The first of its subtracks; old SDK pages read it.
@@ -232,7 +232,7 @@ pub enum BodyError {
     /// Not JSON, or a member has the wrong type.
     #[error("{0}")]
     Json(String),
-    /// A member may not be null (rest.md §0.1 item 4).
+    /// A member may not be null.
     #[error("{0} cannot be null")]
     Null(&'static str),
 }
@@ -307,7 +307,7 @@ impl Broadcast {
         debug_assert!(done.is_ok());
     }
 
-    /// The status as seen from outside (rest.md §1.3).
+    /// The status as seen from outside.
     #[must_use]
     pub fn effective_status(&self, now_ms: u64) -> &str {
         if self.is_stale(now_ms) { status::TERMINATED } else { &self.status }

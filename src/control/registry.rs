@@ -1,4 +1,4 @@
-//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends (design.md §3).
+//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends.
 //!
 //! `Requested -> Reserved -> Live -> Grace -> Ended`. Checks that memory answers make a request live within one turn.
 //! Where a receiver has to be asked (`access`), all checks are made before it is asked and again with its answer, and
@@ -13,10 +13,8 @@ use media::Position;
 
 use crate::auth::access::{Denial, Direction, Params};
 use crate::config::AppSettings;
-use crate::mail::{
-    Departure, Grant, Ingest, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, via_entry,
-};
-use crate::types::{Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, via_entry};
+use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, is_stream_id, status};
 use super::{Control, wall};
@@ -163,7 +161,7 @@ impl Control {
         self.post(worker, ToWorker::Verdict { conn, verdict: Err(refusal) });
     }
 
-    /// The checks, in the order of design.md §3. `Some` is the life that the publisher may join.
+    /// The checks, in the order in which ARCHITECTURE.md tells them. `Some` is the life that the publisher may join.
     fn admit(
         &self,
         now: Now,
@@ -305,7 +303,7 @@ impl Control {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        if self.registry.live.get(&stream)?.ingest != Ingest::Pull {
+        if self.registry.live.get(&stream)?.ingest != Ingest::PULL {
             return None;
         }
         let grant = self.return_publisher(now, stream, request.clone())?;
@@ -330,7 +328,7 @@ impl Control {
         }
     }
 
-    /// The record goes live; without one, publishing makes a zombi (rest.md §1.5).
+    /// The record goes live; without one, publishing makes a zombi.
     fn record_started(&mut self, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if self.records.get(key).is_none() {
@@ -391,7 +389,7 @@ impl Control {
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
         live.position = position;
         live.epoch = epoch;
-        if live.ingest == Ingest::Pull {
+        if live.ingest == Ingest::PULL {
             live.state = State::Awaited;
             return;
         }
@@ -490,7 +488,7 @@ impl Control {
     }
 }
 
-/// Record, expiry and schedule (rest.md §1.6).
+/// Record, expiry and schedule.
 fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
     let Some(record) = record else {
         if app.accept_only_streams_in_data_store {
@@ -516,7 +514,7 @@ fn remote_ip(request: &PublishRequest) -> Option<String> {
 }
 
 fn publish_type(ingest: Ingest) -> String {
-    ingest.publish_type().to_owned()
+    ingest.publish_type.to_owned()
 }
 
 /// What an encoder calls itself, fit for a record.

@@ -51,7 +51,7 @@ impl Load {
         fresh.map_or(0, |(_, permille)| u64::from(*permille))
     }
 
-    /// Whether new publishers are refused (robustness.md §5).
+    /// Whether new publishers are refused (docs/robustness.md).
     pub(super) fn is_high(&self, now: Now, server: &ServerSettings) -> bool {
         let busy = server.cpu_limit < 100 && self.busy_permille(now) > u64::from(server.cpu_limit) * 10;
         let full = server.memory_limit < 100 && self.memory_percent > server.memory_limit;
@@ -101,7 +101,7 @@ impl Control {
         }
     }
 
-    /// Puts the figures of a stream into its record (rest.md §1.1, §1.4).
+    /// Puts the figures of a stream into its record.
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };

@@ -1,5 +1,5 @@
 //! Main tracks and their subtracks: a room, or one programme in several pictures. A subtrack names its main track; a
-//! virtual main track is live while one of its subtracks is (rest.md §1.3).
+//! virtual main track is live while one of its subtracks is (docs/rest.md).
 
 use crate::types::{Now, StreamKey};
 

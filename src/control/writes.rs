@@ -4,7 +4,7 @@
 //! then applied to memory and answered. Requests that come in between are checked against an overlay of what is
 //! pending. What publishing changes is visible at once and rides along later (`dirty`). When a commit fails, all
 //! that is pending fails with it, memory stays, and a fresh file is written from memory; until that has worked,
-//! every write fails (robustness.md B-04).
+//! every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl Change {
 }
 
 impl Change {
-    /// Whether a source that runs begins anew: after an update, whatever it changed (rest.md §5.5). Into which room a
+    /// Whether a source that runs begins anew: after an update, whatever it changed. Into which room a
     /// stream goes is an operation of its own.
     fn restarts_source(&self) -> bool {
         let Self::Update { body, .. } = self else { return false };

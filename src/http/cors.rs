@@ -1,4 +1,4 @@
-//! Cross-origin requests (the Fetch standard; the answers are those of rest.md §9.3).
+//! Cross-origin requests (the Fetch standard; the answers are those of docs/http.md).
 
 use super::{Headers, Method, Request, Response};
 

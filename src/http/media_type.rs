@@ -1,4 +1,4 @@
-//! Media types by the ending of a name (RFC 9110 §8.3; those of streaming.md §1.3 first).
+//! Media types by the ending of a name (RFC 9110 §8.3; those of streams first).
 
 /// By ending, in lower case. Everything else is bytes: with `nosniff` a browser then saves it and runs nothing.
 const TYPES: &[(&str, &str)] = &[

@@ -1,4 +1,4 @@
-//! The rows of the robustness matrix for HTTP/1.1, in virtual time, and the property that a stream means the same
+//! The rows of docs/robustness.md for HTTP/1.1, in virtual time, and the property that a stream means the same
 //! in any split.
 
 use std::sync::Arc;

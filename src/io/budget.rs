@@ -19,7 +19,7 @@ const BUCKETS: usize = 8192;
 /// From this share of the strangers' limit on, new ones are refused at random: early drop, as OpenSSH does.
 const EARLY_DROP_FROM: u32 = 2;
 
-/// TLS handshakes that run at a time (robustness.md §5).
+/// TLS handshakes that run at a time (docs/robustness.md).
 const HANDSHAKES_MAX: u32 = 256;
 /// Of those, so many are for one address.
 const HANDSHAKES_PER_ADDRESS: u32 = 32;

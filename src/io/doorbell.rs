@@ -2,7 +2,7 @@
 //! worker sleeps.
 //!
 //! The lanes differ in what may enter: control mail always does, mirrored units need a credit of their
-//! [`crate::worker::mailbox::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
+//! [`crate::mail::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
 //! stream.
 
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ pub(super) enum Mail {
 pub(super) struct Handover {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
-    pub(super) listener: Listener,
+    pub(super) listener: &'static Listener,
     pub(super) place: Place,
 }
 

@@ -12,8 +12,7 @@ pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::HostFigures;
 
-use crate::mail::Ingest;
-use crate::types::StreamKey;
+use crate::types::{Ingest, StreamKey};
 
 /// What the units of one ingest took to the subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +176,17 @@ impl Traffic {
     }
 }
 
+/// Hooks, counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HookCounts {
+    /// Taken by their receiver.
+    pub sent: u64,
+    /// Not taken, tried again as often as wanted.
+    pub failed: u64,
+    /// Dropped because too many waited.
+    pub dropped: u64,
+}
+
 /// Figures of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ControlFigures {
@@ -203,7 +213,7 @@ pub struct ControlFigures {
     /// Hooks that wait or are being sent.
     pub hooks_waiting: usize,
     /// Hooks by what became of them.
-    pub hooks: crate::control::hooks::HookCounts,
+    pub hooks: HookCounts,
     /// Publishers and viewers that wait for an admission hook.
     pub asks_waiting: usize,
 }

@@ -3,7 +3,7 @@
 //! Memory is what everybody reads; the store only makes it survive. Flow:
 //! 1. [`Store::load`] at start: everything, or an error and no start.
 //! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] answers a [`Reply`] once the disk has them.
-//! 3. After a failed commit the file is treated as unknown (robustness.md B-04): commits fail until
+//! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
 //!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A write is never retried and
 //!    then called good.
 

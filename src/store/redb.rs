@@ -1,6 +1,6 @@
 //! The store on redb: `data/store.redb`, copy on write, two-phase commits with quick repair.
 //!
-//! Opens whole or refuses (robustness.md B-05): the checksums of all pages are verified at start, since all records
+//! Opens whole or refuses (docs/robustness.md B-05): the checksums of all pages are verified at start, since all records
 //! are read then anyway, and what panics inside the library on a damaged file is an error here.
 
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,5 +1,5 @@
-//! Viewers on their way in and out: admitted from the replica where nothing is checked, else by control
-//! (design.md §3). Control hears of viewers only where it checks them or a hook tells of them.
+//! Viewers on their way in and out: admitted from the replica where nothing is checked, else by control.
+//! Control hears of viewers only where it checks them or a hook tells of them.
 
 use std::sync::Arc;
 

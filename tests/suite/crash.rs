@@ -1,4 +1,4 @@
-//! What survives: kills, full and failing disks, damaged files, slow disks (robustness.md B rows).
+//! What survives: kills, full and failing disks, damaged files, slow disks (docs/robustness.md B rows).
 
 mod disk;
 mod files;

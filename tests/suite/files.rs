@@ -1,4 +1,4 @@
-//! Files below `webapps`: paths, links, ranges, slow readers (robustness.md H-13, H-15, H-16, H-22).
+//! Files below `webapps`: paths, links, ranges, slow readers (docs/robustness.md H-13, H-15, H-16, H-22).
 
 use std::fs;
 use std::io::{Read, Write};

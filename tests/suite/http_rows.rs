@@ -1,4 +1,4 @@
-//! HTTP and the API against hostile peers: raw bytes over loopback (robustness.md H and R rows, Q-05).
+//! HTTP and the API against hostile peers: raw bytes over loopback (docs/robustness.md H and R rows, Q-05).
 //!
 //! A stream with a viewer runs beside each group of attacks and must lose nothing.
 

@@ -1,6 +1,6 @@
 //! The server as a whole, over loopback: real sockets, real clients, hostile peers, crashes.
 //!
-//! Names carry the row ids of the robustness list. Every test starts a server of its own on ports that the kernel
+//! Names carry the row ids of docs/robustness.md. Every test starts a server of its own on ports that the kernel
 //! gives and ends it by its id.
 
 #![allow(unreachable_pub, missing_docs, reason = "a test binary has no outside")]

@@ -1,4 +1,4 @@
-//! The management API over real connections: the seed's rows 11 to 13, applications that come and go while the server
+//! The management API over real connections: users, logins, applications that come and go while the server
 //! runs, settings that take effect at once, the panel's proxy, users from the command line.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! WebSocket against hostile peers, on the endpoint that there is: WS-FLV (robustness.md W rows). What concerns
+//! WebSocket against hostile peers, on the endpoint that there is: WS-FLV (docs/robustness.md W rows). What concerns
 //! signalling itself (W-09, and publishing in W-11) comes with it.
 
 use std::io::{ErrorKind, Read, Write};

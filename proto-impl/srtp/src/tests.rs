@@ -1,4 +1,4 @@
-//! Both directions together: round trips, and the rows of the robustness matrix.
+//! Both directions together: round trips, and the rows of docs/robustness.md.
 
 use proptest::prelude::*;
 use rtp::{Header, Packet, PayloadType, SequenceNumber, Ssrc};

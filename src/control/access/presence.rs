@@ -31,7 +31,7 @@ struct Presence {
     told: Option<HookUrl>,
 }
 
-/// Somebody came or went (rest.md §3.2).
+/// Somebody came or went.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct ConnectionEvent {
@@ -157,7 +157,7 @@ impl Control {
         let presence = Presence {
             key: request.key.clone(),
             direction: Direction::Publish,
-            protocol: request.ingest.name(),
+            protocol: request.ingest.name,
             params: Params::new(),
             subscriber: Some(id.to_owned()),
             started: true,

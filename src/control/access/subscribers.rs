@@ -1,4 +1,4 @@
-//! Subscribers of streams (rest.md §3.2, §4.1): people that an operator names, with codes, limits and blocks.
+//! Subscribers of streams (docs/security.md): people that an operator names, with codes, limits and blocks.
 
 use std::fmt;
 use std::sync::Arc;

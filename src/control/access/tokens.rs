@@ -1,4 +1,4 @@
-//! One-time tokens of streams (rest.md §3.2, §4.1; streaming.md §7.1).
+//! One-time tokens of streams (docs/security.md).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is told, and with which members (rest.md §8.1, §8.2).
+//! What is told, and with which members (docs/hooks.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -276,7 +276,7 @@ impl Control {
         self.tell(key, url, action, body);
     }
 
-    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first (rest.md §8.3).
+    /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
     pub(in crate::control) fn watch_load(&mut self, now: Now) {
         let high = self.load.is_high(now, &self.config.server);
         if std::mem::replace(&mut self.hooks.load_high, high) || !high {

@@ -1,5 +1,5 @@
 //! Logins that fail: per address and e-mail, so that nobody can lock somebody else out, and ten tries a second for
-//! everybody together (robustness.md R-36).
+//! everybody together (docs/robustness.md R-36).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Random;
 
-/// The cookie (rest.md §9.2).
+/// The cookie.
 pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
 /// Without a request for so long it ends.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -63,7 +63,7 @@ pub(in crate::control) struct Sessions {
 }
 
 impl Sessions {
-    /// Begins one; its id is always new, whatever the client sent (robustness.md R-30).
+    /// Begins one; its id is always new, whatever the client sent (docs/robustness.md R-30).
     pub(in crate::control) fn begin(&mut self, now: Instant, random: &mut Random, email: &str) -> SessionId {
         self.by_id.retain(|_, session| !session.is_over(now));
         let of_user = self.by_id.iter().filter(|(_, session)| &*session.email == email);

@@ -1,4 +1,4 @@
-//! Users of the management API (rest.md §3.2, §9.2).
+//! Users of the management API (docs/rest.md).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,7 +96,7 @@ impl User {
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })
     }
 
-    /// The text of a successful login (rest.md §7.1).
+    /// The text of a successful login.
     pub(in crate::control) fn login_message(&self) -> String {
         match (&self.scope, self.user_type, &self.app_name_user_type) {
             (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),

@@ -1,8 +1,9 @@
-//! Who may use the operations of the server (rest.md §9.2), in this order:
+//! Who may use the operations of the server (docs/rest.md), in this order:
 //!
 //! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`;
 //! 2. a `ProxyAuthorization` token, when that way is switched on: it decides, whatever cookie comes with it;
-//! 3. the session that the cookie names; writes that come by cookie must come from our own pages (robustness.md R-34);
+//! 3. the session that the cookie names; writes that come by cookie must come from our own pages
+//!    (docs/robustness.md R-34);
 //! 4. open operations need neither;
 //! 5. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401;
 //! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.

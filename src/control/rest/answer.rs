@@ -1,4 +1,4 @@
-//! The small objects that answers carry (rest.md §3).
+//! The small objects that answers carry (docs/rest.md).
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl<'a> Outcome<'a> {
         Self { error_id: id, ..self }
     }
 
-    /// As an answer; application operations answer 200 even when they fail (rest.md §0.1 item 10).
+    /// As an answer; application operations answer 200 even when they fail.
     pub(in crate::control) fn response(self, status: u16) -> Response {
         json(status, &self)
     }

@@ -1,17 +1,18 @@
-//! Operations on one broadcast (rest.md §4.1, §4.2, §5.1 to §5.5).
+//! Operations on one broadcast (docs/rest.md).
 
 use std::net::SocketAddr;
 
 use super::answer::Outcome;
 use super::{Call, Reply, bad_request};
-use crate::auth::HookUrl;
-use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
+use crate::auth::url::URL_BYTES_MAX;
+use crate::auth::{HookUrl, UrlError};
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
 use crate::control::sources::is_source;
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::StreamEnd;
+use crate::protocol::outbound;
 use crate::types::StreamKey;
 
 /// Of a `listenerHookURL` that nothing could be sent to.
@@ -22,9 +23,7 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Schemes of a stream source that this version can pull; their URLs are read whole.
-const PULLED_SCHEMES: [&str; 5] = ["http://", "https://", "rtmp://", "rtmps://", "srt://"];
-/// The other schemes of a stream source (rest.md §5.5): stored, and refused when they are to be started.
+/// The other schemes of a stream source: stored, and refused when they are to be started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
@@ -44,7 +43,7 @@ pub(super) fn get(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `POST /broadcasts/create`; the order of checks is rest.md §4.2.
+/// `POST /broadcasts/create`; the order of checks is the reference's.
 pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = match parse_body(&call.request.body) {
         Ok(body) => body,
@@ -84,7 +83,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// What a create with `autoStart` is refused for before it is a record (rest.md §5.2).
+/// What a create with `autoStart` is refused for before it is a record.
 fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
     let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
     if control.is_short_for_source(at, call.app) {
@@ -104,8 +103,8 @@ fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<
 
 /// Whether a source may be stored with this URL. Where it leads is checked when it is started.
 fn is_source_url(url: &str) -> bool {
-    if PULLED_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-        return Endpoint::parse_source(url).is_ok();
+    if outbound::is_source_scheme(url) {
+        return matches!(outbound::read_source(url), Ok(_) | Err(UrlError::Unsupported(_)));
     }
     url.len() <= URL_BYTES_MAX
         && url.bytes().all(|b| b.is_ascii_graphic())
@@ -202,7 +201,7 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /broadcasts/{id}/start` (rest.md §5.3).
+/// `POST /broadcasts/{id}/start`.
 pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
@@ -265,7 +264,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// A switch that is on when it is not given; anything but `true` is off (rest.md §0.1 item 5).
+/// A switch that is on when it is not given; anything but `true` is off.
 fn unless_false(call: &Call<'_>, name: &str) -> bool {
     call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
 }
@@ -301,7 +300,7 @@ impl Control {
         self.records.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
     }
 
-    /// The record of a create (rest.md §4.2 rows 6 to 8).
+    /// The record of a create.
     fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
         let endpoints = body.end_point_list.take().flatten();
         let mut record = Broadcast::from_body(body);

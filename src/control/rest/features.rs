@@ -1,5 +1,5 @@
 //! Operations of features that are stored only, or are not there: each answers what the reference without that
-//! feature answers (rest.md §4.1, §4.3, §4.4).
+//! feature answers (docs/rest.md).
 
 use media::Codec;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub(in crate::control) enum Recorder {
     Webm,
 }
 
-/// `PUT /broadcasts/{id}/recording/{bool}` (rest.md §5.7). The switch is stored; nothing records in this version, so a
+/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; nothing records in this version, so a
 /// live stream cannot begin or end it.
 pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
@@ -57,7 +57,7 @@ pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Repl
     Reply::Later
 }
 
-/// One rendition (rest.md §3.2 BasicStreamInfo).
+/// One rendition.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StreamInfo {
@@ -219,7 +219,7 @@ pub(super) fn webrtc_receive_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Rep
 }
 
 /// `GET /broadcasts/duration?url=`: the length of media at a URL. Nothing here reads files of others; -2 is the
-/// reference's number for a URL that cannot be opened (rest.md §3.1).
+/// reference's number for a URL that cannot be opened.
 pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");

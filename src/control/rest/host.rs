@@ -1,4 +1,4 @@
-//! The machine and the process (rest.md §7.2, §7.3). Members in the reference's order; those of a JVM are filled with
+//! The machine and the process (docs/rest.md). Members in the reference's order; those of a JVM are filled with
 //! the figures of this process, because panels read them.
 
 use serde_json::{Value, json};

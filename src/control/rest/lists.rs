@@ -7,10 +7,10 @@ use crate::control::broadcast::status;
 use crate::control::{Control, Now};
 use crate::http::Response;
 
-/// Items of one list (rest.md §0.1 item 9).
+/// Items of one list.
 const ITEMS_MAX: usize = 50;
 
-/// Which part of a list is wanted; `None` when that are no numbers (rest.md §0.1 item 5).
+/// Which part of a list is wanted; `None` when that are no numbers.
 pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
     let (offset, size) = (offset.parse::<i32>().ok()?, size.parse::<i32>().ok()?);
     Some((usize::try_from(offset).unwrap_or(0), usize::try_from(size).unwrap_or(0).min(ITEMS_MAX)))

@@ -1,8 +1,9 @@
 //! The REST API: one table of routes (`routes`), and what every request passes before its handler.
 //!
-//! Paths of applications (rest.md §4, seed §4.1): application, token filter, IP filter, route, content type. Paths of the
-//! server (rest.md §7, §9.2): the dashboard's address filter, then who calls and whether that may (`access`), then the
-//! route. Requests come with a normalised path, so the filters and the routes see the same thing (robustness.md R-22).
+//! Paths of applications (docs/rest.md): application, token filter, IP filter, route, content type. Paths of the
+//! server (docs/rest.md): the dashboard's address filter, then who calls and whether that may (`access`), then the
+//! route. Requests come with a normalised path, so the filters and the routes see the same thing
+//! (docs/robustness.md R-22).
 
 mod access;
 pub(super) mod answer;
@@ -186,7 +187,7 @@ fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     if allowed.is_empty() { Found::Nothing } else { Found::Methods(allowed) }
 }
 
-/// Refuses a body of the wrong type (rest.md §0.1 item 5).
+/// Refuses a body of the wrong type.
 fn refuse_type(route: &Route, request: &Request) -> Option<Response> {
     let fits = match route.body {
         BodyKind::None => true,
@@ -207,7 +208,7 @@ impl Control {
     fn dispatch(&mut self, now: Now, origin: Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
-            // The panel's way to applications is there without a version, too (rest.md §7.2).
+            // The panel's way to applications is there without a version, too.
             let rest = if rest == PROXY { Some(PROXY) } else { rest.strip_prefix("/v2") };
             let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return self.dispatch_root(now, origin, Base::Root, rest, request);
@@ -260,7 +261,7 @@ impl Control {
         Reply::Later
     }
 
-    /// The filters before every operation, whatever its path or method (rest.md §9.1).
+    /// The filters before every operation, whatever its path or method.
     fn refuse(
         &self,
         now: Now,

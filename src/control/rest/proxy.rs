@@ -1,4 +1,4 @@
-//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (rest.md §7.2). The call is done here,
+//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (docs/rest.md). The call is done here,
 //! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
 
 use super::{Reply, RootCall, split_path};
@@ -17,7 +17,7 @@ pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Repl
     }
 }
 
-/// Whether a user may (rest.md §9.2): everything within a scope of an administrator, reading within any; streams and
+/// Whether a user may: everything within a scope of an administrator, reading within any; streams and
 /// recordings for a plain user.
 pub(super) fn may_pass(user: &User, request: &Request) -> bool {
     let Some(inner) = inner(request) else { return user.role_in(SYSTEM).is_some() };

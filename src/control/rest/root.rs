@@ -1,4 +1,4 @@
-//! The small operations of the server itself (rest.md §7.2).
+//! The small operations of the server itself (docs/rest.md).
 
 use super::answer::{Version, json};
 use super::openapi::DOCUMENT;

@@ -38,11 +38,11 @@ impl Base {
 /// whatever their policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Whoever passes the application's IP filter and token filter (rest.md §9.1).
+    /// Whoever passes the application's IP filter and token filter.
     AppFilter,
     /// Nothing but the dashboard's address filter: `/metrics`, `/openapi.json`.
     Dashboard,
-    /// No login (rest.md §9.2 row 3).
+    /// No login.
     Open,
     /// Everybody who is logged in, of whatever role.
     Login,

@@ -1,5 +1,5 @@
-//! Requests that look at every record of an application, done in slices so that publishers are never kept waiting
-//! (design.md §2). A change between two slices may or may not be seen, as with any list that is read page by page.
+//! Requests that look at every record of an application, done in slices so that publishers are never kept waiting.
+//! A change between two slices may or may not be seen, as with any list that is read page by page.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct Rank {
 }
 
 impl Order {
-    /// Both parameters are needed; anything else is the store's order (rest.md §4.1).
+    /// Both parameters are needed; anything else is the store's order.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,

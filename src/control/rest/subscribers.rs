@@ -1,4 +1,4 @@
-//! Subscribers of streams (rest.md §4.1).
+//! Subscribers of streams (docs/security.md).
 
 use serde::Deserialize;
 

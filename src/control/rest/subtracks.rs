@@ -1,4 +1,4 @@
-//! Main tracks and subtracks (rest.md §4.1).
+//! Main tracks and subtracks (docs/rest.md).
 
 use super::answer::{Outcome, SimpleStat, json};
 use super::scan::array;
@@ -9,7 +9,7 @@ use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::types::{SessionRef, StreamKey};
 
-/// Items of one list (rest.md §0.1 item 9).
+/// Items of one list.
 const ITEMS_MAX: usize = 50;
 
 fn refused(message: &str) -> Reply {

@@ -1,4 +1,4 @@
-//! Tokens of streams (rest.md §4.1).
+//! Tokens of streams (docs/security.md).
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! The rows of the robustness matrix for WebSocket, in virtual time, and the property that a stream means the same in
+//! The rows of docs/robustness.md for WebSocket, in virtual time, and the property that a stream means the same in
 //! any split.
 
 use std::sync::Arc;

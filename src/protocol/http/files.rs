@@ -214,7 +214,7 @@ fn redirect(request: &Request) -> Response {
     Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{path}/{query}"))
 }
 
-/// streaming.md §1.3: playlists are asked for again, segments live for 10 s. Everything else is asked about.
+/// Playlists are asked for again, segments live for 10 s. Everything else is asked about.
 fn caching(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("ts" | "m4s") => "max-age=10",

@@ -17,7 +17,7 @@ use crate::types::{Now, StreamKey};
 /// How long the tracks of a stream are waited for, before the header promises both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
-/// The limits of robustness.md §5, the same for all connections.
+/// The limits of docs/robustness.md, the same for all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
 /// Where the viewer stands.
@@ -237,7 +237,7 @@ impl Viewer {
     }
 }
 
-/// The words of design.md §6 and rest.md §9.3.
+/// Status and text of a refusal (docs/http.md).
 fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "No such stream"),

@@ -2,7 +2,7 @@
 //!
 //! One request is outstanding at a time. `/rest/...`, `/{app}/rest/...`, `/metrics` and `/openapi.json` go to control;
 //! `/{app}/{id}.flv` becomes a viewer; everything else is a file below `webapps` or a built-in page. Cross-origin rules
-//! come before all of them (rest.md §9.1, §9.3).
+//! come before all of them (docs/http.md).
 
 mod files;
 mod live;
@@ -17,6 +17,7 @@ use crypto::Seed;
 use media::Tracks;
 use wire::SendQueue;
 
+use super::registry::{Listener, Protocol, Security};
 use super::{Context, Event, Session};
 use crate::http::cors::{self, Policy, Verdict};
 use crate::http::{self, Method, Request, Response, websocket};
@@ -25,7 +26,28 @@ use crate::types::{Now, StreamKey};
 use files::{Nowhere, Place, Transfer};
 use live::Viewer;
 
-/// The limits of robustness.md §5, the same for all connections.
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[
+        Listener {
+            name: "http",
+            security: Security::Plain,
+            manages: true,
+            listen: |server| Some((server.http_host, server.http_port)),
+            begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
+        },
+        Listener {
+            name: "https",
+            security: Security::TlsHttp,
+            manages: true,
+            listen: |server| Some((server.http_host, server.https_port?)),
+            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
+        },
+    ],
+    ..Protocol::NONE
+};
+
+/// The limits, the same for all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
 /// Where the API is, below an application and at the root.

@@ -12,12 +12,12 @@ use wire::SendQueue;
 
 use crate::auth::access::Denial;
 use crate::hub::Selection;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::tags::{Ingest, OtherTrack, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::types::{Now, StreamKey};
 
-/// The limits of robustness.md §5, the same for all connections.
+/// The limits of docs/robustness.md, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =
     LazyLock::new(|| Arc::new(rtmp::Config { four_ccs: super::forwarded(), ..rtmp::Config::default() }));
 
@@ -122,7 +122,7 @@ impl RtmpSession {
         self.role = Role::AskedPublish { message_stream };
         self.events.push_back(Event::Publish(PublishAsk {
             key: StreamKey::new(&request.target.app, &request.target.stream),
-            ingest: mail::Ingest::Rtmp,
+            ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
@@ -347,7 +347,7 @@ fn log_others(others: &OtherTracks) {
     tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
 }
 
-/// The words of streaming.md §4.3.
+/// The codes and descriptions of the reference server.
 fn refusal_status(refusal: &Refusal) -> Rejection {
     match refusal {
         Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
@@ -368,7 +368,7 @@ fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// The words for players. The reference says `Publish.BadName` on play (streaming.md §4.3), and so do we.
+/// The words for players. The reference says `Publish.BadName` on play, and so do we.
 fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),

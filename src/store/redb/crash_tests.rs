@@ -1,5 +1,5 @@
 //! A disk that loses its power at every write and every sync of a history, and again at every one of the recovery
-//! (robustness.md B-02, B-03). What was acknowledged is there afterwards, whole; what was under way is there whole or
+//! (docs/robustness.md B-02, B-03). What was acknowledged is there afterwards, whole; what was under way is there whole or
 //! not at all.
 
 use std::sync::{Arc, Mutex};

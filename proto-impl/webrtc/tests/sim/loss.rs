@@ -76,7 +76,7 @@ fn what_is_lost_is_repaired() {
         missing += studio.made[0] + studio.made[1] - video.received - audio.received;
     }
     println!("{missing} of {made} frames missing");
-    // The goal for packets is one in a thousand (robustness 4.3); a frame has five.
+    // The goal for packets is one in a thousand; a frame has five.
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 

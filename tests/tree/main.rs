@@ -1,0 +1,20 @@
+//! What the source tree promises about itself, read from its text: the rows of docs/robustness.md have their tests, no
+//! comment cites a document that is not here, rooms use only rooms below them, types stay small.
+//!
+//! Nothing but std is used, so that it also runs by itself, from the repository's root:
+//! `rustc --edition 2024 --test tests/tree/main.rs -o target/tree && target/tree`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets the unexpected stops"
+)]
+
+mod citations;
+mod code;
+mod imports;
+mod robustness;
+mod shape;
+mod source;

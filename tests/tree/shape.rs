@@ -1,0 +1,121 @@
+//! The shape of types: no type with over 15 fields, no trait with empty methods.
+
+use std::collections::BTreeMap;
+
+use crate::code;
+
+const FIELDS_MAX: usize = 15;
+
+/// Types that have more fields, and how many they may have. Settings and figures are lists of what there is, and stay;
+/// the others are to be divided. This list only becomes shorter.
+const LARGE: [(&str, usize); 11] = [
+    ("src/bench/options.rs::Options", 16),
+    ("src/config/app.rs::AppSettings", 21),
+    ("src/config/server.rs::ServerSettings", 23),
+    ("src/control/mod.rs::Control", 30),
+    ("src/control/registry.rs::Live", 17),
+    ("src/http/limits.rs::Limits", 16),
+    ("src/http/websocket/machine.rs::WebSocket", 17),
+    ("src/hub/stream.rs::Stream", 17),
+    ("src/stats/host.rs::HostFigures", 19),
+    ("src/worker/conn.rs::Conn", 28),
+    ("src/worker/mod.rs::Worker", 34),
+];
+
+/// Traits with methods that do nothing unless they are overridden, and how many. This list only becomes shorter.
+const IDLE: [(&str, usize); 3] = [
+    ("src/bench/mod.rs::Peer", 3),
+    ("src/protocol/mod.rs::Session", 15),
+    ("src/protocol/pull/mod.rs::Client", 6),
+];
+
+/// The pieces between the commas of `list` that stand in no bracket.
+fn pieces(list: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut level, mut begin, mut before) = (0i32, 0, ' ');
+    for (at, c) in list.char_indices() {
+        match c {
+            '(' | '[' | '{' | '<' => level += 1,
+            ')' | ']' | '}' => level -= 1,
+            '>' if before != '-' && before != '=' => level -= 1,
+            ',' if level == 0 => {
+                pieces.push(&list[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    pieces.push(&list[begin..]);
+    pieces.into_iter().filter(|piece| !piece.trim().is_empty()).collect()
+}
+
+/// The structs of the server and their fields.
+fn fields() -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for file in code::server() {
+        for at in code::words(&file.text, "struct ") {
+            let rest = &file.text[at + "struct ".len()..];
+            let name = code::word(rest);
+            let Some(open) = rest.find(['{', ';', '(']).filter(|open| rest[*open..].starts_with('{')) else {
+                continue;
+            };
+            found.insert(format!("{}::{name}", file.path), pieces(code::block(&rest[open..])).len());
+        }
+    }
+    found
+}
+
+/// The traits with methods that do nothing of themselves, and those methods.
+fn idle_methods() -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in code::server() {
+        for at in code::words(&file.text, "trait ") {
+            let rest = &file.text[at + "trait ".len()..];
+            let Some(open) = rest.find('{') else { continue };
+            let body = code::block(&rest[open..]);
+            for method in code::words(body, "fn ") {
+                let signature = &body[method + "fn ".len()..];
+                let Some(end) = signature.find([';', '{']).filter(|end| signature[*end..].starts_with('{'))
+                else {
+                    continue;
+                };
+                let what = code::block(&signature[end..]).trim();
+                if matches!(what, "" | "None" | "false") {
+                    let name = format!("{}::{}", file.path, code::word(rest));
+                    found.entry(name).or_default().push(code::word(signature).to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What is listed with another number than there is.
+fn differences(found: &BTreeMap<String, usize>, listed: &[(&str, usize)]) -> Vec<String> {
+    let listed: BTreeMap<&str, usize> = listed.iter().copied().collect();
+    let new =
+        found.iter().filter(|(name, count)| listed.get(name.as_str()).is_none_or(|listed| listed < count));
+    let gone = listed.iter().filter(|(name, count)| found.get(**name).is_none_or(|found| found < *count));
+    let new =
+        new.map(|(name, count)| format!("{name} has {count}, and the list {:?}", listed.get(name.as_str())));
+    let gone = gone.map(|(name, count)| format!("the list says {count} of {name}; take off what is gone"));
+    new.chain(gone).collect()
+}
+
+#[test]
+fn no_type_has_over_15_fields_but_the_listed() {
+    let all = fields();
+    assert!(all.len() > 200, "the sources were not read: {} types", all.len());
+    let large = all.into_iter().filter(|(_, count)| *count > FIELDS_MAX).collect();
+    let faults = differences(&large, &LARGE);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_trait_has_idle_methods_but_the_listed() {
+    let found = idle_methods();
+    let counts = found.iter().map(|(name, methods)| (name.clone(), methods.len())).collect();
+    let faults = differences(&counts, &IDLE);
+    assert!(faults.is_empty(), "{}\n{found:#?}", faults.join("\n"));
+}
