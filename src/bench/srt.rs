@@ -19,7 +19,7 @@ use super::publisher::Pacer;
 use super::viewing::Viewing;
 use super::{Now, Peer, PeerEvent, PlayerOptions, PublisherOptions, Role, Score, Stamp, Tally, Target, Unit};
 use crate::config::AppSettings;
-use crate::hub::{Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Package, Parts, Selection};
 use crate::mail::Grant;
 use crate::protocol::bench::{
     OutboundConnection, OutboundEvent, Outcome, Packer, SrtSettings, TagIngest, TsIngest, TsPackage,
@@ -46,6 +46,7 @@ fn connection(now: Now, target: &Target, seed: Seed) -> OutboundConnection {
 pub struct TsMux {
     ingest: TagIngest,
     package: TsPackage,
+    chosen: Chosen,
 }
 
 impl Default for TsMux {
@@ -58,7 +59,7 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new() }
+        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new(), chosen: Chosen::default() }
     }
 
     /// The packets of a picture or sound; `None` for parameter sets, which go with the pictures, and for data.
@@ -73,7 +74,11 @@ impl TsMux {
             TagKind::Data | TagKind::Other(_) => return None,
         };
         let Outcome::Unit(unit) = outcome else { return None };
-        Some(self.package.unit(&Entry::new(now, unit, Arc::clone(self.ingest.tracks()))))
+        let tracks = self.ingest.tracks();
+        if !Arc::ptr_eq(tracks, self.chosen.all()) {
+            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
+        }
+        Some(self.package.unit(&Entry::new(now, 0, unit, Arc::clone(tracks)), &self.chosen))
     }
 }
 

@@ -15,7 +15,8 @@ use mio::net::TcpStream;
 
 use super::budget::Place;
 use super::tls::Configs;
-use crate::mail::{MirroredUnit, ToWorker};
+use crate::hub::MirroredUnit;
+use crate::mail::ToWorker;
 use crate::protocol::Listener;
 
 /// What a worker's shell receives.

@@ -12,6 +12,7 @@
 mod conn;
 mod datagrams;
 mod deadlines;
+mod demand;
 mod dispatch;
 mod figures;
 mod pulls;
@@ -27,10 +28,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::hub::{Forwarded, Stream};
-use crate::mail::{
-    FileAsk, MirroredUnit, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport,
-};
+use crate::hub::{Forwarded, MirroredUnit, Stream};
+use crate::mail::{FileAsk, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport};
 use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session, outbound};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, Totals, Traffic};
 use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};

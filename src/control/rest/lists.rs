@@ -60,9 +60,9 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
     let key = call.key();
     let live = control.is_live(&key);
     let viewers = control.records.get(&key).map_or(
-        Viewers { rtmp: -1, hls: -1, webrtc: -1, dash: -1, live: None },
+        Viewers { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None },
         |record| Viewers {
-            rtmp: if live { i64::from(record.rtmp_viewer_count) } else { -1 },
+            connected: if live { i64::from(record.rtmp_viewer_count) } else { -1 },
             hls: i64::from(record.hls_viewer_count),
             webrtc: i64::from(record.webrtc_viewer_count),
             dash: i64::from(record.dash_viewer_count),
@@ -91,5 +91,5 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP and WebRTC are not available, as in the reference.
 pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(control, now, call);
-    Reply::Now(json(200, &Viewers { rtmp: -1, hls: 0, webrtc: -1, dash: 0, live: Some(live) }))
+    Reply::Now(json(200, &Viewers { connected: -1, hls: 0, webrtc: -1, dash: 0, live: Some(live) }))
 }

@@ -22,6 +22,8 @@ mod statistics;
 mod stream_id;
 mod url;
 
+use super::FormatKind;
+use super::ts::TsPackage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,17 +46,26 @@ use pull::SrtPull;
 use push::SrtPush;
 use settings::SrtAppSettings;
 pub(crate) use settings::SrtSettings;
-pub(super) use settings::is_playback_enabled;
+use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
 pub(crate) use url::{SrtAddress, SrtUrl};
 
 /// How its streams come in.
 const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
 
+/// MPEG-TS packets.
+static FORMAT: FormatKind = FormatKind {
+    name: "ts",
+    is_enabled: is_playback_enabled,
+    package: |_| Some(Box::new(TsPackage::new())),
+    is_given_up_by_close: false,
+};
+
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),
+    formats: &[&FORMAT],
     ports: &[Port {
         name: "srt",
         listen: settings::listen,

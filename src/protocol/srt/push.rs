@@ -54,7 +54,7 @@ impl SrtPush {
                 OutboundEvent::Connected { payload_bytes } => {
                     self.packer = Some(Packer::new(payload_bytes));
                     self.broadcasting = true;
-                    self.events.push_back(Event::SubscribePush { format: Format::Ts });
+                    self.events.push_back(Event::SubscribePush { format: Format::new(&super::FORMAT, 0) });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.

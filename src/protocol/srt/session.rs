@@ -17,7 +17,7 @@ use super::stream_id::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::ts::{self, Ingest};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::stats::Figures;
 use crate::types::StreamKey;
 
@@ -96,7 +96,9 @@ impl SrtSession {
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
-                let ask = PlayAsk { key, format: Format::Ts, params, origin: String::new() };
+                let selection = asked_selection(&params).unwrap_or_default();
+                let format = Format::new(&super::FORMAT, 0).select(selection);
+                let ask = PlayAsk { key, format, params, origin: String::new() };
                 self.events.push_back(Event::Subscribe(ask));
             }
         }
