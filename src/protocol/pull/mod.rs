@@ -20,7 +20,7 @@ use bytes::Bytes;
 use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{Departure, Grant, PullState, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings, StreamEnd};
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
 use crate::stats::Figures;
 use crate::types::{Ingest, Now, StreamKey};
@@ -84,16 +84,38 @@ impl Media {
 pub(super) enum ClientEvent {
     /// The peers know each other, where that is more than the socket.
     Connected,
+    /// The server has the stream, and will send it.
+    Accepted,
     /// A piece of the stream.
     Media(Media),
     /// The end, with the reason.
     Ended(String),
 }
 
+/// How long a client waits for its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the end of the handshake, or the head of the response.
+    pub handshake: Duration,
+    /// From there on, for the stream.
+    pub ready: Duration,
+    /// For the next media.
+    pub stall: Duration,
+}
+
+impl Patience {
+    /// That of pulls. The session's own deadlines are shorter in sum; the last two only bound the machine.
+    pub(super) const PULL: Self = Self {
+        handshake: Duration::from_secs(5),
+        ready: Duration::from_secs(10),
+        stall: Duration::from_secs(10),
+    };
+}
+
 /// The protocol of a pull.
 pub(super) trait Client: Debug + Send {
     /// The connection is there.
-    fn begin(&mut self, ctx: &Context<'_>);
+    fn begin(&mut self, now: Instant, settings: &SessionSettings);
     /// Bytes of the server.
     fn handle_bytes(&mut self, _now: Instant, _bytes: &[u8]) {}
     /// A datagram of the server.
@@ -175,6 +197,8 @@ impl PullSession {
         while self.events.is_empty() && self.wants_media(now) {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
+                // What counts is the first media.
+                Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
                 Some(ClientEvent::Ended(reason)) => self.end(&reason),
                 None => return,
@@ -305,7 +329,7 @@ impl Session for PullSession {
         if matches!(self.stage, Stage::Connecting { .. }) {
             let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
             self.stage = Stage::Preparing { until: ctx.now.mono + patience };
-            self.client.begin(ctx);
+            self.client.begin(ctx.now.mono, ctx.server);
             self.events.push_back(Event::Pull(PullState::Preparing));
         }
     }
