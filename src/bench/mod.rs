@@ -83,7 +83,7 @@ pub trait Peer: std::fmt::Debug + Send {
     fn finish(&mut self) {}
     /// Says goodbye.
     fn close(&mut self, now: Now);
-    /// Whether it publishes or plays: which tally it is given, and which bytes count.
+    /// Whether it publishes or plays: which tally counts for it, and which bytes.
     fn role(&self) -> Role;
     /// What it made or missed so far.
     fn score(&self) -> Score;

@@ -51,7 +51,7 @@ pub struct Options {
     pub threads: usize,
     /// The clip; the built-in one without it.
     pub file: Option<PathBuf>,
-    /// What pictures are padded up to.
+    /// The bit rate that video frames are padded up to.
     pub bits_per_second: Option<u64>,
     /// A process to look at.
     pub server_pid: Option<u32>,
@@ -61,7 +61,7 @@ pub struct Options {
     pub lost_max: u64,
     /// Takes any certificate.
     pub insecure: bool,
-    /// JSON in place of text.
+    /// JSON instead of text.
     pub json: bool,
 }
 

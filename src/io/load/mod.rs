@@ -283,7 +283,7 @@ impl Load {
         })
     }
 
-    /// Publishers stop behind their next picture.
+    /// Publishers stop behind their next video frame.
     pub fn finish(&mut self) {
         self.conns.iter_mut().for_each(|conn| conn.peer.finish());
     }

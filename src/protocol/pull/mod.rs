@@ -1,14 +1,14 @@
 //! Pulls: streams that this server fetches from another one. A session is one attempt; its supervisor is control.
 //!
 //! 1. The connection is there: the [`Client`] of the protocol asks for the stream ([`PullState::Preparing`]).
-//! 2. The first picture or sound: the session publishes, and reads no further before the verdict.
+//! 2. The first video or audio: the session publishes, and reads no further before the verdict.
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
 //! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is, and one that
 //! sends faster than its own timestamps allow is read no faster than they do.
 
-mod feed;
+mod depackager;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -24,15 +24,15 @@ use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings, StreamE
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
 use crate::stats::Figures;
 use crate::types::{Ingest, Now, StreamKey};
-use feed::{Fed, Feed};
+use depackager::{Depackager, Output};
 
-/// From the connection to the first picture or sound.
+/// From the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Between two frames of a stream that flows.
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
-/// What came before the first picture or sound: metadata.
+/// What came before the first video or audio: metadata.
 const HELD_MAX: usize = 16;
 /// Larger metadata is not held.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -57,7 +57,7 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// Whether there is, or may be, a picture or sound in it.
+    /// Whether there is, or may be, video or audio in it.
     fn is_media(&self) -> bool {
         match self {
             Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
@@ -154,7 +154,7 @@ enum Stage {
     Connecting {
         until: Instant,
     },
-    /// The stream is asked for; no picture or sound yet.
+    /// The stream is asked for; no video or audio yet.
     Preparing {
         until: Instant,
     },
@@ -162,7 +162,7 @@ enum Stage {
     Asked,
     /// The stream flows.
     Live {
-        feed: Feed,
+        depackager: Depackager,
         stall: Instant,
         pace: Pace,
     },
@@ -229,7 +229,7 @@ impl PullSession {
         }
     }
 
-    /// Keeps what comes before the grant; the first picture or sound asks for it.
+    /// Keeps what comes before the grant; the first video or audio asks for it.
     fn hold(&mut self, media: Media) {
         if !media.is_kept() {
             return;
@@ -252,12 +252,12 @@ impl PullSession {
     }
 
     fn ingest(&mut self, now: Instant, media: &Media) {
-        let Stage::Live { feed, stall, pace } = &mut self.stage else { return };
-        let mut fed = Vec::new();
-        feed.take(media, &mut fed);
-        for fed in fed {
-            match fed {
-                Fed::Unit { unit, tracks, ms } => {
+        let Stage::Live { depackager, stall, pace } = &mut self.stage else { return };
+        let mut outputs = Vec::new();
+        depackager.take(media, &mut outputs);
+        for output in outputs {
+            match output {
+                Output::Unit { unit, tracks, ms } => {
                     self.bad = 0;
                     if let Some(ms) = ms {
                         let until = pace.note(now, ms).unwrap_or(now);
@@ -265,20 +265,20 @@ impl PullSession {
                     }
                     self.events.push_back(Event::Unit { unit, tracks });
                 }
-                Fed::Dropped { units, media } => {
+                Output::Dropped { units, media } => {
                     if media {
                         *stall = now + STALL_TIMEOUT;
                     }
                     self.events.push_back(Event::UnitsDropped(units));
                 }
-                Fed::Bad => {
+                Output::Bad => {
                     self.events.push_back(Event::UnitsDropped(1));
                     self.bad = self.bad.saturating_add(1);
                     if self.bad > BAD_MAX {
                         return self.end("the server sends nonsense");
                     }
                 }
-                Fed::Unsupported(what) => return self.end(&what),
+                Output::Unsupported(what) => return self.end(&what),
             }
         }
     }
@@ -396,8 +396,8 @@ impl Session for PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let feed = Feed::new(&grant, held.front());
-                self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
+                let depackager = Depackager::new(&grant, held.front());
+                self.stage = Stage::Live { depackager, stall: now + STALL_TIMEOUT, pace: Pace::default() };
                 for media in held {
                     self.ingest(now, &media);
                 }

@@ -39,9 +39,7 @@ impl LoadPublisher for RtmpLoad {
         let _ = self.0.handle_bytes(now, bytes);
     }
 
-    fn handle_datagram(&mut self, _now: Instant, from: SocketAddr, _datagram: &[u8]) {
-        tracing::debug!(%from, "a datagram for a byte stream");
-    }
+    fn handle_datagram(&mut self, _now: Instant, _from: SocketAddr, _datagram: &[u8]) {}
 
     fn handle_timeout(&mut self, now: Instant) {
         let _ = self.0.handle_timeout(now);
@@ -73,9 +71,7 @@ impl LoadPublisher for RtmpLoad {
         self.0.poll_transmit(out)
     }
 
-    fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) {
-        out.clear();
-    }
+    fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.0.poll_timeout()

@@ -32,9 +32,7 @@ impl SrtLoad {
 }
 
 impl LoadPublisher for SrtLoad {
-    fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
-        tracing::debug!(bytes = bytes.len(), "bytes for a socket of datagrams");
-    }
+    fn handle_bytes(&mut self, _now: Instant, _bytes: &[u8]) {}
 
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         self.connection.handle_datagram(now, from, datagram);

@@ -1,5 +1,5 @@
-//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. Inside is MPEG-TS, which is said
-//! here and nowhere below.
+//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS, which
+//! the `srt` crate does not know.
 //!
 //! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
 //! port and the hub; [`OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
