@@ -3,7 +3,7 @@
 //! Adding a protocol is its machine crate, one folder here and one line in `protocols!`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
-mod http;
+pub mod http;
 mod http_live;
 mod pull;
 mod rtmp;
