@@ -19,7 +19,7 @@ use super::publisher::Pacer;
 use super::viewing::Viewing;
 use super::{Now, Peer, PeerEvent, PlayerOptions, PublisherOptions, Role, Score, Stamp, Tally, Target, Unit};
 use crate::config::{AppSettings, SrtSettings};
-use crate::hub::{Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Package, Parts, Selection};
 use crate::mail::Grant;
 use crate::protocol::bench::{Line, LineEvent, Outcome, Packer, TagIngest, TsIngest, TsPackage};
 use crate::types::StreamId;
@@ -44,6 +44,7 @@ fn line(now: Now, target: &Target, seed: Seed) -> Line {
 pub struct TsMux {
     ingest: TagIngest,
     package: TsPackage,
+    chosen: Chosen,
 }
 
 impl Default for TsMux {
@@ -56,7 +57,7 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new() }
+        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new(), chosen: Chosen::default() }
     }
 
     /// The packets of a picture or sound; `None` for parameter sets, which go with the pictures, and for data.
@@ -71,7 +72,11 @@ impl TsMux {
             TagKind::Data | TagKind::Other(_) => return None,
         };
         let Outcome::Unit(unit) = outcome else { return None };
-        Some(self.package.unit(&Entry::new(now, unit, Arc::clone(self.ingest.tracks()))))
+        let tracks = self.ingest.tracks();
+        if !Arc::ptr_eq(tracks, self.chosen.all()) {
+            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
+        }
+        Some(self.package.unit(&Entry::new(now, 0, unit, Arc::clone(tracks)), &self.chosen))
     }
 }
 

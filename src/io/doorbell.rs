@@ -2,7 +2,7 @@
 //! worker sleeps.
 //!
 //! The lanes differ in what may enter: control mail always does, mirrored units need a credit of their
-//! [`crate::mail::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
+//! [`crate::worker::mailbox::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
 //! stream.
 
 use std::net::SocketAddr;
@@ -15,7 +15,8 @@ use mio::net::TcpStream;
 
 use super::budget::Place;
 use super::tls::Configs;
-use crate::mail::{MirroredUnit, ToWorker};
+use crate::hub::MirroredUnit;
+use crate::mail::ToWorker;
 use crate::protocol::Listener;
 
 /// What a worker's shell receives.

@@ -3,10 +3,9 @@
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
 //! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`MirroredUnit`]), which may be full.
+//! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod files;
-mod mirror;
 mod play;
 mod publish;
 mod pull;
@@ -14,7 +13,6 @@ mod push;
 mod report;
 
 pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
-pub use mirror::{Credit, Lane, MirroredUnit};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, Ingest, PublishRequest, Refusal, StreamEnd};
 pub use pull::{PullOrder, PullSource, PullState};
@@ -24,7 +22,7 @@ pub use report::{Report, SourceFigures};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::Position;
+use media::{Position, TrackSet};
 
 use crate::config::{AppSettings, ServerSettings, SrtSettings};
 use crate::http;
@@ -225,10 +223,21 @@ pub enum ToWorker {
     Mirror {
         /// Which stream.
         stream: StreamId,
-        /// To whom.
+        /// The worker that asks.
         to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
         /// Units up to this DTS (milliseconds) are there already, from a former source.
         after_ms: Option<i64>,
+    },
+    /// From a worker whose subscribers are sent other tracks now.
+    MirrorWants {
+        /// Which stream.
+        stream: StreamId,
+        /// The worker that asks.
+        to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
     },
     /// From a worker without subscribers any more.
     Unmirror {

@@ -12,6 +12,7 @@
 mod conn;
 mod datagrams;
 mod deadlines;
+mod demand;
 mod dispatch;
 mod figures;
 mod pulls;
@@ -27,10 +28,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::hub::{Forwarded, Stream};
-use crate::mail::{
-    FileAsk, MirroredUnit, PushOrder, PushState, PushTarget, SessionSettings, ToControl, ToWorker,
-};
+use crate::hub::{Forwarded, MirroredUnit, Stream};
+use crate::mail::{FileAsk, PushOrder, PushState, PushTarget, SessionSettings, ToControl, ToWorker};
 use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
 use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};

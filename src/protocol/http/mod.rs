@@ -149,7 +149,7 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
         self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
         self.stage = Stage::Live(Box::new(viewer));

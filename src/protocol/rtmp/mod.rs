@@ -11,7 +11,7 @@ mod session;
 use ::rtmp::FourCcs;
 use media::Codec;
 
-pub(super) use egress::RtmpPackage;
+pub(super) use egress::FORMAT;
 pub(super) use push::{PushAddress, RtmpPush};
 pub(super) use session::RtmpSession;
 

@@ -7,8 +7,9 @@ use crypto::Seed;
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, FourCcs};
 use wire::SendQueue;
 
+use crate::hub::Selection;
 use crate::mail::{PushState, StreamEnd};
-use crate::protocol::{Context, Event, Format, Session};
+use crate::protocol::{Context, Event, Session};
 use crate::types::Now;
 
 /// What to ask the target for.
@@ -63,7 +64,9 @@ impl RtmpPush {
             match event {
                 ClientEvent::Ready { message_stream } => {
                     self.broadcasting = true;
-                    let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs() };
+                    let takes_all = self.machine.as_ref().is_some_and(|machine| machine.takes_multitrack());
+                    let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
+                    let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
                     self.events.push_back(Event::SubscribePush { format });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }

@@ -12,7 +12,7 @@ use super::packer::Packer;
 use crate::auth::srt::SrtAddress;
 use crate::hub::Parts;
 use crate::mail::{PushState, StreamEnd};
-use crate::protocol::{Context, Event, Format, Session};
+use crate::protocol::{Context, Event, Format, Session, ts};
 
 /// One try of a push.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl SrtPush {
                 LineEvent::Connected { payload_bytes } => {
                     self.packer = Some(Packer::new(payload_bytes));
                     self.broadcasting = true;
-                    self.events.push_back(Event::SubscribePush { format: Format::Ts });
+                    self.events.push_back(Event::SubscribePush { format: Format::new(&ts::FORMAT, 0) });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.

@@ -15,7 +15,7 @@ use crate::auth::srt::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
 use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::ts::{self, Ingest};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::types::StreamKey;
 
 /// Room for events that an idle session keeps.
@@ -93,7 +93,9 @@ impl SrtSession {
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
-                let ask = PlayAsk { key, format: Format::Ts, params, origin: String::new() };
+                let selection = asked_selection(&params).unwrap_or_default();
+                let format = Format::new(&ts::FORMAT, 0).select(selection);
+                let ask = PlayAsk { key, format, params, origin: String::new() };
                 self.events.push_back(Event::Subscribe(ask));
             }
         }
