@@ -11,6 +11,7 @@ pub mod control;
 pub mod http;
 pub mod hub;
 pub mod io;
+pub mod jobs;
 pub mod mail;
 pub mod protocol;
 pub mod stats;

@@ -10,9 +10,9 @@
 
 mod access;
 pub mod broadcast;
-mod clerk;
 mod endpoints;
 pub mod hooks;
+mod jobs;
 mod management;
 mod metrics;
 mod purge;
@@ -32,7 +32,6 @@ mod writes;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,16 +40,18 @@ use crypto::{Random, Seed};
 
 use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
+use crate::jobs::Job;
 use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
+use crate::protocol::{self, Addresses};
 use crate::stats::HostFigures;
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
 
 use access::{Asks, Guesses, Presences, Sweep};
 use broadcast::{Broadcast, status};
-use clerk::Errands;
 use endpoints::Pushes;
-use hooks::{HookPool, Hooks, Idles};
+use hooks::{Hooks, Idles};
+use jobs::Jobs;
 use management::Management;
 use metrics::Scrape;
 use records::Records;
@@ -63,9 +64,7 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
-pub use clerk::{Errand, ErrandAnswer, ErrandRequest, ErrandResult};
-pub use hooks::{HookReply, HookRequest};
-pub use management::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult, is_email};
+pub use management::is_email;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 pub use sides::administrator_record;
 
@@ -84,32 +83,8 @@ pub struct ControlConfig {
     pub host_address: String,
     /// The policy for pushes and pulls; also tells what is our own address.
     pub outbound: OutboundPolicy,
-    /// The RTMP port as bound.
-    pub rtmp_port: u16,
-    /// The RTMPS port as bound; `None` when it is off.
-    pub rtmps_port: Option<u16>,
-    /// The SRT port as bound.
-    pub srt_port: Option<u16>,
-}
-
-/// A name to look up off the loop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolveRequest {
-    /// Comes back in the answer.
-    pub id: u64,
-    /// Host name; forms like `127.1` are the resolver's to read.
-    pub host: String,
-    /// Port for the addresses of the answer.
-    pub port: u16,
-}
-
-/// The answer to a [`ResolveRequest`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
-    /// Of which request.
-    pub id: u64,
-    /// The addresses in the resolver's order, or its words.
-    pub result: Result<Vec<SocketAddr>, String>,
+    /// Where the server listens, as bound.
+    pub addresses: Addresses,
 }
 
 /// What control wants done.
@@ -119,16 +94,10 @@ pub enum Output {
     Worker(WorkerId, ToWorker),
     /// Hand to the store's thread.
     Store(store::Request),
-    /// Look up a name.
-    Resolve(ResolveRequest),
-    /// Have a helper thread post it; answered by [`Control::handle_hook`].
-    Hook(HookRequest),
-    /// Where those threads may connect to from now on.
+    /// Submit to the job service; answered by [`Control::handle_job`].
+    Job(Job),
+    /// Where the threads that post hooks may connect to from now on.
     Outbound(OutboundPolicy),
-    /// Hash a password.
-    Hash(HashRequest),
-    /// Do something on the disk.
-    Errand(ErrandRequest),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -167,7 +136,7 @@ pub struct Control {
     hooks: Hooks,
     idles: Idles,
     management: Management,
-    errands: Errands,
+    jobs: Jobs,
     /// Applications that are being made or removed.
     changing_apps: BTreeSet<Arc<str>>,
     /// Removed applications whose records go, too.
@@ -225,7 +194,7 @@ impl Control {
             hooks: Hooks::default(),
             idles: Idles::default(),
             management: Management::default(),
-            errands: Errands::default(),
+            jobs: Jobs::default(),
             changing_apps: BTreeSet::new(),
             purges: VecDeque::new(),
             purge_due: None,
@@ -320,24 +289,6 @@ impl Control {
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
         self.stored(now, reply);
         self.exit_when_drained();
-    }
-
-    /// The answer to a [`ResolveRequest`].
-    pub fn handle_resolved(&mut self, now: Now, answer: Resolved) {
-        self.resolved(now, answer);
-    }
-
-    /// The answer to a [`HookRequest`].
-    pub fn handle_hook(&mut self, now: Now, reply: &HookReply) {
-        match reply.pool {
-            HookPool::Hooks => self.hook_answered(now, reply.id, &reply.result),
-            HookPool::Asks => self.ask_answered(now, reply.id, &reply.result),
-        }
-    }
-
-    /// The answer to a [`HashRequest`].
-    pub fn handle_hashed(&mut self, now: Now, answer: Hashed) {
-        self.hashed(now, answer);
     }
 
     /// The command line adds an administrator; the answer goes to `session`.
@@ -442,16 +393,13 @@ impl Control {
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
     }
 
-    /// `rtmp://host[:port]/app/id`; the port only when it is not 1935.
-    fn rtmp_url(&self, key: &StreamKey) -> String {
+    /// Where an encoder publishes this stream to.
+    fn publish_url(&self, key: &StreamKey) -> String {
         let name = &self.config.server.name;
         let host = if name.is_empty() { &self.config.host_address } else { name };
         let host =
             if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
-        match self.config.rtmp_port {
-            1935 => format!("rtmp://{host}/{key}"),
-            port => format!("rtmp://{host}:{port}/{key}"),
-        }
+        protocol::publish_url(&host, &self.config.addresses, key)
     }
 
     /// Fills in what every new record gets from the server.
@@ -460,7 +408,7 @@ impl Control {
         record.date = wall(now);
         record.origin_adress.clone_from(&self.config.host_address);
         record.origin_address.clone_from(&self.config.host_address);
-        record.rtmp_url = self.rtmp_url(key);
+        record.rtmp_url = self.publish_url(key);
         let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
         let hook = hook.map(|url| url.as_str().to_owned());
         if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {

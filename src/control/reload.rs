@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use super::clerk::Errand;
 use super::{Control, Output};
 use crate::config::{Config, ServerSettings};
+use crate::jobs::AdminWork;
 use crate::mail::{SessionSettings, ToWorker};
 use crate::types::Now;
 
 impl Control {
     /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
     pub fn reload(&mut self) {
-        let sent = self.send_clerk(Errand::Reload, |control, now, result| match result.config() {
+        let sent = self.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
             Ok(config) => control.reloaded(now, &config),
             Err(error) => tracing::error!(%error, "settings not loaded; those in use stay"),
         });
         if !sent {
-            tracing::error!("settings not loaded: too many errands wait");
+            tracing::error!("settings not loaded: too many jobs wait");
         }
     }
 

@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 
 use crypto::Random;
 
+use super::Control;
 use super::broadcast::status;
-use super::{Control, Output, ResolveRequest, Resolved};
-use crate::auth::{Endpoint, OutboundPolicy};
+use super::jobs::{ResolveRequest, Resolved};
+use crate::auth::OutboundPolicy;
+use crate::mail::Target;
 use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
@@ -63,9 +65,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(target: &Endpoint) -> Self {
-        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
-        Self { host: target.host.clone(), port: target.port, listens }
+    pub(super) fn of(target: &Target) -> Self {
+        Self { host: target.host.clone(), port: target.port, listens: target.listens() }
     }
 }
 
@@ -318,7 +319,7 @@ impl Control {
 
     fn follow(&mut self, now: Now, job: Job, step: Step) {
         match (step, job) {
-            (Step::Resolve(request), _) => self.outputs.push_back(Output::Resolve(request)),
+            (Step::Resolve(request), _) => self.resolve(now, request),
             (Step::Connect(address), Job::Push(id)) => self.order_push(id, address),
             (Step::Connect(address), Job::Pull(id)) => self.order_pull(now, id, address),
             (Step::Failed(reason), Job::Push(id)) => self.push_failed(now, id, status::FAILED, &reason),

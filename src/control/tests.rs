@@ -9,11 +9,11 @@ use media::Position;
 use super::*;
 use crate::auth::cidr;
 use crate::http::{Headers, Method, Request, Version};
-use crate::mail::{
-    Departure, Grant, Ingest, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures,
-};
+use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, Work};
+use crate::mail::{Departure, Grant, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures};
+use crate::protocol::{Addresses, schema};
 use crate::store::{Faults, Memory, Store};
-use crate::types::{ConnId, PushId};
+use crate::types::{ConnId, Ingest, PushId};
 
 mod access;
 mod admission;
@@ -38,20 +38,45 @@ struct Rig {
     now: Now,
     began: Instant,
     posted: Vec<(WorkerId, ToWorker)>,
-    resolves: Vec<ResolveRequest>,
-    hooks: Vec<HookRequest>,
-    /// Password jobs that nobody has done.
-    hashes: Vec<HashRequest>,
-    /// Errands that nobody has done.
-    errands: Vec<ErrandRequest>,
+    /// Jobs that nobody has done, by what they are.
+    resolves: Vec<AskedName>,
+    hooks: Vec<Posted>,
+    hashes: Vec<(JobId, PasswordWork)>,
+    admin: Vec<JobId>,
     exited: bool,
     conns: u32,
 }
 
+/// A name to be resolved.
+#[derive(Debug)]
+struct AskedName {
+    id: JobId,
+    host: String,
+    port: u16,
+}
+
+/// A POST to be sent.
+#[derive(Debug)]
+struct Posted {
+    id: JobId,
+    post: Post,
+}
+
+impl std::ops::Deref for Posted {
+    type Target = Post;
+
+    fn deref(&self) -> &Post {
+        &self.post
+    }
+}
+
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
     ControlConfig {
-        server: Arc::new(ServerSettings::with(server).unwrap()),
-        apps: ["live", "LiveApp"].iter().map(|n| Arc::new(AppSettings::with(n, app).unwrap())).collect(),
+        server: Arc::new(ServerSettings::of(schema(), server).unwrap()),
+        apps: ["live", "LiveApp"]
+            .iter()
+            .map(|n| Arc::new(AppSettings::of(schema(), n, app).unwrap()))
+            .collect(),
         workers: WORKERS,
         node: "node1".into(),
         host_address: "192.0.2.1".into(),
@@ -60,9 +85,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
             own_addresses: vec!["192.0.2.1".parse().unwrap()],
             own_ports: vec![5080, 5443],
         },
-        rtmp_port: 1935,
-        rtmps_port: Some(8443),
-        srt_port: Some(4200),
+        addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("srt", 4200)]),
     }
 }
 
@@ -90,7 +113,7 @@ impl Rig {
             resolves: Vec::new(),
             hooks: Vec::new(),
             hashes: Vec::new(),
-            errands: Vec::new(),
+            admin: Vec::new(),
             exited: false,
             conns: 0,
         };
@@ -107,17 +130,30 @@ impl Rig {
                     let reply = store::handle(&mut self.store, request);
                     self.control.handle_store(self.now, reply);
                 }
-                Output::Resolve(request) => self.resolves.push(request),
-                Output::Hook(request) => self.hooks.push(request),
+                Output::Job(Job { id, work }) => self.keep_job(id, work),
                 Output::Outbound(_) => {}
-                Output::Hash(request) => self.hashes.push(request),
-                Output::Errand(request) => self.errands.push(request),
                 Output::Exit => {
                     assert!(!self.exited);
                     self.exited = true;
                 }
             }
         }
+    }
+
+    fn keep_job(&mut self, id: JobId, work: Work) {
+        match work {
+            Work::Resolve { host, port } => self.resolves.push(AskedName { id, host, port }),
+            Work::Post(post) => self.hooks.push(Posted { id, post }),
+            Work::Password(work) => self.hashes.push((id, work)),
+            Work::Admin(_) => self.admin.push(id),
+            other => panic!("control has no use for {other:?}"),
+        }
+    }
+
+    /// The answer to a job.
+    fn done(&mut self, id: JobId, outcome: Outcome) {
+        self.control.handle_job(self.now, JobDone { id, outcome });
+        self.drain();
     }
 
     /// Does what was held back.
@@ -169,7 +205,7 @@ impl Rig {
         PublishRequest {
             session: self.session(worker),
             key: StreamKey::new("live", id),
-            ingest: Ingest::Rtmp,
+            ingest: Ingest { publish_type: "RTMP", name: "rtmp" },
             peer: "198.51.100.7:4000".parse().unwrap(),
             user_agent: "enc/1".into(),
             params: Vec::new(),

@@ -11,9 +11,8 @@ use super::{
     Chosen, Cursor, Delivery, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits,
 };
 use crate::config::AppSettings;
-use crate::mail::Ingest;
 use crate::stats::ForwardingIndex;
-use crate::types::{ConnId, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
 
 /// Index of a format within its stream. Slots of unused formats are kept and reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -543,13 +542,13 @@ mod tests {
 
     fn stream() -> Stream {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp, settings)
+        Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL, settings)
     }
 
     #[test]
     fn a_paused_viewer_is_moved_on_and_not_called_slow() {
         let mut stream = stream();
-        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "plain");
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "plain");
         let mut subscribe = |slot| {
             let conn = ConnId { slot, generation: 0 };
             stream.subscribe(conn, PLAIN, forwarding, || Some(Box::new(Plain))).unwrap()
@@ -571,7 +570,7 @@ mod tests {
     #[test]
     fn inventive_viewers_leave_room_for_plain_ones() {
         let mut stream = stream();
-        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "rtmp");
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {
             let key = FormatKey::new("rtmp", variant);
             stream

@@ -37,7 +37,7 @@ pub(super) enum Mail {
 pub(super) struct Handover {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
-    pub(super) listener: Listener,
+    pub(super) listener: &'static Listener,
     pub(super) place: Place,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::hashes;
+use super::jobs;
 use super::office::{Desk, OfficeMail};
 use crate::config::{Config, Options};
 use crate::control::{administrator_record, is_email};
@@ -99,8 +99,8 @@ pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUs
     let config = Config::open(options).map_err(|error| AddUserError::Usage(error.to_string()))?;
     let mut salt = [0; 16];
     fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut salt)).map_err(|e| failed(&e))?;
-    let given = hashes::given_of_plain(plain).ok_or_else(|| failed(&"the password cannot be hashed"))?;
-    let hash = hashes::make(&given, salt);
+    let digest = jobs::digest_of(plain).ok_or_else(|| failed(&"the password cannot be hashed"))?;
+    let hash = jobs::make(&digest, salt);
     match UnixStream::connect(socket_file(&config.home)) {
         Ok(stream) => ask(&stream, email, hash),
         Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {

@@ -1,15 +1,11 @@
 //! The only room with sockets, system calls, threads and clocks. It drives the machines: [`shell`] a worker each,
-//! `office` the one control, `helpers`, `hashes`, `clerk` and `host` what may block.
+//! `office` the one control, `jobs` what may block, `host` looks at the machine.
 
 mod budget;
-mod clerk;
 mod clock;
-mod disk;
 mod doorbell;
-pub mod hashes;
-mod helpers;
-mod hooks;
 mod host;
+mod jobs;
 mod linger;
 mod listen;
 pub mod load;
@@ -26,4 +22,4 @@ mod udp;
 pub use local::{AddUserError, add_user};
 pub use tls::{CertificateError, CertificateFiles};
 
-pub use server::{Addresses, Notice, Server, StartError, StopReason};
+pub use server::{Notice, Server, StartError, StopReason};

@@ -1,5 +1,5 @@
-//! The thread of control: mail in, mail out, and a deadline. It does nothing that blocks; the store has its own
-//! thread, and so have names.
+//! The thread of control: mail in, mail out, and a deadline. It does nothing that blocks: that is done by the store's
+//! thread and by the job service.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use super::clock;
 use super::doorbell::{Mail, Postbox};
-use super::hooks::Receivers;
-use crate::control::{
-    Control, ErrandAnswer, ErrandRequest, HashRequest, Hashed, HookReply, Output, ResolveRequest, Resolved,
-};
+use super::jobs::{Asker, Jobs};
+use crate::control::{Control, Output};
+use crate::jobs::JobDone;
 use crate::mail::{ToControl, ToWorker};
 use crate::stats::HostFigures;
 use crate::store;
@@ -28,14 +27,8 @@ pub(super) enum OfficeMail {
     Worker(ToControl),
     /// From the store.
     Store(store::Reply),
-    /// From the resolvers.
-    Resolved(Resolved),
-    /// From a thread that posts hooks.
-    Hook(HookReply),
-    /// From the hash threads.
-    Hashed(Hashed),
-    /// From the clerk.
-    Errand(ErrandAnswer),
+    /// From the job service.
+    Job(JobDone),
     /// SIGHUP.
     Reload,
     /// From the command line.
@@ -102,10 +95,7 @@ pub(super) struct Office {
     pub(super) mail: Receiver<OfficeMail>,
     pub(super) workers: Vec<Postbox>,
     pub(super) store: Sender<store::Request>,
-    pub(super) resolvers: Sender<ResolveRequest>,
-    pub(super) receivers: Receivers,
-    pub(super) hashes: Sender<HashRequest>,
-    pub(super) clerk: Sender<ErrandRequest>,
+    pub(super) jobs: Jobs,
     pub(super) local: Local,
 }
 
@@ -147,10 +137,7 @@ impl Office {
             match mail {
                 OfficeMail::Worker(mail) => self.control.handle_mail(now, mail),
                 OfficeMail::Store(reply) => self.control.handle_store(now, reply),
-                OfficeMail::Resolved(answer) => self.control.handle_resolved(now, answer),
-                OfficeMail::Hook(reply) => self.control.handle_hook(now, &reply),
-                OfficeMail::Hashed(answer) => self.control.handle_hashed(now, answer),
-                OfficeMail::Errand(answer) => self.control.handle_errand(now, answer),
+                OfficeMail::Job(done) => self.control.handle_job(now, done),
                 OfficeMail::Reload => self.control.reload(),
                 OfficeMail::AddUser { email, hash, reply } => {
                     let session = self.local.begin(reply);
@@ -179,17 +166,12 @@ impl Office {
                 Output::Store(request) => {
                     let _ = self.store.send(request);
                 }
-                Output::Resolve(request) => {
-                    let _ = self.resolvers.send(request);
+                Output::Job(job) => {
+                    if let Some(busy) = self.jobs.submit(Asker::Control, job) {
+                        self.control.handle_job(clock::now(), busy);
+                    }
                 }
-                Output::Hook(request) => self.receivers.send(request),
-                Output::Outbound(policy) => self.receivers.set_policy(policy),
-                Output::Hash(request) => {
-                    let _ = self.hashes.send(request);
-                }
-                Output::Errand(request) => {
-                    let _ = self.clerk.send(request);
-                }
+                Output::Outbound(policy) => self.jobs.set_policy(policy),
                 Output::Exit => return true,
             }
         }

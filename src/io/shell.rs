@@ -21,15 +21,15 @@ use wire::{Datagrams, Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::disk::{self, Disk};
 use super::doorbell::{Handover, Inbox, Mail, Postbox};
+use super::jobs::{Asker, Jobs};
 use super::linger::Lingerers;
 use super::office::{Desk, OfficeMail};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
 use super::udp::{Batch, Peer, UdpSocket};
 use crate::protocol::{Listener, Port, Security};
-use crate::types::{ConnId, Now, WorkerId};
+use crate::types::{ConnId, Now, SessionRef, WorkerId};
 use crate::worker::{Output, Worker};
 
 /// The wake-up's token.
@@ -106,12 +106,12 @@ pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
     pub(super) inbox: Inbox,
-    pub(super) listeners: Vec<(Listener, TcpListener)>,
+    pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
     /// UDP ports that many peers share.
-    pub(super) ports: Vec<(Port, UdpSocket)>,
+    pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
-    pub(super) disk: Disk,
+    pub(super) jobs: Jobs,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
     pub(super) loads: Arc<[AtomicU32]>,
@@ -356,7 +356,7 @@ impl Shell {
         }
     }
 
-    fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: Listener) {
+    fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: &'static Listener) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let place = match self.parts.budget.admit(peer, now.mono) {
             Ok(place) => place,
@@ -399,11 +399,11 @@ impl Shell {
     }
 
     /// The transport that the listener speaks.
-    fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
-        let config = match listener.security() {
+    fn accepted(&self, stream: TcpStream, listener: &'static Listener) -> Option<Transport> {
+        let config = match listener.security {
             Security::Plain => return Some(Transport::plain(stream)),
-            Security::Tls => &self.parts.tls.rtmps,
-            Security::TlsHttp => &self.parts.tls.https,
+            Security::Tls => &self.parts.tls.plain,
+            Security::TlsHttp => &self.parts.tls.http,
         };
         Transport::server(stream, config)
             .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
@@ -632,9 +632,9 @@ impl Shell {
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::OpenUdp { conn, bind, to } => self.open_udp(now, conn, bind, to),
             Output::File { conn, ask } => {
-                let request = disk::Request { worker: self.parts.id, conn, ask };
-                if let Some(reply) = self.parts.disk.ask(request) {
-                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply });
+                let asker = Asker::Session(SessionRef { worker: self.parts.id, conn });
+                if let Some(busy) = self.parts.jobs.submit(asker, ask.into()) {
+                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply: busy.into() });
                 }
             }
             Output::Resume(id) => self.make_ready(id),

@@ -49,16 +49,28 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens what stands in a folder under this name, for reading; a link is an error (`openat` with `O_NOFOLLOW`).
+/// What a new file and a new folder may be used for, before the umask.
+const FILE_MODE: libc::mode_t = 0o644;
+const FOLDER_MODE: libc::mode_t = 0o755;
+
+/// Opens what stands in a folder under this name, or makes a file of it when `O_CREAT` is among the flags; a link is an error
+/// (`openat` with `O_NOFOLLOW`).
 pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL; no flag asks for a mode.
-    let opened = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags) };
+    // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and the mode that O_CREAT asks for is given.
+    let opened = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, FILE_MODE) };
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call has just made this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+}
+
+/// Makes a folder of this name in a folder (`mkdirat`).
+pub(crate) fn make_folder_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL.
+    let result = unsafe { libc::mkdirat(folder.as_raw_fd(), name.as_ptr(), FOLDER_MODE) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Size, free and usable bytes of the file system that a path is on.

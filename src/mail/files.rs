@@ -1,16 +1,11 @@
-//! Files: what a session asks of the helper threads that read them.
+//! Files: what a session asks of the job service.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A file that [`crate::io`] has opened. Nobody else looks inside; it is closed with its last owner.
-pub trait BlockSource: fmt::Debug + Send + Sync {
-    /// Reads at most `length` bytes at `offset`; empty at the end and when it cannot be read. It may block: only helper
-    /// threads call it.
-    fn read_block(&self, offset: u64, length: usize) -> Bytes;
-}
+pub use crate::jobs::{BlockSource, FileError, OpenedFile};
+use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
 /// What a session wants of a file. One wish is outstanding per session.
 #[derive(Debug, Clone)]
@@ -40,26 +35,29 @@ pub enum FileReply {
     Block(Bytes),
 }
 
-/// An open file and what is known of it.
-#[derive(Debug, Clone)]
-pub struct OpenedFile {
-    /// For [`FileAsk::Read`].
-    pub file: Arc<dyn BlockSource>,
-    /// Bytes.
-    pub length: u64,
-    /// When it was changed, in milliseconds since the Unix epoch.
-    pub modified_ms: u64,
-    /// Changes with its content: for the entity tag.
-    pub tag: String,
+/// The ids of a session's file jobs: one is under way at a time, and the answer says to which.
+const OPEN: JobId = JobId(0);
+const READ: JobId = JobId(1);
+
+impl From<FileAsk> for Job {
+    fn from(ask: FileAsk) -> Self {
+        match ask {
+            FileAsk::Open { segments } => Self { id: OPEN, work: Work::FileOpen { path: segments } },
+            FileAsk::Read { file, offset, length } => {
+                Self { id: READ, work: Work::FileRead { file, offset, length } }
+            }
+        }
+    }
 }
 
-/// Why a file was not opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileError {
-    /// There is none, or not one to be served.
-    NotFound,
-    /// It is a folder.
-    Directory,
-    /// The system says no.
-    Failed,
+impl From<JobDone> for FileReply {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else it is, the file was not looked after")]
+    fn from(done: JobDone) -> Self {
+        match done.outcome {
+            Outcome::Opened(result) => Self::Opened(result),
+            Outcome::Block(block) => Self::Block(block),
+            _ if done.id == OPEN => Self::Opened(Err(FileError::Failed)),
+            _ => Self::Block(Bytes::new()),
+        }
+    }
 }

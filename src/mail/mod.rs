@@ -6,6 +6,7 @@
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod files;
+mod outbound;
 mod play;
 mod publish;
 mod pull;
@@ -13,10 +14,11 @@ mod push;
 mod report;
 
 pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
-pub use publish::{Departure, Grant, Ingest, PublishRequest, Refusal, StreamEnd};
-pub use pull::{PullOrder, PullSource, PullState};
-pub use push::{PushOrder, PushState, PushTarget, via_entry};
+pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
+pub use pull::{PullOrder, PullState};
+pub use push::{PushOrder, PushState, via_entry};
 pub use report::{Report, SourceFigures};
 
 use std::net::SocketAddr;
@@ -24,25 +26,25 @@ use std::sync::Arc;
 
 use media::{Position, TrackSet};
 
-use crate::config::{AppSettings, ServerSettings, SrtSettings};
+use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
 use crate::stats::{SrtFigures, WorkerFigures};
-use crate::types::{ConnId, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// What sessions need to know of the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
-    /// `srt.*`.
-    pub srt: SrtSettings,
+    /// What each protocol has of its own.
+    pub protocols: Extensions,
 }
 
 impl SessionSettings {
     /// Out of the server's.
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
-        Self { cors_origins: server.cors_origins.clone(), srt: server.srt.clone() }
+        Self { cors_origins: server.cors_origins.clone(), protocols: server.protocols.clone() }
     }
 }
 

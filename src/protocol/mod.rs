@@ -1,11 +1,14 @@
 //! The registry of protocols, and what the worker sees of each: a [`Session`] that speaks in the hub's words.
 //!
-//! Adding a protocol is its machine crate, one folder here and one line in `protocols!`. A session composes
+//! Adding a protocol is its machine crate, one folder here and one row in `registry`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 pub mod http;
 mod http_live;
+pub mod outbound;
+mod planned;
 mod pull;
+mod registry;
 mod rtmp;
 mod srt;
 mod tags;
@@ -25,10 +28,11 @@ use crate::auth::access::Params;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, FormatKey, Package, Parts, Pick, Selection};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, PullOrder, PullState, PushOrder, PushState,
-    PushTarget, Refusal, SessionSettings, StreamEnd,
+    Departure, FileAsk, FileReply, Grant, NoSubscription, PullState, PushState, Refusal, SessionSettings,
+    StreamEnd,
 };
-use crate::types::{ConnId, Now, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, Now, StreamKey};
+pub use registry::{Addresses, Listener, Port, Security, listener_names, publish_url, schema};
 
 /// An outgoing connection that is not there by then is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -108,7 +112,7 @@ impl Format {
     /// The default tracks in a variant of the kind with this name.
     #[must_use]
     pub fn find(name: &str, variant: u64) -> Option<Self> {
-        FORMATS.iter().find(|kind| kind.name == name).map(|kind| Self::new(kind, variant))
+        registry::format(name).map(|kind| Self::new(kind, variant))
     }
 
     /// The same with other tracks.
@@ -312,8 +316,8 @@ pub enum Route {
 pub trait Demux: Debug + Send {
     /// Tells whose the datagram is. Room is made for a session only after the peer has proved its address.
     fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route;
-    /// Begins the session of whom [`Route::New`] was said of right before. `peer` is its address without the socket's
-    /// point of view.
+    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of a
+    /// dual-stack socket has its IPv4 address.
     fn begin(
         &mut self,
         ctx: &Context<'_>,
@@ -325,99 +329,10 @@ pub trait Demux: Debug + Send {
     fn forget(&mut self, conn: ConnId);
 }
 
-/// What lies between a listener's sockets and its sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// Nothing.
-    Plain,
-    /// TLS.
-    Tls,
-    /// TLS for a peer that may ask which HTTP is spoken.
-    TlsHttp,
-}
-
-/// The one list of protocols: a listener each, what secures it, and how a session of it begins.
-macro_rules! protocols {
-    ($($(#[$doc:meta])* $name:ident ($security:ident) => $begin:path),* $(,)?) => {
-        /// What a listening socket speaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Listener { $($(#[$doc])* $name),* }
-
-        impl Listener {
-            /// What secures it.
-            #[must_use]
-            pub const fn security(self) -> Security {
-                match self { $(Self::$name => Security::$security),* }
-            }
-
-            /// Begins a session on an accepted connection.
-            #[must_use]
-            pub fn begin(self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
-                match self { $(Self::$name => Box::new($begin(now, peer, seed))),* }
-            }
-        }
-    };
-}
-
-protocols! {
-    /// RTMP, port 1935.
-    Rtmp (Plain) => rtmp::RtmpSession::new,
-    /// RTMPS, port 8443.
-    Rtmps (Tls) => rtmp::RtmpSession::new,
-    /// HTTP: the API, live streams, files; port 5080.
-    Http (Plain) => http::HttpSession::new,
-    /// The same over TLS, port 5443.
-    Https (TlsHttp) => http::HttpSession::over_tls,
-}
-
-/// The formats of the protocols.
-static FORMATS: &[&FormatKind] = &[&rtmp::FORMAT, &http_live::FLV, &http_live::WS_FLV, &ts::FORMAT];
-
-/// The one list of protocols whose peers share a UDP port.
-macro_rules! ports {
-    ($($(#[$doc:meta])* $name:ident => $new:path),* $(,)?) => {
-        /// What a UDP port speaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Port { $($(#[$doc])* $name),* }
-
-        impl Port {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// What tells its peers apart. `secret` is the same for all workers of the server.
-            #[must_use]
-            pub fn demux(self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
-                match self { $(Self::$name => Box::new($new(now, worker, secret))),* }
-            }
-        }
-    };
-}
-
-ports! {
-    /// SRT, port 4200.
-    Srt => srt::SrtPort::new,
-}
-
 /// What the load generator shares with the sessions.
 pub(crate) mod bench {
-    pub(crate) use super::srt::{Line, LineEvent, Packer};
+    pub(crate) use super::rtmp::RtmpUrl;
+    pub(crate) use super::srt::{OutboundConnection, OutboundEvent, Packer, SrtAddress, SrtSettings, SrtUrl};
     pub(crate) use super::tags::{Ingest as TagIngest, Outcome};
     pub(crate) use super::ts::{Ingest as TsIngest, TsPackage};
-}
-
-/// Begins the session of a pull on an outgoing connection.
-#[must_use]
-pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Box<dyn Session> {
-    Box::new(pull::PullSession::new(now, order, seed))
-}
-
-/// Begins the session of a push on an outgoing connection.
-#[must_use]
-pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Box<dyn Session> {
-    match &order.target {
-        PushTarget::Rtmp { app, tc_url, name, via } => {
-            Box::new(rtmp::RtmpPush::new(now, rtmp::PushAddress::new(app, tc_url, name, via), seed))
-        }
-        PushTarget::Srt(address) => Box::new(srt::SrtPush::new(address, seed)),
-    }
 }

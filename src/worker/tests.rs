@@ -11,9 +11,10 @@ use wire::SendQueue;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
-use crate::mail::{Departure, Ingest};
+use crate::mail::Departure;
 use crate::protocol::{Event, Format, PlayAsk, Remote, Route};
 use crate::stats::WorkerFigures;
+use crate::types::Ingest;
 
 /// What a session does next.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Rig {
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
-        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp);
+        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL);
         let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
         worker.handle_mail(now, up);
         Self { worker, now }
@@ -314,7 +315,7 @@ impl Rig {
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
         let key = FormatKey::new(name, 0);
-        let forwarding = self.worker.forwarding.index(Ingest::Rtmp, name);
+        let forwarding = self.worker.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.streams.get_mut(&STREAM).unwrap();
         let subscriber = stream.subscribe(id, key, forwarding, || Some(Box::new(Fragile(fails_at))));
         self.worker.conns.get_mut(id).unwrap().subscriber = subscriber;
@@ -397,14 +398,15 @@ impl Demux for Gate {
 fn a_port_that_panics_at_a_stranger_goes_on() {
     let mut rig = Rig::new();
     let script = Arc::new(Mutex::new(("", Vec::new())));
-    rig.worker.ports = vec![(Port::Srt, Box::new(Gate(Arc::clone(&script))))];
+    let port = Port::all().next().unwrap();
+    rig.worker.ports = vec![(port, Box::new(Gate(Arc::clone(&script))))];
     let from = Remote { peer: ([192, 0, 2, 1], 9).into(), local: None };
     for method in ["route", "begin", ""] {
         script.lock().unwrap().0 = method;
-        let routed = rig.worker.handle_datagram(rig.now, Port::Srt, from, b"x");
+        let routed = rig.worker.handle_datagram(rig.now, port, from, b"x");
         assert_eq!(routed, if method == "route" { Routed::Done } else { Routed::New }, "{method}");
         if routed == Routed::New {
-            assert_eq!(rig.worker.accept_peer(rig.now, Port::Srt, from).is_some(), method.is_empty());
+            assert_eq!(rig.worker.accept_peer(rig.now, port, from).is_some(), method.is_empty());
         }
     }
     assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (2, 1));

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Denial, Params};
-use crate::control::hooks::{self, HookPool, HookRequest};
-use crate::control::{Control, Output};
+use crate::control::Control;
+use crate::control::jobs::Next;
+use crate::jobs::{Class, Post, Receiver, Work};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal};
 use crate::types::{Now, SessionRef, StreamKey};
 
@@ -20,8 +21,10 @@ const ASKS_MAX: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(7);
+/// Receivers that are asked at the same time.
+const ASKERS: usize = Class::Admission.limits().threads;
 /// Of the threads that ask, one receiver gets so many: one that hangs does not keep the others from answering.
-const PER_RECEIVER: usize = hooks::ASKERS / 2;
+const PER_RECEIVER: usize = ASKERS / 2;
 
 /// Who waits.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ impl Asks {
 
     fn has_room(&self, url: &HookUrl) -> bool {
         let same = |of: &&(String, u16)| of.0 == url.host && of.1 == url.port;
-        self.running.len() < hooks::ASKERS && self.running.values().filter(same).count() < PER_RECEIVER
+        self.running.len() < ASKERS && self.running.values().filter(same).count() < PER_RECEIVER
     }
 }
 
@@ -125,16 +128,16 @@ impl Control {
             let Some(ask) = self.asks.open.get_mut(&id) else { continue };
             let Some(body) = ask.body.take() else { continue };
             let left = ask.until.saturating_duration_since(now.mono);
-            let request = HookRequest {
-                id,
-                pool: HookPool::Asks,
+            let post = Post {
+                receiver: Receiver::Admission,
                 url: ask.url.clone(),
                 body,
                 form: false,
                 timeout: left.min(TIMEOUT),
             };
             self.asks.running.insert(id, (ask.url.host.clone(), ask.url.port));
-            self.outputs.push_back(Output::Hook(request));
+            // There is room: no more are under way than there are threads.
+            self.submit(Work::Post(post), Next::Admission(id));
         }
     }
 

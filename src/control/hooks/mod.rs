@@ -15,15 +15,15 @@ use bytes::Bytes;
 
 pub(super) use events::Idles;
 
-use super::{Control, Output};
+use super::Control;
+use super::jobs::Next;
 use crate::auth::{HookUrl, redact};
+use crate::jobs::{Class, Post, Receiver, Work};
 use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
-/// Threads that send hooks.
-pub const SENDERS: usize = 8;
-/// Threads that ask receivers for admission.
-pub const ASKERS: usize = 16;
+/// Hooks that are sent at the same time.
+const SENDERS: usize = Class::Hook.limits().threads;
 /// Hooks that wait (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
 /// How long a receiver may take.
@@ -32,50 +32,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PER_RECEIVER: usize = SENDERS / 2;
 /// How long the drain waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
-
-/// Which threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookPool {
-    /// Those that tell.
-    Hooks,
-    /// Those that ask: somebody waits.
-    Asks,
-}
-
-/// One POST for a helper thread.
-#[derive(Clone)]
-pub struct HookRequest {
-    /// Comes back in the answer.
-    pub id: u64,
-    /// Which threads.
-    pub pool: HookPool,
-    /// To whom.
-    pub url: HookUrl,
-    /// What.
-    pub body: Bytes,
-    /// A form; else JSON.
-    pub form: bool,
-    /// How long all of it may take.
-    pub timeout: Duration,
-}
-
-/// Without the body, which carries what peers show.
-impl std::fmt::Debug for HookRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HookRequest").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
-/// The answer to a [`HookRequest`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HookReply {
-    /// Of which request.
-    pub id: u64,
-    /// Of which threads.
-    pub pool: HookPool,
-    /// The status, or why there is none.
-    pub result: Result<u16, String>,
-}
 
 /// Something to tell.
 #[derive(Debug)]
@@ -237,16 +193,17 @@ impl Control {
     /// Gives hooks to the threads that are free.
     fn send_hooks(&mut self) {
         while let Some((key, hook)) = self.hooks.next() {
-            let request = HookRequest {
-                id: hook.age,
-                pool: HookPool::Hooks,
+            let post = Post {
+                receiver: Receiver::Hook,
                 url: hook.url.clone(),
                 body: hook.body.clone(),
                 form: hook.form,
                 timeout: TIMEOUT,
             };
-            self.hooks.sending.insert(hook.age, (key, hook));
-            self.outputs.push_back(Output::Hook(request));
+            let age = hook.age;
+            self.hooks.sending.insert(age, (key, hook));
+            // There is room: no more are under way than there are threads.
+            self.submit(Work::Post(post), Next::Hook(age));
         }
     }
 

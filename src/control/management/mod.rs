@@ -13,8 +13,7 @@ use super::Control;
 use crate::http::Response;
 use crate::types::{Now, SessionRef};
 
-pub use hashing::{GivenPassword, HashRequest, HashWork, Hashed, HashedResult};
-pub(super) use hashing::{Hashing, Purpose};
+pub(super) use hashing::Purpose;
 pub(super) use lockout::{Lockout, Try};
 pub(super) use sessions::{SESSION_COOKIE, SessionId, Sessions};
 pub use users::is_email;
@@ -28,7 +27,6 @@ const HELD_MAX: usize = 1000;
 pub(super) struct Management {
     pub(super) sessions: Sessions,
     pub(super) lockout: Lockout,
-    pub(super) hashing: Hashing,
     held: BTreeMap<(Instant, u64), (SessionRef, Response)>,
     held_count: u64,
 }

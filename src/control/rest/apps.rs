@@ -7,13 +7,14 @@ use serde_json::{Map, Value, json};
 use super::access::Caller;
 use super::answer::{Outcome, json as object};
 use super::{Reply, RootCall, bad_request};
-use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name, members};
+use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::broadcast::{parse_json, status};
-use crate::control::clerk::{Errand, ErrandResult};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
+use crate::jobs::{AdminOutcome, AdminWork};
 use crate::mail::{StreamEnd, ToWorker};
+use crate::protocol;
 use crate::types::StreamKey;
 
 fn done(outcome: Outcome<'_>) -> Reply {
@@ -48,18 +49,23 @@ pub(super) fn list(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
 /// `GET /applications-info`.
 pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let names: Vec<Arc<str>> = control.apps.keys().cloned().collect();
-    control.ask_clerk(call.origin.session, Errand::Storage(names.clone()), move |control, _, result| {
-        let bytes = if let ErrandResult::Storage(bytes) = result { bytes } else { Vec::new() };
-        let rows = names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
-            json!({
-                "name": &**name,
-                "liveStreamCount": control.registry.count(name),
-                "vodCount": 0,
-                "storage": storage,
-            })
-        });
-        object(200, &rows.collect::<Vec<_>>())
-    });
+    control.answer_admin(
+        call.origin.session,
+        AdminWork::Storage(names.clone()),
+        move |control, _, result| {
+            let bytes = if let AdminOutcome::Storage(bytes) = result { bytes } else { Vec::new() };
+            let rows =
+                names.iter().zip(bytes.into_iter().chain(std::iter::repeat(-1))).map(|(name, storage)| {
+                    json!({
+                        "name": &**name,
+                        "liveStreamCount": control.registry.count(name),
+                        "vodCount": 0,
+                        "storage": storage,
+                    })
+                });
+            object(200, &rows.collect::<Vec<_>>())
+        },
+    );
     Reply::Later
 }
 
@@ -95,9 +101,9 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     }
     let name: Arc<str> = name.into();
     control.changing_apps.insert(name.clone());
-    let errand = Errand::CreateApp(name.clone());
+    let work = AdminWork::CreateApp(name.clone());
     let session = call.origin.session;
-    let sent = control.send_clerk(errand, move |control, now, result| {
+    let sent = control.submit_admin(work, move |control, now, result| {
         control.changing_apps.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
@@ -139,7 +145,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     let name = app.name.clone();
     let session = call.origin.session;
     let own = name.clone();
-    let sent = control.send_clerk(Errand::DeleteApp(name.clone()), move |control, _, result| {
+    let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
         control.changing_apps.remove(&own);
         let response = match result.done() {
             Ok(()) => Outcome::success().response(200),
@@ -199,7 +205,8 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
             .user(email)
             .is_some_and(|user| [SYSTEM, name].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))),
     };
-    let shown: Map<String, Value> = members()
+    let shown: Map<String, Value> = protocol::schema()
+        .members()
         .map(|member| {
             let value = match member.name {
                 "appName" => Value::from(name),
@@ -236,8 +243,8 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
         Err(Unfit::Malformed(text)) => return bad_request(&text),
         Err(Unfit::Refused(text)) => return done(Outcome::failure(&text)),
     };
-    let errand = Errand::EditApp(app.name.clone(), edit);
-    control.ask_clerk(call.origin.session, errand, move |control, now, result| match result.app() {
+    let work = AdminWork::EditApp(app.name.clone(), edit);
+    control.answer_admin(call.origin.session, work, move |control, now, result| match result.app() {
         Ok(settings) => {
             control.install_app(now, settings);
             Outcome::success().response(200)
@@ -254,7 +261,7 @@ const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey
 fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
     let mut edit = Edit::default();
     let mut after = app.values.clone();
-    for member in members().filter(|member| !OWN.contains(&member.name)) {
+    for member in protocol::schema().members().filter(|member| !OWN.contains(&member.name)) {
         let key = member.key.name;
         let given = body.get(member.name);
         if given.is_none() && KEPT.contains(&key) {

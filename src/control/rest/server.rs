@@ -11,10 +11,10 @@ use super::form::Form;
 use super::{Reply, RootCall, bad_request};
 use crate::config::Edit;
 use crate::control::broadcast::parse_json;
-use crate::control::clerk::Errand;
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::jobs::AdminWork;
 
 /// Bytes of one piece of the log.
 const LOG_BYTES_MAX: usize = 512_000;
@@ -63,7 +63,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "srtPort": number("server.srt_port"),
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
-        "rtmpPort": control.config.rtmp_port,
+        "rtmpPort": control.config.addresses.port("rtmp"),
         "serverStatusWebHookURL": text("server.statusWebHookURL"),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
@@ -112,14 +112,14 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    control.ask_clerk(call.origin.session, Errand::EditServer(edit), |control, _, result| {
-        match result.server() {
-            Ok(server) => {
-                control.install_server(Arc::new(server));
-                Outcome::success().response(200)
-            }
-            Err(text) => Outcome::failure(&text).response(200),
+    control.answer_admin(call.origin.session, AdminWork::EditServer(edit), |control, _, result| match result
+        .server()
+    {
+        Ok(server) => {
+            control.install_server(Arc::new(server));
+            Outcome::success().response(200)
         }
+        Err(text) => Outcome::failure(&text).response(200),
     });
     Reply::Later
 }
@@ -132,8 +132,8 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     };
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
     // Errors are in the one log that there is.
-    let errand = Errand::ReadLog { offset, size };
-    control.ask_clerk(call.origin.session, errand, |_, _, result| match result.log() {
+    let work = AdminWork::ReadLog { offset, size };
+    control.answer_admin(call.origin.session, work, |_, _, result| match result.log() {
         Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))
         }
@@ -173,8 +173,8 @@ pub(super) fn ssl_settings(control: &mut Control, _: Now, call: &RootCall<'_>) -
     {
         return done(Outcome::failure("Invalid domain name parameter"));
     }
-    let errand = Errand::Certificate { full_chain, chain, key };
-    control.ask_clerk(call.origin.session, errand, |_, _, result| match result.done() {
+    let work = AdminWork::Certificate { full_chain, chain, key };
+    control.answer_admin(call.origin.session, work, |_, _, result| match result.done() {
         Ok(()) => Outcome::success().response(200),
         Err(reason) => {
             let text = format!("Certificate file operation is not succesful due to {reason}");

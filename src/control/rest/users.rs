@@ -10,12 +10,12 @@ use super::answer::{Outcome, json};
 use super::{Origin, Reply, RootCall, bad_request};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
-    GivenPassword, Hashed, HashedResult, PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User,
-    is_email,
+    PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User, is_email,
 };
 use crate::control::sides::{Side, SideWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
 use crate::types::SessionRef;
 
@@ -54,12 +54,12 @@ impl UserBody {
         self.email.as_deref().unwrap_or("")
     }
 
-    fn password(&self) -> Option<GivenPassword> {
-        GivenPassword::parse(self.password.as_deref().unwrap_or(""))
+    fn password(&self) -> Option<PasswordDigest> {
+        PasswordDigest::parse(self.password.as_deref().unwrap_or(""))
     }
 
-    fn new_password(&self) -> Option<GivenPassword> {
-        GivenPassword::parse(self.new_password.as_deref().unwrap_or(""))
+    fn new_password(&self) -> Option<PasswordDigest> {
+        PasswordDigest::parse(self.new_password.as_deref().unwrap_or(""))
     }
 
     fn into_user(self) -> User {
@@ -104,16 +104,13 @@ pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>)
         Try::TooMany => return Reply::Now(busy()),
         Try::Go => {}
     }
-    let Some(given) = body.password() else {
+    let Some(digest) = body.password() else {
         control.management.lockout.failed(now.mono, client, &email);
         control.answer_late(now, origin.session, Outcome::failure("").response(200));
         return Reply::Later;
     };
-    if !control.management.hashing.has_room() {
-        return Reply::Now(busy());
-    }
-    control.verify_hash(given, &email.clone(), Purpose::Login { origin, client, email });
-    Reply::Later
+    let purpose = Purpose::Login { origin, client, email: email.clone() };
+    if control.verify_hash(digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 /// `POST /users/initial`: only while there is no user, and only from this machine.
@@ -124,8 +121,8 @@ pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
         return Reply::Now(Response::error(403, "Not allowed IP"));
     }
     let body = body_of!(call).unwrap_or_default();
-    let Some(given) = body.password() else { return refused() };
-    if control.has_users() || !is_email(body.email()) || !control.management.hashing.has_room() {
+    let Some(digest) = body.password() else { return refused() };
+    if control.has_users() || !is_email(body.email()) {
         return refused();
     }
     let user = User { user_type: None, ..body.into_user() };
@@ -140,8 +137,7 @@ pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
         return refused();
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: true };
-    control.make_hash(given, purpose);
-    Reply::Later
+    if control.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
 /// Somebody passes requests on: that this one comes from this machine says nothing, unless the proxy is known and has
@@ -210,19 +206,15 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     if !is_email(body.email()) {
         return done(Outcome::failure("The e-mail must be one word of at most 254 bytes"));
     }
-    let Some(given) = body.password() else {
+    let Some(digest) = body.password() else {
         return done(Outcome::failure("The password must be an MD5 hash in hexadecimal"));
     };
     let user = body.into_user();
     if user_bytes(&user) > USER_BYTES_MAX || control.users().count() >= USERS_MAX {
         return done(Outcome::failure("The limit of users is reached"));
     }
-    if !control.management.hashing.has_room() {
-        return Reply::Now(busy());
-    }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: false };
-    control.make_hash(given, purpose);
-    Reply::Later
+    if control.make_hash(digest, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 /// `PUT /users`: the record is replaced by the body, but for the password when there is no new one.
@@ -245,9 +237,11 @@ pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
             control.write_user(now, user, Some((call.origin.session, Outcome::success().response(200))));
         }
         Some(None) => return done(Outcome::failure("The password must be an MD5 hash in hexadecimal")),
-        Some(Some(_)) if !control.management.hashing.has_room() => return Reply::Now(busy()),
-        Some(Some(given)) => {
-            control.make_hash(given, Purpose::Replace { origin: call.origin, user: Box::new(user) });
+        Some(Some(digest)) => {
+            let purpose = Purpose::Replace { origin: call.origin, user: Box::new(user) };
+            if !control.make_hash(digest, purpose) {
+                return Reply::Now(busy());
+            }
         }
     }
     Reply::Later
@@ -284,12 +278,8 @@ pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'
         control.management.lockout.failed(now.mono, client, email);
         return done(Outcome::failure("User not exist with that name and pass"));
     };
-    if !control.management.hashing.has_room() {
-        return Reply::Now(busy());
-    }
     let purpose = Purpose::CheckOld { origin, client, email: email.to_owned(), new };
-    control.verify_hash(old, email, purpose);
-    Reply::Later
+    if control.verify_hash(old, email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
 fn user_key(email: &str) -> Key {
@@ -352,14 +342,17 @@ impl Control {
     }
 
     /// A hash is there.
-    pub(in crate::control) fn hashed(&mut self, now: Now, answer: Hashed) {
-        let Some(purpose) = self.management.hashing.take(answer.id) else { return };
+    pub(in crate::control) fn hashed(&mut self, now: Now, purpose: Purpose, outcome: jobs::Outcome) {
+        let jobs::Outcome::Password(outcome) = outcome else {
+            self.answer(purpose.origin().session, busy());
+            return;
+        };
         let success = || Outcome::success().response(200);
-        match (purpose, answer.result) {
-            (Purpose::Login { origin, client, email }, HashedResult::Verified(fits)) => {
+        match (purpose, outcome) {
+            (Purpose::Login { origin, client, email }, PasswordOutcome::Verified(fits)) => {
                 self.logged_in(now, origin, client, &email, fits);
             }
-            (Purpose::Create { origin, user, initial }, HashedResult::Made(hash)) => {
+            (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
                 // Another request may have been quicker.
                 let late = if initial { self.has_users() } else { self.user(&user.email).is_some() };
                 let late = late || (initial && self.user(&user.email).is_some());
@@ -373,7 +366,7 @@ impl Control {
                 let response = Outcome::success().error_id(number).response(200);
                 self.write_user(now, user, Some((origin.session, response)));
             }
-            (Purpose::Replace { origin, user }, HashedResult::Made(hash)) => {
+            (Purpose::Replace { origin, user }, PasswordOutcome::Made(hash)) => {
                 if self.user(&user.email).is_none() {
                     let text = "Edited user is not found in database";
                     self.answer(origin.session, Outcome::failure(text).response(200));
@@ -382,16 +375,18 @@ impl Control {
                 let user = User { password_hash: PasswordHash(hash), ..*user };
                 self.write_user(now, user, Some((origin.session, success())));
             }
-            (Purpose::CheckOld { origin, client, email, new }, HashedResult::Verified(fits)) => {
+            (Purpose::CheckOld { origin, client, email, new }, PasswordOutcome::Verified(fits)) => {
                 if fits && !self.management.lockout.is_locked(client, &email) {
-                    self.make_hash(new, Purpose::SetNew { origin, email });
+                    if !self.make_hash(new, Purpose::SetNew { origin, email }) {
+                        self.answer(origin.session, busy());
+                    }
                     return;
                 }
                 self.management.lockout.failed(now.mono, client, &email);
                 let text = "User not exist with that name and pass";
                 self.answer_late(now, origin.session, Outcome::failure(text).response(200));
             }
-            (Purpose::SetNew { origin, email }, HashedResult::Made(hash)) => {
+            (Purpose::SetNew { origin, email }, PasswordOutcome::Made(hash)) => {
                 let Some(user) = self.user(&email).cloned() else {
                     self.answer(origin.session, Outcome::failure("").response(200));
                     return;
@@ -400,15 +395,10 @@ impl Control {
                 let response = Outcome::success().message(Some("Success")).response(200);
                 self.write_user(now, user, Some((origin.session, response)));
             }
-            // The threads answer what they are asked.
-            (
-                Purpose::Login { origin, .. }
-                | Purpose::Create { origin, .. }
-                | Purpose::Replace { origin, .. }
-                | Purpose::CheckOld { origin, .. }
-                | Purpose::SetNew { origin, .. },
-                HashedResult::Made(_) | HashedResult::Verified(_),
-            ) => self.answer(origin.session, Response::error(500, "Internal Server Error")),
+            // The answer is to the work that was submitted.
+            (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
+                self.answer(purpose.origin().session, Response::error(500, "Internal Server Error"));
+            }
         }
     }
 

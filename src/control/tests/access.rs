@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::access::{Denial, Direction, Secret, hash_token};
 use crate::auth::time_code;
-use crate::control::hooks::HookPool;
+use crate::jobs::Receiver;
 use crate::mail::{NoSubscription, PlayRequest};
 
 const JWT: &str = "0123456789abcdef0123456789abcdef";
@@ -73,15 +73,13 @@ impl Rig {
         self.call(Method::Put, target, "")
     }
 
-    fn answer_hook(&mut self, request: &HookRequest, result: Result<u16, String>) {
-        let reply = HookReply { id: request.id, pool: request.pool, result };
-        self.control.handle_hook(self.now, &reply);
-        self.drain();
+    fn answer_hook(&mut self, request: &Posted, result: Result<u16, String>) {
+        self.done(request.id, Outcome::Posted(result));
     }
 
-    fn asked(&mut self) -> Vec<HookRequest> {
+    fn asked(&mut self) -> Vec<Posted> {
         let (asks, hooks) =
-            std::mem::take(&mut self.hooks).into_iter().partition(|r| r.pool == HookPool::Asks);
+            std::mem::take(&mut self.hooks).into_iter().partition(|r| r.receiver == Receiver::Admission);
         self.hooks = hooks;
         asks
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::jwt;
-use crate::control::management::GivenPassword;
+use crate::jobs::{AdminOutcome, PasswordDigest, PasswordOutcome};
 
 const MD5: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
 const OTHER: &str = "0123456789abcdef0123456789abcdef";
@@ -27,21 +27,22 @@ impl Client {
     }
 }
 
-fn stored(given: &GivenPassword) -> String {
-    format!("hash of {}", String::from_utf8_lossy(given.as_bytes()))
+fn hash_of(digest: &PasswordDigest) -> String {
+    format!("hash of {}", String::from_utf8_lossy(digest.as_bytes()))
 }
 
 impl Rig {
     /// Does the password jobs that wait, and lets a second pass for the store.
     fn work(&mut self) {
         while !self.hashes.is_empty() {
-            for request in std::mem::take(&mut self.hashes) {
-                let result = match &request.work {
-                    HashWork::Make(_) => HashedResult::Made(stored(&request.given)),
-                    HashWork::Verify(known) => HashedResult::Verified(*known == stored(&request.given)),
+            for (id, work) in std::mem::take(&mut self.hashes) {
+                let outcome = match work {
+                    PasswordWork::Make { digest, .. } => PasswordOutcome::Made(hash_of(&digest)),
+                    PasswordWork::Verify { digest, stored } => {
+                        PasswordOutcome::Verified(stored == hash_of(&digest))
+                    }
                 };
-                self.control.handle_hashed(self.now, Hashed { id: request.id, result });
-                self.drain();
+                self.done(id, Outcome::Password(outcome));
             }
         }
     }
@@ -715,12 +716,12 @@ fn r_11_r_12_no_operation_fails_on_junk() {
                     request.headers.push(name.as_str(), value.as_str());
                 }
                 let session = rig.send_request("127.0.0.1:9", request);
-                // Errands and hashes are others' work; what is answered now must make sense.
-                rig.hashes.clear();
-                for errand in std::mem::take(&mut rig.errands) {
-                    let result = ErrandResult::Failed("nobody is there".into());
-                    rig.control.handle_errand(rig.now, ErrandAnswer { id: errand.id, result });
-                    rig.drain();
+                // Jobs are others' work; what is answered now must make sense.
+                for (id, _) in std::mem::take(&mut rig.hashes) {
+                    rig.done(id, Outcome::Busy);
+                }
+                for id in std::mem::take(&mut rig.admin) {
+                    rig.done(id, Outcome::Admin(AdminOutcome::Failed("nobody is there".into())));
                 }
                 if let Some(response) = rig.response(session) {
                     forbidden += usize::from(response.status == 403);

@@ -19,6 +19,7 @@ use crypto::Seed;
 use media::Tracks;
 use wire::SendQueue;
 
+use super::registry::{Listener, Protocol, Security};
 use super::{Context, Event, Session};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
@@ -30,7 +31,28 @@ pub use mounts::{Asked, Handler};
 pub use signalling::{Action, Conversation};
 use signalling::{Outcome, Signalling};
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[
+        Listener {
+            name: "http",
+            security: Security::Plain,
+            manages: true,
+            listen: |server| Some((server.http_host, server.http_port)),
+            begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
+        },
+        Listener {
+            name: "https",
+            security: Security::TlsHttp,
+            manages: true,
+            listen: |server| Some((server.http_host, server.https_port?)),
+            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
+        },
+    ],
+    ..Protocol::NONE
+};
+
+/// The limits, the same for all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
 /// Answers of the API are no pages: they load nothing, and nobody frames them.

@@ -7,15 +7,68 @@
 //! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
 //! first unit that the viewer was sent.
 
+mod pull;
+mod url;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use crypto::Seed;
 use flv::file::{Header, TagHead, TagKind};
 use media::{Track, TrackKind};
 use smallvec::SmallVec;
 
+use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
 use crate::hub::{Chosen, Entry, Package, Parts, Stamp};
+use crate::mail::Transport;
 use crate::protocol::FormatKind;
+use crate::protocol::outbound::{Outbound, Request, Scheme};
+use crate::protocol::pull::Client;
+use crate::protocol::registry::{Addresses, Protocol};
 use crate::protocol::tags::{self, Body};
+use crate::protocol::{Now, Session};
+use crate::types::StreamKey;
+use pull::FlvPull;
+use url::FlvUrl;
+
+/// See [`super::registry`]. Viewers come to the listeners of HTTP.
+pub(super) static PROTOCOL: Protocol = Protocol {
+    schemes: &[
+        Scheme {
+            name: "http",
+            default_port: 80,
+            pushes: false,
+            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "https",
+            default_port: 443,
+            pushes: false,
+            read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+    ],
+    formats: &[&FLV, &WS_FLV],
+    ..Protocol::NONE
+};
+
+fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let url = FlvUrl::read(url, scheme.default_port)?;
+    Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
+}
+
+impl Request for FlvUrl {
+    /// The server's own HTTP ports are closed to it by the outbound policy.
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        false
+    }
+
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn pull(&self, _seed: Seed) -> Box<dyn Client> {
+        Box::new(FlvPull::new(self))
+    }
+}
 
 /// Heads are cut out of blocks of this size: one allocation for some hundred tags.
 const SCRATCH_BYTES: usize = 4096;

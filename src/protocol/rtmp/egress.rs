@@ -21,9 +21,9 @@ pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
 }
 
 /// RTMP messages.
-pub(in crate::protocol) static FORMAT: FormatKind = FormatKind {
+pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtmp",
-    is_enabled: |app| app.rtmp_playback_enabled,
+    is_enabled: super::is_playback_enabled,
     package: |variant| Some(Box::new(RtmpPackage::of_variant(variant))),
     is_given_up_by_close: true,
 };

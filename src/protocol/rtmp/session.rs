@@ -12,7 +12,7 @@ use wire::SendQueue;
 
 use crate::auth::access::Denial;
 use crate::hub::Selection;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::tags::{Ingest, OtherTrack, OtherTracks, Outcome};
 use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::types::{Now, StreamKey};
@@ -122,7 +122,7 @@ impl RtmpSession {
         self.role = Role::AskedPublish { message_stream };
         self.events.push_back(Event::Publish(PublishAsk {
             key: StreamKey::new(&request.target.app, &request.target.stream),
-            ingest: mail::Ingest::Rtmp,
+            ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),

@@ -17,20 +17,11 @@ use smallvec::SmallVec;
 
 use super::{TICKS, ZERO};
 use crate::hub::{Chosen, Entry, Package, Parts};
-use crate::protocol::FormatKind;
 
 /// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
 /// A piece of a payload: what most pictures need without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
-
-/// MPEG-TS packets.
-pub(in crate::protocol) static FORMAT: FormatKind = FormatKind {
-    name: "ts",
-    is_enabled: |app| app.srt_playback_enabled,
-    package: |_| Some(Box::new(TsPackage::new())),
-    is_given_up_by_close: false,
-};
 
 /// A program of the chosen tracks.
 #[derive(Debug, Default)]

@@ -12,7 +12,6 @@ mod ingest;
 
 use media::Timescale;
 
-pub(in crate::protocol) use egress::FORMAT;
 pub(crate) use egress::TsPackage;
 pub(crate) use ingest::Ingest;
 pub(in crate::protocol) use ingest::Stats;

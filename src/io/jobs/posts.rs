@@ -1,4 +1,4 @@
-//! Threads that post hooks and ask for admission. Each request is answered, in any order.
+//! POSTs to operators' receivers: hooks, and admission hooks.
 //!
 //! The address that the policy has allowed is the one that is connected to: the resolver below gives ureq nothing else,
 //! looks every name up anew, and connections are not kept, so no second answer of a name server counts
@@ -6,10 +6,8 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::thread;
-use std::time::Instant;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -18,11 +16,9 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
-use super::office::{Desk, OfficeMail};
-use super::tls;
 use crate::auth::OutboundPolicy;
-use crate::control::hooks::{ASKERS, HookPool, SENDERS};
-use crate::control::{HookReply, HookRequest};
+use crate::io::tls;
+use crate::jobs::Post;
 
 /// Bytes that are read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -34,72 +30,31 @@ const ADDRESSES_MAX: usize = 4;
 /// Looks a name up; a test has its own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// What control hands its requests to. Dropping it ends the threads.
-#[derive(Debug)]
-pub(super) struct Receivers {
-    hooks: Sender<Handed>,
-    asks: Sender<Handed>,
-    policy: Policy,
-}
-
 /// Where the threads may connect to. Each looks at it for as long as it takes to check a name's addresses.
-type Policy = Arc<RwLock<OutboundPolicy>>;
+pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
-/// A request and when it was handed over: its time runs while it waits for a thread.
-type Handed = (HookRequest, Instant);
-
-impl Receivers {
-    pub(super) fn send(&self, request: HookRequest) {
-        let pool = match request.pool {
-            HookPool::Hooks => &self.hooks,
-            HookPool::Asks => &self.asks,
-        };
-        let _ = pool.send((request, super::clock::now().mono));
-    }
-
-    pub(super) fn set_policy(&self, policy: OutboundPolicy) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
-    }
+pub(super) fn policy(policy: OutboundPolicy) -> Policy {
+    Arc::new(RwLock::new(policy))
 }
 
-/// Starts the threads. The system's certificates are read once.
-pub(super) fn start(desk: &Desk, policy: OutboundPolicy) -> std::io::Result<Receivers> {
-    let policy = Arc::new(RwLock::new(policy));
-    let agent = agent(Arc::clone(&policy), Arc::new(system_lookup));
-    let pool = |name: &str, threads: usize| -> std::io::Result<Sender<Handed>> {
-        let (requests, queue) = channel::<Handed>();
-        let queue = Arc::new(Mutex::new(queue));
-        for index in 0..threads {
-            let (queue, desk, agent) = (Arc::clone(&queue), desk.clone(), agent.clone());
-            let work = move || post_all(&queue, &desk, &agent);
-            thread::Builder::new().name(format!("{name}-{index}")).spawn(work)?;
-        }
-        Ok(requests)
-    };
-    Ok(Receivers { hooks: pool("hook", SENDERS)?, asks: pool("ask", ASKERS)?, policy })
+pub(super) fn set_policy(shared: &Policy, policy: OutboundPolicy) {
+    *shared.write().unwrap_or_else(PoisonError::into_inner) = policy;
 }
 
-fn post_all(queue: &Mutex<Receiver<Handed>>, desk: &Desk, agent: &Agent) {
-    loop {
-        let handed = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((request, since)) = handed else { return };
-        let (id, pool) = (request.id, request.pool);
-        let waited = super::clock::now().mono.saturating_duration_since(since);
-        let result = match request.timeout.checked_sub(waited) {
-            Some(left) if !left.is_zero() => post(agent, &HookRequest { timeout: left, ..request }),
-            Some(_) | None => Err("all threads are busy".to_owned()),
-        };
-        desk.send(OfficeMail::Hook(HookReply { id, pool, result }));
-    }
+/// With the system's resolver. The system's certificates are read here.
+pub(super) fn system_agent(policy: Policy) -> Agent {
+    agent(policy, Arc::new(system_lookup))
 }
 
-/// One POST: the status, or why there is none.
-fn post(agent: &Agent, request: &HookRequest) -> Result<u16, String> {
+/// One POST: the status, or why there is none. What it has waited for a thread already counts against its timeout.
+pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u16, String> {
+    let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
+    let Some(left) = left else { return Err("all threads are busy".to_owned()) };
     let content_type = if request.form { "application/x-www-form-urlencoded" } else { "application/json" };
     let sent = agent
         .post(request.url.as_str())
         .config()
-        .timeout_global(Some(request.timeout))
+        .timeout_global(Some(left))
         .build()
         .header("Content-Type", content_type)
         .header("Connection", "close")
@@ -191,12 +146,13 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
+    use std::thread;
 
     use bytes::Bytes;
 
     use super::*;
     use crate::auth::HookUrl;
+    use crate::jobs::Receiver;
 
     /// A receiver that gives each connection the same answer and counts them.
     fn receiver(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -216,15 +172,18 @@ mod tests {
         (address, count)
     }
 
-    fn request(url: &str) -> HookRequest {
-        HookRequest {
-            id: 1,
-            pool: HookPool::Hooks,
+    fn request(url: &str) -> Post {
+        Post {
+            receiver: Receiver::Hook,
             url: HookUrl::parse(url).unwrap(),
             body: Bytes::from_static(b"{}"),
             form: false,
             timeout: Duration::from_secs(5),
         }
+    }
+
+    fn send(agent: &Agent, request: &Post) -> Result<u16, String> {
+        post(agent, request, Duration::ZERO)
     }
 
     fn with_policy(policy: OutboundPolicy) -> Agent {
@@ -235,13 +194,13 @@ mod tests {
     fn the_status_is_the_answer() {
         let (address, _) = receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         let agent = with_policy(OutboundPolicy::default());
-        assert_eq!(post(&agent, &request(&format!("http://{address}/hook"))), Ok(200));
+        assert_eq!(send(&agent, &request(&format!("http://{address}/hook"))), Ok(200));
         let (address, _) = receiver(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(post(&agent, &request(&format!("http://{address}/hook"))), Ok(503));
+        assert_eq!(send(&agent, &request(&format!("http://{address}/hook"))), Ok(503));
         let (address, _) = receiver(b"");
-        assert!(post(&agent, &request(&format!("http://{address}/hook"))).is_err());
+        assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
         let (address, _) = receiver(b"rubbish\r\n\r\n");
-        assert!(post(&agent, &request(&format!("http://{address}/hook"))).is_err());
+        assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
     }
 
     #[test]
@@ -251,11 +210,11 @@ mod tests {
         let agent = with_policy(policy);
         let port = address.port();
         for host in ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "[::ffff:7f00:1]", "localhost"] {
-            let result = post(&agent, &request(&format!("http://{host}:{port}/")));
+            let result = send(&agent, &request(&format!("http://{host}:{port}/")));
             assert!(result.is_err(), "{host}: {result:?}");
         }
         for url in ["http://169.254.169.254/latest", "http://0.0.0.0/", "http://[::]/", "http://[fe80::1]/"] {
-            assert!(post(&agent, &request(url)).is_err(), "{url}");
+            assert!(send(&agent, &request(url)).is_err(), "{url}");
         }
         assert_eq!(count.load(Ordering::SeqCst), 0);
     }
@@ -273,8 +232,8 @@ mod tests {
         let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
         let url = "http://rebinding.example/hook";
         // What was checked is what is connected to, though the name means something else already.
-        assert_eq!(post(&agent, &request(url)), Ok(200));
-        assert!(post(&agent, &request(url)).is_err());
+        assert_eq!(send(&agent, &request(url)), Ok(200));
+        assert!(send(&agent, &request(url)).is_err());
         assert_eq!((at_good.load(Ordering::SeqCst), at_bad.load(Ordering::SeqCst)), (1, 0));
     }
 
@@ -283,7 +242,7 @@ mod tests {
         let (address, count) =
             receiver(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n");
         let agent = with_policy(OutboundPolicy::default());
-        assert_eq!(post(&agent, &request(&format!("http://{address}/"))), Ok(302));
+        assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(302));
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 
@@ -302,7 +261,7 @@ mod tests {
             }
             sent
         });
-        assert_eq!(post(&agent, &request(&format!("http://{address}/"))), Ok(200));
+        assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
         // What the kernels hold between the two, and no more.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
@@ -311,7 +270,7 @@ mod tests {
                 .into_boxed_slice(),
         );
         let (address, _) = receiver(head);
-        assert!(post(&agent, &request(&format!("http://{address}/"))).is_err());
+        assert!(send(&agent, &request(&format!("http://{address}/"))).is_err());
     }
 
     #[test]
@@ -319,7 +278,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let agent = with_policy(OutboundPolicy::default());
-        let request = HookRequest { timeout: Duration::from_millis(100), ..request(&url) };
-        assert_eq!(post(&agent, &request), Err("timed out".to_owned()));
+        let request = Post { timeout: Duration::from_millis(100), ..request(&url) };
+        assert_eq!(send(&agent, &request), Err("timed out".to_owned()));
+        // The wait for a thread counts.
+        let waited = post(&agent, &request, Duration::from_millis(100));
+        assert_eq!(waited, Err("all threads are busy".to_owned()));
     }
 }

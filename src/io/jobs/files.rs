@@ -1,0 +1,284 @@
+//! Files below one root folder: opened for reading, created and appended to.
+//!
+//! A path is followed name by name from the root, and no link is followed: whatever stands below the root, what is read and
+//! written lies in it.
+
+use std::ffi::{CStr, CString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::io::sys;
+use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
+
+/// Folders above a file, at most.
+const SEGMENTS_MAX: usize = 32;
+/// Pieces that one write takes.
+const SLICES: usize = 256;
+
+/// Opens the file of these names below `root`.
+pub(super) fn open(root: &Path, segments: &[String]) -> Result<OpenedFile, FileError> {
+    // A pipe without a writer would hold the thread for ever.
+    let found = lead(root, segments, open_folder).and_then(|(folder, name)| {
+        let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
+        let file = File::from(file);
+        Ok((file.metadata()?, file))
+    });
+    let (metadata, file) = found.map_err(|error| blame(&error))?;
+    if metadata.is_dir() {
+        return Err(FileError::Directory);
+    }
+    if !metadata.is_file() {
+        return Err(FileError::NotFound);
+    }
+    let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
+    let nanos = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    Ok(OpenedFile {
+        length: metadata.len(),
+        modified_ms: seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000),
+        tag: format!("{:x}-{seconds:x}-{nanos:x}", metadata.len()),
+        file: Arc::new(Served(file)),
+    })
+}
+
+/// Appends, to a file that is open or to one that is opened or made now.
+pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Appended, AppendError> {
+    let file: Arc<dyn AppendFile> = match to {
+        AppendTo::Open(file) => file,
+        AppendTo::New { path } => Arc::new(create(root, &path, libc::O_EXCL)?),
+        AppendTo::Path { path } => Arc::new(create(root, &path, 0)?),
+    };
+    let length = file.append(data)?;
+    Ok(Appended { file, length })
+}
+
+/// Opens the file of these names for appending; it and the folders above it are made when they are not there.
+fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<Grown, AppendError> {
+    // A pipe without a reader would hold the thread for ever.
+    let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
+    let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
+        let file = File::from(sys::open_beside(folder.as_fd(), &name, flags)?);
+        Ok((file.metadata()?, file))
+    });
+    let (metadata, file) = made.map_err(|error| blame_append(&error))?;
+    if metadata.is_file() { Ok(Grown(file)) } else { Err(AppendError::Path) }
+}
+
+/// The folder that the names lead to, and the name of the file in it.
+fn lead(
+    root: &Path,
+    segments: &[String],
+    step: impl Fn(&OwnedFd, &CStr) -> io::Result<OwnedFd>,
+) -> io::Result<(OwnedFd, CString)> {
+    let split = segments.split_last().filter(|(_, folders)| folders.len() < SEGMENTS_MAX);
+    let Some((name, folders)) = split else { return Err(nowhere()) };
+    let name = checked(name)?;
+    let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
+    for segment in folders {
+        folder = step(&folder, &checked(segment)?)?;
+    }
+    Ok((folder, name))
+}
+
+/// The path was checked already by who asks; here is where it counts.
+fn checked(name: &str) -> io::Result<CString> {
+    if name.is_empty() || name == "." || name == ".." || name.contains('/') {
+        return Err(nowhere());
+    }
+    CString::new(name).map_err(|_| nowhere())
+}
+
+fn nowhere() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+fn open_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+    sys::open_beside(folder.as_fd(), name, libc::O_PATH | libc::O_DIRECTORY)
+}
+
+fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+    match open_folder(folder, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    match sys::make_folder_beside(folder.as_fd(), name) {
+        // Somebody else was quicker.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => open_folder(folder, name),
+    }
+}
+
+fn blame(error: &io::Error) -> FileError {
+    if leads_nowhere(error) {
+        return FileError::NotFound;
+    }
+    tracing::warn!(%error, "a file cannot be opened");
+    FileError::Failed
+}
+
+fn blame_append(error: &io::Error) -> AppendError {
+    match error.raw_os_error() {
+        Some(libc::EISDIR) => AppendError::Path,
+        Some(libc::EEXIST) => AppendError::Exists,
+        Some(libc::ENOSPC | libc::EDQUOT) => AppendError::Full,
+        _ if leads_nowhere(error) => AppendError::Path,
+        _ => {
+            tracing::warn!(%error, "a file cannot be written");
+            AppendError::Failed
+        }
+    }
+}
+
+/// ELOOP: a link, which is not followed. EACCES: what the server may not use is as good as not there. ENXIO: a socket.
+fn leads_nowhere(error: &io::Error) -> bool {
+    let nowhere = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EACCES, libc::ENAMETOOLONG, libc::ENXIO];
+    error.raw_os_error().is_some_and(|code| nowhere.contains(&code))
+}
+
+/// A file that is open for reading.
+#[derive(Debug)]
+struct Served(File);
+
+impl BlockSource for Served {
+    fn read_block(&self, offset: u64, length: usize) -> Bytes {
+        let mut block = BytesMut::zeroed(length);
+        match self.0.read_at(&mut block, offset) {
+            Ok(count) => {
+                block.truncate(count);
+                block.freeze()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a file cannot be read");
+                Bytes::new()
+            }
+        }
+    }
+}
+
+/// A file that is open for appending.
+#[derive(Debug)]
+struct Grown(File);
+
+impl AppendFile for Grown {
+    fn append(&self, data: &[Bytes]) -> Result<u64, AppendError> {
+        let mut slices: Vec<IoSlice<'_>> = data.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let some = left.get(..SLICES).unwrap_or(left);
+            match (&self.0).write_vectored(some) {
+                Ok(0) => return Err(AppendError::Full),
+                Ok(count) => IoSlice::advance_slices(&mut left, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(blame_append(&error)),
+            }
+        }
+        Ok(self.0.metadata().map_err(|error| blame_append(&error))?.len())
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        self.0.sync_data().map_err(|error| blame_append(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn h_16_nothing_leads_out_of_the_folder() {
+        let home = std::env::temp_dir().join(format!("millstream-disk-{}", std::process::id()));
+        let root = home.join("www");
+        fs::create_dir_all(root.join("live/streams")).unwrap();
+        fs::create_dir_all(home.join("www_secret")).unwrap();
+        fs::write(home.join("www_secret/x"), "secret").unwrap();
+        fs::write(root.join("live/streams/a.mp4"), "0123456789").unwrap();
+        std::os::unix::fs::symlink(home.join("www_secret"), root.join("live/out")).unwrap();
+        std::os::unix::fs::symlink(home.join("www_secret/x"), root.join("live/x")).unwrap();
+        std::os::unix::fs::symlink("streams/a.mp4", root.join("live/in")).unwrap();
+        let open = |path: &str| open(&root, &path.split('/').map(str::to_owned).collect::<Vec<_>>());
+        for path in [
+            "live/out/x",
+            "live/x",
+            "live/in",
+            "live/../www_secret/x",
+            "../www_secret/x",
+            "live/./streams/a.mp4",
+            "live//streams/a.mp4",
+            "live/streams/a.mp4/b",
+            "live/none",
+            "",
+        ] {
+            assert_eq!(open(path).unwrap_err(), FileError::NotFound, "{path}");
+        }
+        assert_eq!(open("live/streams").unwrap_err(), FileError::Directory);
+        assert_eq!(open(&vec!["a"; 40].join("/")).unwrap_err(), FileError::NotFound);
+        let opened = open("live/streams/a.mp4").unwrap();
+        assert_eq!((opened.length, opened.file.read_block(3, 4)), (10, Bytes::from_static(b"3456")));
+        assert_eq!(opened.file.read_block(10, 4), Bytes::new());
+        let pipe = CString::new(root.join("live/pipe").to_str().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(pipe.to_str().unwrap()).status().unwrap().success());
+        assert_eq!(open("live/pipe").unwrap_err(), FileError::NotFound);
+        fs::remove_dir_all(home).unwrap();
+    }
+
+    #[test]
+    fn h_16_what_is_written_lies_in_the_folder_too() {
+        let home = std::env::temp_dir().join(format!("millstream-append-{}", std::process::id()));
+        let root = home.join("www");
+        fs::create_dir_all(root.join("live")).unwrap();
+        fs::create_dir_all(home.join("outside")).unwrap();
+        fs::write(home.join("outside/x"), "secret").unwrap();
+        std::os::unix::fs::symlink(home.join("outside"), root.join("live/out")).unwrap();
+        std::os::unix::fs::symlink(home.join("outside/x"), root.join("live/x")).unwrap();
+        std::os::unix::fs::symlink(home.join("outside/none"), root.join("live/none")).unwrap();
+        let names = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
+        let append = |path: &str| append(&root, AppendTo::Path { path: names(path) }, &[Bytes::from("!")]);
+        for path in [
+            "live/out/y",
+            "live/x",
+            "live/none",
+            "live/../../outside/x",
+            "../outside/x",
+            "live//a",
+            "a/./b",
+            "",
+        ] {
+            assert!(matches!(append(path), Err(AppendError::Path)), "{path}");
+        }
+        assert!(matches!(append(&vec!["a"; 40].join("/")), Err(AppendError::Path)));
+        assert!(matches!(append("live"), Err(AppendError::Path)));
+        assert_eq!(fs::read(home.join("outside/x")).unwrap(), b"secret");
+        assert_eq!(fs::read_dir(home.join("outside")).unwrap().count(), 1);
+        fs::remove_dir_all(home).unwrap();
+    }
+
+    #[test]
+    fn a_file_grows_by_what_is_appended_and_its_folders_are_made() {
+        let root = std::env::temp_dir().join(format!("millstream-grow-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let path = || ["live", "streams", "a.flv"].map(str::to_owned).to_vec();
+        // More pieces than one write takes, empty ones among them.
+        let pieces: Vec<Bytes> = (0..2000).map(|n| Bytes::from("ab".repeat(n % 3))).collect();
+        let total: usize = pieces.iter().map(Bytes::len).sum();
+        let first = append(&root, AppendTo::New { path: path() }, &pieces).unwrap();
+        assert_eq!(first.length, total as u64);
+        let more = append(&root, AppendTo::Open(first.file), &[Bytes::from("end")]).unwrap();
+        assert_eq!(more.length, total as u64 + 3);
+        assert_eq!(more.file.sync(), Ok(()));
+        assert!(matches!(append(&root, AppendTo::New { path: path() }, &[]), Err(AppendError::Exists)));
+        let again = append(&root, AppendTo::Path { path: path() }, &[]).unwrap();
+        assert_eq!(again.length, total as u64 + 3);
+        assert_eq!(
+            fs::read(root.join("live/streams/a.flv")).unwrap(),
+            [&pieces.concat()[..], b"end"].concat()
+        );
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,477 @@
+//! The job service: threads for everything that may block, by class ([`crate::jobs`]).
+//!
+//! 1. [`Jobs::submit`] counts the job against the bounds of its class, without a lock, and hands it to the dispatcher; or it
+//!    gives the job back as busy. So a worker never waits here, and never starts a thread.
+//! 2. The dispatcher, one thread, keeps a queue per class and gives jobs to idle threads of the class. It starts one when
+//!    none is idle and the class may have more, and ends those that were idle for [`IDLE`].
+//! 3. The thread does the work ([`Runner`]), delivers the answer, and reports itself idle.
+
+mod admin;
+mod files;
+mod names;
+mod passwords;
+mod posts;
+mod run;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::clock;
+use crate::auth::OutboundPolicy;
+use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
+use crate::types::SessionRef;
+
+pub(in crate::io) use passwords::{digest_of, make};
+pub(in crate::io) use run::{Places, Runner};
+
+/// A thread that had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Who submitted a job, and gets the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// The control thread.
+    Control,
+    /// A session of a worker.
+    Session(SessionRef),
+}
+
+/// Takes answers to those who submitted the jobs. Called on the threads of the service.
+pub(super) type Deliver = dyn Fn(Asker, JobDone) + Send + Sync;
+
+/// Does the work, on a thread of the service.
+type Run = dyn Fn(Work, Instant) -> Outcome + Send + Sync;
+
+/// A job on its way.
+struct Task {
+    asker: Asker,
+    id: JobId,
+    work: Work,
+    class: Class,
+    bytes: usize,
+    submitted: Instant,
+}
+
+enum Message {
+    Submit(Task),
+    /// A thread of a class has nothing to do.
+    Idle(Class, u64),
+    /// Nobody can submit any more.
+    Close,
+}
+
+/// How much waits in a class.
+#[derive(Debug)]
+struct Load {
+    limits: Limits,
+    jobs: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Load {
+    const fn new(limits: Limits) -> Self {
+        Self { limits, jobs: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Counts a job in, when there is room.
+    fn enter(&self, bytes: usize) -> bool {
+        if self.jobs.fetch_add(1, Ordering::Relaxed) >= self.limits.queue {
+            self.jobs.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // One that waits alone may be larger than the bound: it would never fit otherwise.
+        if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
+            self.leave(bytes);
+            return false;
+        }
+        true
+    }
+
+    fn leave(&self, bytes: usize) {
+        self.jobs.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+type Loads = BTreeMap<Class, Load>;
+
+/// The way to the service; cheap to clone. The last one ends the threads.
+#[derive(Debug, Clone)]
+pub(super) struct Jobs(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    loads: Arc<Loads>,
+    dispatcher: Sender<Message>,
+    policy: posts::Policy,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.dispatcher.send(Message::Close);
+    }
+}
+
+impl Jobs {
+    /// Starts the dispatcher, and no other thread.
+    pub(super) fn start(places: Places, policy: OutboundPolicy, deliver: Arc<Deliver>) -> io::Result<Self> {
+        let runner = Runner::new(places, policy);
+        let policy = runner.policy();
+        let run = move |work, submitted| runner.run(work, submitted);
+        Self::with(Class::limits, policy, Arc::new(run), deliver)
+    }
+
+    fn with(
+        limits: impl Fn(Class) -> Limits,
+        policy: posts::Policy,
+        run: Arc<Run>,
+        deliver: Arc<Deliver>,
+    ) -> io::Result<Self> {
+        let (dispatcher, messages) = channel();
+        let loads = Class::ALL.into_iter().map(|class| (class, Load::new(limits(class)))).collect();
+        let loads: Arc<Loads> = Arc::new(loads);
+        let threads = Threads { reports: dispatcher.clone(), run, deliver };
+        let work = Dispatcher { loads: Arc::clone(&loads), pools: BTreeMap::new(), threads, count: 0 };
+        thread::Builder::new().name("jobs".into()).spawn(move || work.serve(&messages))?;
+        Ok(Self(Arc::new(Handle { loads, dispatcher, policy })))
+    }
+
+    /// Submits a job. The answer is delivered later; at once it is `Some`, when the class is full.
+    pub(super) fn submit(&self, asker: Asker, job: Job) -> Option<JobDone> {
+        let (class, bytes) = (job.work.class(), job.work.bytes());
+        let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
+        if !load.enter(bytes) {
+            tracing::warn!(class = class.name(), "too many jobs wait");
+            return Some(busy(job.id));
+        }
+        let Job { id, work } = job;
+        let task = Task { asker, id, work, class, bytes, submitted: clock::now().mono };
+        let sent = self.0.dispatcher.send(Message::Submit(task));
+        sent.is_err().then(|| busy(id))
+    }
+
+    /// Where hooks and admission hooks may connect to from now on.
+    pub(super) fn set_policy(&self, policy: OutboundPolicy) {
+        posts::set_policy(&self.0.policy, policy);
+    }
+}
+
+const fn busy(id: JobId) -> JobDone {
+    JobDone { id, outcome: Outcome::Busy }
+}
+
+/// The queue and the threads of a class.
+#[derive(Default)]
+struct Pool {
+    waiting: VecDeque<Task>,
+    threads: BTreeMap<u64, Sender<Task>>,
+    /// Those that have nothing to do, and since when; the last one is taken first, so that the others can end.
+    idle: Vec<(u64, Instant)>,
+}
+
+/// What every thread is made of.
+#[derive(Clone)]
+struct Threads {
+    reports: Sender<Message>,
+    run: Arc<Run>,
+    deliver: Arc<Deliver>,
+}
+
+impl Threads {
+    fn start(&self, class: Class, number: u64) -> io::Result<Sender<Task>> {
+        let (sender, tasks) = channel();
+        let this = self.clone();
+        let name = format!("{}-{number}", class.name());
+        thread::Builder::new().name(name).spawn(move || this.work(class, number, &tasks))?;
+        Ok(sender)
+    }
+
+    fn work(&self, class: Class, number: u64, tasks: &Receiver<Task>) {
+        while let Ok(Task { asker, id, work, submitted, .. }) = tasks.recv() {
+            let done = catch_unwind(AssertUnwindSafe(|| (self.run)(work, submitted)));
+            (self.deliver)(asker, JobDone { id, outcome: done.unwrap_or(Outcome::Failed) });
+            if self.reports.send(Message::Idle(class, number)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+struct Dispatcher {
+    loads: Arc<Loads>,
+    pools: BTreeMap<Class, Pool>,
+    threads: Threads,
+    count: u64,
+}
+
+impl Dispatcher {
+    fn serve(mut self, messages: &Receiver<Message>) {
+        loop {
+            let class = match self.next(messages) {
+                Ok(Message::Submit(task)) => {
+                    let class = task.class;
+                    self.pools.entry(class).or_default().waiting.push_back(task);
+                    class
+                }
+                Ok(Message::Idle(class, number)) => {
+                    self.pools.entry(class).or_default().idle.push((number, clock::now().mono));
+                    class
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.end_idle_threads();
+                    continue;
+                }
+                Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => return,
+            };
+            self.hand_out(class);
+        }
+    }
+
+    /// The next message; without a deadline as long as no thread could end.
+    fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
+        if self.pools.values().all(|pool| pool.idle.is_empty()) {
+            return messages.recv().map_err(|_| RecvTimeoutError::Disconnected);
+        }
+        messages.recv_timeout(IDLE)
+    }
+
+    /// Gives what waits in a class to its threads.
+    fn hand_out(&mut self, class: Class) {
+        let (Some(pool), Some(load)) = (self.pools.get_mut(&class), self.loads.get(&class)) else { return };
+        while !pool.waiting.is_empty() {
+            let number = match pool.idle.pop() {
+                Some((number, _)) => number,
+                None if pool.threads.len() >= load.limits.threads => return,
+                None => {
+                    self.count += 1;
+                    match self.threads.start(class, self.count) {
+                        Ok(thread) => drop(pool.threads.insert(self.count, thread)),
+                        // One that works already will take it.
+                        Err(_) if !pool.threads.is_empty() => return,
+                        Err(error) => tracing::error!(%error, class = class.name(), "no thread for a job"),
+                    }
+                    self.count
+                }
+            };
+            let Some(task) = pool.waiting.pop_front() else { return };
+            load.leave(task.bytes);
+            let (asker, id) = (task.asker, task.id);
+            let taken = pool.threads.get(&number).is_some_and(|thread| thread.send(task).is_ok());
+            if !taken {
+                pool.threads.remove(&number);
+                (self.threads.deliver)(asker, JobDone { id, outcome: Outcome::Failed });
+            }
+        }
+    }
+
+    fn end_idle_threads(&mut self) {
+        let now = clock::now().mono;
+        for pool in self.pools.values_mut() {
+            let threads = &mut pool.threads;
+            pool.idle.retain(|(number, since)| {
+                let keep = now.saturating_duration_since(*since) < IDLE;
+                if !keep {
+                    threads.remove(number);
+                }
+                keep
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::auth::HookUrl;
+    use crate::jobs::{
+        AdminWork, AppendTo, BlockSource, Compute, PasswordDigest, PasswordWork, Post, Receiver as For,
+    };
+
+    /// Holds jobs back until it is opened.
+    #[derive(Default)]
+    struct Gate {
+        /// Jobs that have come to it, and whether it is open.
+        state: Mutex<(usize, bool)>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        fn pass(&self) {
+            let mut state = self.state.lock().unwrap();
+            state.0 += 1;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(state, |state| !state.1).unwrap());
+        }
+
+        fn wait_for(&self, jobs: usize) {
+            let state = self.state.lock().unwrap();
+            drop(self.changed.wait_while(state, |state| state.0 < jobs).unwrap());
+        }
+
+        fn open(&self) {
+            self.state.lock().unwrap().1 = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Work of each class; nobody does it.
+    fn work(class: Class, bytes: usize) -> Work {
+        let post = |receiver| {
+            let url = HookUrl::parse("http://h.example/").unwrap();
+            Work::Post(Post { receiver, url, body: Bytes::new(), form: false, timeout: IDLE })
+        };
+        match class {
+            Class::Resolve => Work::Resolve { host: "h".into(), port: 1 },
+            Class::Hook => post(For::Hook),
+            Class::Admission => post(For::Admission),
+            Class::Password => {
+                let digest = PasswordDigest::parse(&"0".repeat(32)).unwrap();
+                Work::Password(PasswordWork::Verify { digest, stored: String::new() })
+            }
+            Class::Admin => Work::Admin(AdminWork::Reload),
+            Class::FileRead => Work::FileOpen { path: Vec::new() },
+            Class::FileWrite => {
+                let data = vec![Bytes::from(vec![0; bytes])];
+                Work::FileAppend { to: AppendTo::New { path: Vec::new() }, data }
+            }
+            Class::Compute => Work::Compute(Compute::new(|| ())),
+        }
+    }
+
+    /// A service whose jobs wait for the gate of their class, and the answers.
+    fn gated(blocked: Class) -> (Jobs, Arc<Gate>, Receiver<JobDone>) {
+        let gate = Arc::new(Gate::default());
+        let (answers, received) = channel();
+        let held = Arc::clone(&gate);
+        let run = move |work: Work, _: Instant| {
+            if work.class() == blocked {
+                held.pass();
+            }
+            Outcome::Posted(Ok(200))
+        };
+        let deliver = move |_: Asker, done: JobDone| {
+            let _ = answers.send(done);
+        };
+        let policy = posts::policy(OutboundPolicy::default());
+        let jobs = Jobs::with(Class::limits, policy, Arc::new(run), Arc::new(deliver)).unwrap();
+        (jobs, gate, received)
+    }
+
+    fn submit(jobs: &Jobs, id: u64, work: Work) -> Option<Outcome> {
+        jobs.submit(Asker::Control, Job { id: JobId(id), work }).map(|done| done.outcome)
+    }
+
+    #[test]
+    fn a_full_class_is_busy_at_once_and_holds_up_no_other() {
+        for class in Class::ALL {
+            let (jobs, gate, answers) = gated(class);
+            let limits = class.limits();
+            let all = (limits.threads + limits.queue) as u64;
+            for id in 0..all {
+                if id == limits.threads as u64 {
+                    gate.wait_for(limits.threads);
+                }
+                assert!(submit(&jobs, id, work(class, 1)).is_none(), "{class:?}: {id}");
+            }
+            assert!(matches!(submit(&jobs, all, work(class, 1)), Some(Outcome::Busy)), "{class:?}");
+            for other in Class::ALL.into_iter().filter(|other| *other != class) {
+                assert!(submit(&jobs, 1_000_000, work(other, 1)).is_none());
+                assert_eq!(answers.recv().unwrap().id, JobId(1_000_000), "{other:?} beside {class:?}");
+            }
+            gate.open();
+            let mut answered: Vec<JobId> =
+                answers.iter().take(limits.threads + limits.queue).map(|done| done.id).collect();
+            answered.sort_unstable();
+            assert_eq!(answered, (0..all).map(JobId).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_waits_to_be_written_is_bounded_by_its_bytes() {
+        let (jobs, gate, answers) = gated(Class::FileWrite);
+        let limits = Class::FileWrite.limits();
+        for id in 0..limits.threads {
+            assert!(submit(&jobs, id as u64, work(Class::FileWrite, 1)).is_none());
+        }
+        gate.wait_for(limits.threads);
+        let piece = limits.bytes / 4;
+        for id in 0..4 {
+            assert!(submit(&jobs, id, work(Class::FileWrite, piece)).is_none());
+        }
+        assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
+        gate.open();
+        assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
+        // One that is larger than the bound is done when it waits alone.
+        assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
+        assert_eq!(answers.recv().unwrap().id, JobId(9));
+    }
+
+    #[test]
+    fn threads_are_started_when_they_are_needed_and_jobs_of_one_thread_keep_their_order() {
+        let (names, named) = channel();
+        let run = move |_: Work, _: Instant| {
+            names.send(thread::current().name().unwrap_or_default().to_owned()).unwrap();
+            Outcome::Failed
+        };
+        let (answers, received) = channel();
+        let deliver = move |_: Asker, done: JobDone| answers.send(done.id).unwrap();
+        let policy = posts::policy(OutboundPolicy::default());
+        let jobs = Jobs::with(Class::limits, policy, Arc::new(run), Arc::new(deliver)).unwrap();
+        for id in 0..50 {
+            assert!(submit(&jobs, id, work(Class::Admin, 0)).is_none());
+        }
+        let order: Vec<JobId> = received.iter().take(50).collect();
+        assert_eq!(order, (0..50).map(JobId).collect::<Vec<_>>());
+        drop(jobs);
+        // The last handle is gone: the threads end, and with them the senders of both channels.
+        assert!(received.recv().is_err());
+        assert!(named.iter().all(|name| name == "admin-1"));
+    }
+
+    #[test]
+    fn a_panic_is_an_answer_and_the_thread_goes_on() {
+        let (answers, received) = channel();
+        let deliver = move |_: Asker, done: JobDone| {
+            let _ = answers.send(done);
+        };
+        let places = Places {
+            options: crate::config::Options::default(),
+            certificate: crate::io::CertificateFiles {
+                certificate: std::path::PathBuf::new(),
+                chain: std::path::PathBuf::new(),
+                key: std::path::PathBuf::new(),
+            },
+            root: std::env::temp_dir(),
+        };
+        let jobs = Jobs::start(places, OutboundPolicy::default(), Arc::new(deliver)).unwrap();
+        let panics = Compute::new(|| assert_eq!(1, 2, "a computation that fails"));
+        assert!(submit(&jobs, 1, Work::Compute(panics)).is_none());
+        assert!(matches!(received.recv().unwrap().outcome, Outcome::Failed));
+        assert!(submit(&jobs, 2, Work::Compute(Compute::new(|| 6 * 7))).is_none());
+        let Outcome::Computed(computed) = received.recv().unwrap().outcome else { panic!("no result") };
+        assert_eq!(computed.take::<i32>(), Some(42));
+        // The length of a block is bounded whoever asks.
+        #[derive(Debug)]
+        struct Lengths;
+        impl BlockSource for Lengths {
+            fn read_block(&self, _: u64, length: usize) -> Bytes {
+                Bytes::from(length.to_string())
+            }
+        }
+        let read = Work::FileRead { file: Arc::new(Lengths), offset: 0, length: usize::MAX };
+        assert!(submit(&jobs, 3, read).is_none());
+        let outcome = received.recv().unwrap().outcome;
+        assert!(matches!(outcome, Outcome::Block(block) if block == "1048576"));
+    }
+}

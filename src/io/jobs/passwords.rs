@@ -1,0 +1,88 @@
+//! Password hashes: PBKDF2-HMAC-SHA256 (RFC 8018) over what clients send. Each takes some tenths of a second.
+
+use std::num::NonZeroU32;
+
+use aws_lc_rs::pbkdf2;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use crate::jobs::{PasswordDigest, PasswordOutcome, PasswordWork};
+
+/// Rounds of a new hash; a stored one names its own.
+const ROUNDS: u32 = 600_000;
+/// More than a stored hash may ask for.
+const ROUNDS_MAX: u32 = 10_000_000;
+/// The scheme, in front of every stored hash.
+const SCHEME: &str = "pbkdf2-sha256";
+
+pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
+    match work {
+        PasswordWork::Make { digest, salt } => PasswordOutcome::Made(make(digest, *salt)),
+        PasswordWork::Verify { digest, stored } => PasswordOutcome::Verified(verify(digest, stored)),
+    }
+}
+
+/// The text to store.
+#[must_use]
+pub(in crate::io) fn make(digest: &PasswordDigest, salt: [u8; 16]) -> String {
+    let mut hash = [0; 32];
+    let rounds = NonZeroU32::new(ROUNDS).unwrap_or(NonZeroU32::MIN);
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, digest.as_bytes(), &mut hash);
+    format!("{SCHEME}${ROUNDS}${}${}", STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash))
+}
+
+fn verify(digest: &PasswordDigest, stored: &str) -> bool {
+    match parse(stored) {
+        Some((rounds, salt, hash)) => {
+            pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, digest.as_bytes(), &hash).is_ok()
+        }
+        None => {
+            // As long as for a user that exists.
+            let _ = make(digest, [0; 16]);
+            false
+        }
+    }
+}
+
+fn parse(stored: &str) -> Option<(NonZeroU32, Vec<u8>, Vec<u8>)> {
+    let mut parts = stored.split('$');
+    let (scheme, rounds) = (parts.next()?, parts.next()?);
+    let rounds = rounds.parse::<u32>().ok().filter(|rounds| *rounds <= ROUNDS_MAX)?;
+    let [salt, hash] = [parts.next()?, parts.next()?].map(|part| STANDARD_NO_PAD.decode(part).ok());
+    let fits = scheme == SCHEME && parts.next().is_none();
+    Some((NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
+}
+
+/// What a client makes of a plain password.
+#[must_use]
+pub(in crate::io) fn digest_of(plain: &str) -> Option<PasswordDigest> {
+    PasswordDigest::parse(&format!("{:x}", md5::compute(plain)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r_33_stored_hashes_are_salted_and_slow_and_only_the_password_fits() {
+        let digest = digest_of("password").unwrap();
+        assert_eq!(digest.as_bytes(), b"5f4dcc3b5aa765d61d8327deb882cf99");
+        let stored = make(&digest, [7; 16]);
+        assert!(stored.starts_with("pbkdf2-sha256$600000$") && !stored.contains("5f4dcc3b"));
+        assert_ne!(stored, make(&digest, [8; 16]));
+        assert!(verify(&digest, &stored));
+        assert!(!verify(&digest_of("Password").unwrap(), &stored));
+        // The stored text is no password: it is not even one in form.
+        assert_eq!(PasswordDigest::parse(&stored), None);
+        for odd in [
+            "",
+            "x",
+            "pbkdf2-sha256$0$AA$AA",
+            "pbkdf2-sha256$600000$AA$",
+            &format!("{stored}$"),
+            "md5$1$AA$AA",
+        ] {
+            assert!(!verify(&digest, odd), "{odd}");
+        }
+    }
+}

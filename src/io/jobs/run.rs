@@ -1,0 +1,66 @@
+//! Does the work of a job, whichever it is.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use ureq::Agent;
+
+use super::{admin, files, names, passwords, posts};
+use crate::auth::OutboundPolicy;
+use crate::config::Options;
+use crate::io::clock;
+use crate::io::tls::CertificateFiles;
+use crate::jobs::{Outcome, READ_BYTES_MAX, Work};
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub(in crate::io) struct Places {
+    /// Where the settings come from.
+    pub(in crate::io) options: Options,
+    /// The certificate's files.
+    pub(in crate::io) certificate: CertificateFiles,
+    /// The folder that paths of files begin at.
+    pub(in crate::io) root: PathBuf,
+}
+
+/// What all threads of the service share.
+#[derive(Debug)]
+pub(in crate::io) struct Runner {
+    places: Places,
+    policy: posts::Policy,
+    /// Made with the first POST: the system's certificates are read for it.
+    agent: OnceLock<Agent>,
+}
+
+impl Runner {
+    pub(super) fn new(places: Places, policy: OutboundPolicy) -> Self {
+        Self { places, policy: posts::policy(policy), agent: OnceLock::new() }
+    }
+
+    pub(super) fn policy(&self) -> posts::Policy {
+        posts::Policy::clone(&self.policy)
+    }
+
+    /// Blocks for as long as the work takes; `submitted` is when it was handed over.
+    pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
+        match work {
+            Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),
+            Work::Post(post) => {
+                let agent =
+                    self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)));
+                let waited = clock::now().mono.saturating_duration_since(submitted);
+                Outcome::Posted(posts::post(agent, &post, waited))
+            }
+            Work::Password(work) => Outcome::Password(passwords::run(&work)),
+            Work::Admin(work) => Outcome::Admin(admin::run(&self.places, work)),
+            Work::FileOpen { path } => Outcome::Opened(files::open(&self.places.root, &path)),
+            Work::FileRead { file, offset, length } => {
+                Outcome::Block(file.read_block(offset, length.min(READ_BYTES_MAX)))
+            }
+            Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.places.root, to, &data)),
+            Work::FileSync { file } => Outcome::Synced(file.sync()),
+            Work::Compute(work) => Outcome::Computed(work.run()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Computations off the worker.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A computation that has not begun. What it needs it owns, state included, and gives back in its result.
+pub struct Compute(Box<dyn FnOnce() -> Computed + Send>);
+
+impl Compute {
+    /// Of this function; [`Computed::take`] gives its result.
+    #[must_use]
+    pub fn new<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self(Box::new(|| Computed(Arc::new(Mutex::new(Some(Box::new(work())))))))
+    }
+
+    /// Does it, on the calling thread.
+    #[must_use]
+    pub fn run(self) -> Computed {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Compute(..)")
+    }
+}
+
+/// The result of a [`Compute`]. It is there once, and clones share it: messages can be cloned, results need not be.
+#[derive(Clone)]
+pub struct Computed(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
+
+impl Computed {
+    /// The result; `None` when it was taken before, or has another type.
+    #[must_use]
+    pub fn take<T: Send + 'static>(&self) -> Option<T> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match slot.take()?.downcast::<T>() {
+            Ok(result) => Some(*result),
+            Err(other) => {
+                *slot = Some(other);
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Computed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Computed(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_taken_once_and_by_its_type() {
+        let done = Compute::new(|| vec![1_u8, 2]).run();
+        let copy = done.clone();
+        assert_eq!(copy.take::<String>(), None);
+        assert_eq!(copy.take::<Vec<u8>>(), Some(vec![1, 2]));
+        assert_eq!(done.take::<Vec<u8>>(), None);
+    }
+}

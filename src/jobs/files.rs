@@ -1,0 +1,91 @@
+//! Files: opening, reading, appending. Paths are names below a root folder that the server gives to the job service.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A file that is open for reading. Only the job service looks inside; it is closed with its last owner.
+pub trait BlockSource: fmt::Debug + Send + Sync {
+    /// Reads at most `length` bytes at `offset`; empty at the end and when it cannot be read. It may block: only jobs call
+    /// it.
+    fn read_block(&self, offset: u64, length: usize) -> Bytes;
+}
+
+/// A file that is open for appending. Only the job service looks inside; it is closed with its last owner.
+pub trait AppendFile: fmt::Debug + Send + Sync {
+    /// Writes all of it at the end and gives the length of the file then. It may block: only jobs call it.
+    ///
+    /// # Errors
+    /// When the system refuses; a part may have been written.
+    fn append(&self, data: &[Bytes]) -> Result<u64, AppendError>;
+
+    /// Returns when everything that was appended has reached the disk. It may block: only jobs call it.
+    ///
+    /// # Errors
+    /// When the system cannot promise it.
+    fn sync(&self) -> Result<(), AppendError>;
+}
+
+/// An open file and what is known of it.
+#[derive(Debug, Clone)]
+pub struct OpenedFile {
+    /// For [`super::Work::FileRead`].
+    pub file: Arc<dyn BlockSource>,
+    /// Bytes.
+    pub length: u64,
+    /// When it was changed, in milliseconds since the Unix epoch.
+    pub modified_ms: u64,
+    /// Changes with its content: for the entity tag.
+    pub tag: String,
+}
+
+/// Where an append goes.
+#[derive(Debug, Clone)]
+pub enum AppendTo {
+    /// The file of this name, which must not exist yet; folders above it are made.
+    New {
+        /// Names below the root folder, the file's last. No link is followed.
+        path: Vec<String>,
+    },
+    /// The same, but a file that exists is continued at its end.
+    Path {
+        /// Names below the root folder, the file's last. No link is followed.
+        path: Vec<String>,
+    },
+    /// A file of an earlier append.
+    Open(Arc<dyn AppendFile>),
+}
+
+/// What was appended to.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// For the next append, and for [`super::Work::FileSync`].
+    pub file: Arc<dyn AppendFile>,
+    /// Bytes of the file now.
+    pub length: u64,
+}
+
+/// Why a file was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileError {
+    /// There is none, or not one to be served.
+    NotFound,
+    /// It is a folder.
+    Directory,
+    /// The system says no.
+    Failed,
+}
+
+/// Why a file was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendError {
+    /// The path leads to something that is not written: a folder, a link, a pipe.
+    Path,
+    /// The file exists already, and a new one was wanted.
+    Exists,
+    /// The disk is full, or the quota used up.
+    Full,
+    /// The system says no.
+    Failed,
+}

@@ -1,0 +1,281 @@
+//! Jobs: work that may block, as values. Machines submit them; threads of [`crate::io`] do them.
+//!
+//! 1. Whoever needs something slow makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
+//! 2. The job service queues it by [`Class`]. Each class has threads and a queue of its own, so that one that is full or hangs
+//!    does not hold up another. Jobs of a class begin in the order in which they were submitted; with more than one thread
+//!    they may end in another. Whoever needs an order submits the next job after the answer to the last.
+//! 3. Every job is answered exactly once, by a [`JobDone`] with its id: at once with [`Outcome::Busy`] when the queue of its
+//!    class is full, else when the work is done. What follows from the answer is kept by who submitted the job.
+//!
+//! The store is not a class: its thread is the one writer of one file and gathers commits ([`crate::store`]).
+
+mod admin;
+mod compute;
+mod files;
+mod password;
+mod post;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use admin::{AdminOutcome, AdminWork};
+pub use compute::{Compute, Computed};
+pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
+pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
+pub use post::{Post, Receiver};
+
+/// Tells the jobs of one submitter apart; chosen by the submitter, unique among its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// Work and the id that its answer carries.
+#[derive(Debug)]
+pub struct Job {
+    /// Comes back in [`JobDone`].
+    pub id: JobId,
+    /// What to do.
+    pub work: Work,
+}
+
+/// The answer to a [`Job`].
+#[derive(Debug, Clone)]
+pub struct JobDone {
+    /// The job's.
+    pub id: JobId,
+    /// What came out.
+    pub outcome: Outcome,
+}
+
+/// What a job does.
+#[derive(Debug)]
+pub enum Work {
+    /// Look up the addresses of a host name.
+    Resolve {
+        /// The name; forms like `127.1` are the resolver's to read.
+        host: String,
+        /// Port of the addresses in the answer.
+        port: u16,
+    },
+    /// POST to a receiver.
+    Post(Post),
+    /// Hash or verify a password.
+    Password(PasswordWork),
+    /// Settings, folders of applications, the log, certificates.
+    Admin(AdminWork),
+    /// Open a file for reading.
+    FileOpen {
+        /// Names below the root folder, the file's last. No link is followed.
+        path: Vec<String>,
+    },
+    /// Read a block of an open file.
+    FileRead {
+        /// From [`Outcome::Opened`].
+        file: Arc<dyn BlockSource>,
+        /// Where the block begins.
+        offset: u64,
+        /// Its length at most; no more than [`READ_BYTES_MAX`] is read.
+        length: usize,
+    },
+    /// Append to a file, which is created when it is not there.
+    FileAppend {
+        /// Which file.
+        to: AppendTo,
+        /// Written in this order. Empty: the file is only created and opened.
+        data: Vec<Bytes>,
+    },
+    /// Have everything that was appended reach the disk (`fdatasync`).
+    FileSync {
+        /// From [`Outcome::Appended`].
+        file: Arc<dyn AppendFile>,
+    },
+    /// A computation that is too long for a worker's turn.
+    Compute(Compute),
+}
+
+/// Bytes that one [`Work::FileRead`] reads at most.
+pub const READ_BYTES_MAX: usize = 1 << 20;
+
+impl Work {
+    /// Which threads do it.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        match self {
+            Self::Resolve { .. } => Class::Resolve,
+            Self::Post(post) => match post.receiver {
+                Receiver::Hook => Class::Hook,
+                Receiver::Admission => Class::Admission,
+            },
+            Self::Password(_) => Class::Password,
+            Self::Admin(_) => Class::Admin,
+            Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
+            Self::FileAppend { .. } | Self::FileSync { .. } => Class::FileWrite,
+            Self::Compute(_) => Class::Compute,
+        }
+    }
+
+    /// Bytes that the job holds while it waits.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::FileAppend { data, .. } => data.iter().map(Bytes::len).fold(0, usize::saturating_add),
+            Self::Post(post) => post.body.len(),
+            Self::Resolve { .. }
+            | Self::Password(_)
+            | Self::Admin(_)
+            | Self::FileOpen { .. }
+            | Self::FileRead { .. }
+            | Self::FileSync { .. }
+            | Self::Compute(_) => 0,
+        }
+    }
+}
+
+/// What came out of a job.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// [`Work::Resolve`]: the addresses in the resolver's order, or the reason why there are none.
+    Resolved(Result<Vec<SocketAddr>, String>),
+    /// [`Work::Post`]: the status of the answer, or the reason why there is none.
+    Posted(Result<u16, String>),
+    /// [`Work::Password`].
+    Password(PasswordOutcome),
+    /// [`Work::Admin`].
+    Admin(AdminOutcome),
+    /// [`Work::FileOpen`].
+    Opened(Result<OpenedFile, FileError>),
+    /// [`Work::FileRead`]: empty at the end of the file, and when it cannot be read.
+    Block(Bytes),
+    /// [`Work::FileAppend`]. After an error a part of the data may be in the file.
+    Appended(Result<Appended, AppendError>),
+    /// [`Work::FileSync`].
+    Synced(Result<(), AppendError>),
+    /// [`Work::Compute`].
+    Computed(Computed),
+    /// The queue of the class is full, or holds too many bytes. Nothing was done.
+    Busy,
+    /// The work panicked, or no thread could be started for it.
+    Failed,
+}
+
+impl Outcome {
+    /// The addresses of a name.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub fn resolved(self) -> Result<Vec<SocketAddr>, String> {
+        if let Self::Resolved(result) = self { result } else { Err(self.reason().to_owned()) }
+    }
+
+    /// The status of a receiver's answer.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn posted(self) -> Result<u16, String> {
+        if let Self::Posted(result) = self { result } else { Err(self.reason().to_owned()) }
+    }
+
+    /// How an administrative job went.
+    #[must_use]
+    pub fn admin(self) -> AdminOutcome {
+        if let Self::Admin(outcome) = self { outcome } else { AdminOutcome::Failed(self.reason().to_owned()) }
+    }
+
+    /// Why it is not the answer that was waited for.
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Busy => "too many jobs wait",
+            Self::Failed => "the job failed",
+            Self::Resolved(_)
+            | Self::Posted(_)
+            | Self::Password(_)
+            | Self::Admin(_)
+            | Self::Opened(_)
+            | Self::Block(_)
+            | Self::Appended(_)
+            | Self::Synced(_)
+            | Self::Computed(_) => "the answer to something else",
+        }
+    }
+}
+
+/// Jobs that share threads and a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Names; a silent name server holds a thread until it times out.
+    Resolve,
+    /// Hooks: receivers are told.
+    Hook,
+    /// Admission hooks: receivers are asked, and a peer waits.
+    Admission,
+    /// Passwords; each takes some tenths of a second.
+    Password,
+    /// Administration, one job after the other.
+    Admin,
+    /// Files that are served.
+    FileRead,
+    /// Files that are written.
+    FileWrite,
+    /// Computations of sessions and sinks.
+    Compute,
+}
+
+/// Bounds of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads at most. They are started when first needed.
+    pub threads: usize,
+    /// Jobs that wait for a thread; one more is [`Outcome::Busy`].
+    pub queue: usize,
+    /// Bytes that waiting jobs hold ([`Work::bytes`]). A job that waits alone may exceed it.
+    pub bytes: usize,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Resolve,
+        Self::Hook,
+        Self::Admission,
+        Self::Password,
+        Self::Admin,
+        Self::FileRead,
+        Self::FileWrite,
+        Self::Compute,
+    ];
+
+    /// The bounds.
+    #[must_use]
+    pub const fn limits(self) -> Limits {
+        const MIB: usize = 1 << 20;
+        let (threads, queue, bytes) = match self {
+            Self::Resolve => (4, 4096, MIB),
+            // Control hands over what there are threads for, and keeps the rest in lines of its own.
+            Self::Hook => (8, 8, 16 * MIB),
+            Self::Admission => (16, 16, 16 * MIB),
+            Self::Password => (2, 64, MIB),
+            Self::Admin => (1, 64, MIB),
+            Self::FileRead => (4, 4096, MIB),
+            // A disk that hangs: memory is what fills up first.
+            Self::FileWrite => (4, 1024, 64 * MIB),
+            Self::Compute => (8, 1024, MIB),
+        };
+        Limits { threads, queue, bytes }
+    }
+
+    /// For the names of threads and for the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Hook => "hook",
+            Self::Admission => "admission",
+            Self::Password => "password",
+            Self::Admin => "admin",
+            Self::FileRead => "file-read",
+            Self::FileWrite => "file-write",
+            Self::Compute => "compute",
+        }
+    }
+}

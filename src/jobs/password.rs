@@ -1,0 +1,95 @@
+//! Passwords on their way through the hash.
+//!
+//! Clients of the management API send the MD5 of a password in hexadecimal, and nothing else is a password (docs/rest.md);
+//! what is stored is a salted, slow hash of that.
+
+use std::fmt;
+
+/// A password as clients send it: the MD5 of the plain one, 32 digits in lower case. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordDigest(String);
+
+impl PasswordDigest {
+    /// `None` for what is no MD5 in hexadecimal: not a password, whatever else it is (docs/robustness.md R-33).
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        fits.then(|| Self(text.to_ascii_lowercase()))
+    }
+
+    /// For the hash.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for PasswordDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordDigest(..)")
+    }
+}
+
+/// What to do with a password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PasswordWork {
+    /// Make the text to store.
+    Make {
+        /// The password.
+        digest: PasswordDigest,
+        /// Drawn for this text alone.
+        salt: [u8; 16],
+    },
+    /// Compare with a stored text; an empty one takes as long, and never fits.
+    Verify {
+        /// The password.
+        digest: PasswordDigest,
+        /// The text.
+        stored: String,
+    },
+}
+
+/// Without the stored text.
+impl fmt::Debug for PasswordWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Make { .. } => "Make { .. }",
+            Self::Verify { .. } => "Verify { .. }",
+        })
+    }
+}
+
+/// What came out of [`PasswordWork`].
+#[derive(Clone, PartialEq, Eq)]
+pub enum PasswordOutcome {
+    /// The text to store.
+    Made(String),
+    /// Whether it is the password.
+    Verified(bool),
+}
+
+impl fmt::Debug for PasswordOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Made(_) => f.write_str("Made(..)"),
+            Self::Verified(fits) => write!(f, "Verified({fits})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r_33_a_password_is_32_hexadecimal_digits() {
+        let md5 = "5f4dcc3b5aa765d61d8327deb882cf99";
+        assert_eq!(PasswordDigest::parse(&md5.to_uppercase()).unwrap().as_bytes(), md5.as_bytes());
+        for text in
+            ["", "password", &md5[1..], &format!("{md5}0"), &md5.replace('5', "g"), &"\u{e9}".repeat(16)]
+        {
+            assert_eq!(PasswordDigest::parse(text), None, "{text}");
+        }
+        assert!(!format!("{:?}", PasswordDigest::parse(md5)).contains("5f4d"));
+    }
+}
