@@ -112,6 +112,13 @@ impl BodyDecoder {
         }
     }
 
+    /// The body may have so many bytes, whatever the limits say.
+    #[must_use]
+    pub const fn limited(mut self, body_bytes_max: usize) -> Self {
+        self.body_max = body_bytes_max;
+        self
+    }
+
     /// Takes from the front of `input` what belongs to the body. True when it is complete; what follows stays.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
         while self.state != State::Done && !input.is_empty() {

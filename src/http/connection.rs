@@ -10,7 +10,7 @@ use super::body::BodyDecoder;
 use super::head::{Head, Scanner};
 use super::request::{Method, Request, Version};
 use super::response::{self, Delimiter, Exchange, Response};
-use super::{Error, Limits};
+use super::{BodyLimits, Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -113,6 +113,8 @@ enum Streaming {
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
+    /// What the body of a request may be, by its path.
+    bodies: Option<&'static dyn BodyLimits>,
     stage: Stage,
     held: BytesMut,
     out: SendQueue,
@@ -135,6 +137,7 @@ impl Connection {
     pub fn new(now: Instant, limits: Arc<Limits>) -> Self {
         Self {
             limits,
+            bodies: None,
             stage: Stage::Head(Scanner::default()),
             held: BytesMut::new(),
             out: SendQueue::new(),
@@ -146,6 +149,13 @@ impl Connection {
             shutdown: false,
             stats: Stats::default(),
         }
+    }
+
+    /// Bodies may be as long as `bodies` says of their path.
+    #[must_use]
+    pub fn with_bodies(mut self, bodies: &'static dyn BodyLimits) -> Self {
+        self.bodies = Some(bodies);
+        self
     }
 
     /// Takes bytes of the stream, any split of it. They are ignored once the connection is closing.
@@ -456,13 +466,13 @@ impl Connection {
         self.stats.scanned_bytes = self.stats.scanned_bytes.saturating_add(scanned);
         *scanner = Scanner::default();
         let bytes = self.held.split_to(range.end);
-        let head = Head::parse(bytes.get(range.start..).unwrap_or_default(), &self.limits)?;
+        let head = Head::parse(bytes.get(range.start..).unwrap_or_default(), &self.limits, self.bodies)?;
         self.collecting = false;
         self.begin_body(now, head)
     }
 
     fn begin_body(&mut self, now: Instant, head: Head) -> Result<bool, Error> {
-        let mut decoder = BodyDecoder::new(head.framing, &self.limits);
+        let mut decoder = BodyDecoder::new(head.framing, &self.limits).limited(head.body_bytes_max);
         let complete = decoder.decode(&mut self.held)?;
         if complete {
             self.ready(head, decoder);

@@ -5,7 +5,7 @@
 
 pub mod derived;
 mod format;
-mod http;
+pub mod http;
 mod http_live;
 pub mod outbound;
 mod planned;

@@ -6,25 +6,29 @@ use crate::mail::{FileAsk, FileError, SessionSettings};
 use crate::protocol::Apps;
 
 /// A session with its worker: it hears the session's events and keeps what the peer is sent.
-struct Rig {
-    now: Now,
+pub(super) struct Rig {
+    pub(super) now: Now,
     apps: Apps,
     server: SessionSettings,
-    session: HttpSession,
-    sent: Vec<u8>,
+    pub(super) session: HttpSession,
+    pub(super) sent: Vec<u8>,
 }
 
 impl Rig {
     fn new() -> Self {
+        Self::with_mounts(&mounts::MOUNTS)
+    }
+
+    pub(super) fn with_mounts(mounts: &'static Mounts<Handler>) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let session = HttpSession::new(now, ([192, 0, 2, 1], 1).into(), Seed::from_number(1));
+        let session = HttpSession::with_mounts(now, mounts);
         let (apps, server) = (Apps::from([("live".into(), settings)]), SessionSettings::default());
         Self { now, apps, server, session, sent: Vec::new() }
     }
 
     /// Does something to the session; gives the events that follow.
-    fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
+    pub(super) fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
         let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
         act(&mut self.session, &ctx);
         let events = std::iter::from_fn(|| self.session.poll_event(&ctx)).collect();
@@ -41,7 +45,7 @@ impl Rig {
         self.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()))
     }
 
-    fn sent(&mut self) -> String {
+    pub(super) fn sent(&mut self) -> String {
         String::from_utf8(std::mem::take(&mut self.sent)).unwrap()
     }
 }
