@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use super::admission::Ticket;
 use super::management::Purpose;
 use super::{Control, Output};
 use crate::http::Response;
@@ -45,8 +46,8 @@ pub(super) enum Next {
     Resolved(u64),
     /// The hook of this number was taken, or was not.
     Hook(u64),
-    /// The admission hook of this number has answered.
-    Admission(u64),
+    /// The receiver that an admission waits for has answered.
+    Admission(Ticket),
     /// A password was hashed for this.
     Password(Purpose),
     /// Whatever the submitter said.
@@ -58,7 +59,7 @@ impl std::fmt::Debug for Next {
         match self {
             Self::Resolved(id) => write!(f, "Resolved({id})"),
             Self::Hook(id) => write!(f, "Hook({id})"),
-            Self::Admission(id) => write!(f, "Admission({id})"),
+            Self::Admission(ticket) => write!(f, "Admission({ticket:?})"),
             Self::Password(purpose) => write!(f, "Password({purpose:?})"),
             Self::Admin(_) => f.write_str("Admin(..)"),
         }
@@ -117,7 +118,9 @@ impl Control {
                 self.resolved(now, Resolved { id, result: done.outcome.resolved() });
             }
             Next::Hook(id) => self.hook_answered(now, id, &done.outcome.posted()),
-            Next::Admission(id) => self.ask_answered(now, id, &done.outcome.posted()),
+            Next::Admission(ticket) => {
+                self.receiver_answered(now, ticket, &done.outcome.posted());
+            }
             Next::Password(purpose) => self.hashed(now, purpose, done.outcome),
             Next::Admin(then) => {
                 then(self, now, done.outcome.admin());

@@ -9,6 +9,7 @@
 //!    attempts that they order from the workers, for ever.
 
 mod access;
+mod admission;
 pub mod broadcast;
 mod endpoints;
 pub mod hooks;
@@ -46,7 +47,8 @@ use crate::stats::HostFigures;
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
 
-use access::{Asks, Guesses, Presences, Sweep};
+use access::{CodeAttempts, Presences, Sweep};
+use admission::Admissions;
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::{Hooks, Idles};
@@ -63,6 +65,7 @@ use stats::Load;
 use supervisor::Supervisor;
 use writes::Writes;
 
+pub use admission::{Claim, Claims, Ticket};
 pub use management::is_email;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 pub use sides::administrator_record;
@@ -132,9 +135,9 @@ pub struct Control {
     began: Now,
     scrape: Scrape,
     srt: SrtQuestions,
-    asks: Asks,
+    admissions: Admissions,
     presences: Presences,
-    guesses: Guesses,
+    attempts: CodeAttempts,
     sweep: Sweep,
     hooks: Hooks,
     idles: Idles,
@@ -190,9 +193,9 @@ impl Control {
             began: now,
             scrape: Scrape::default(),
             srt: SrtQuestions::default(),
-            asks: Asks::default(),
+            admissions: Admissions::default(),
             presences: Presences::default(),
-            guesses: Guesses::default(),
+            attempts: CodeAttempts::default(),
             sweep: Sweep::default(),
             hooks: Hooks::default(),
             idles: Idles::default(),
@@ -267,7 +270,7 @@ impl Control {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
             ToControl::SourceStarted(stream) => self.source_started(now, stream),
-            ToControl::Play(request) => self.play(now, *request),
+            ToControl::Play(request) => self.admit_viewer(now, *request),
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
@@ -302,7 +305,7 @@ impl Control {
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
-        self.fire_asks(now);
+        self.fire_admissions(now);
         self.fire_attempts(now);
         self.fire_sources(now);
         self.fire_writes(now);
@@ -329,7 +332,7 @@ impl Control {
         }
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
-        self.end_asks();
+        self.end_admissions(now);
         self.forget_sources(now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
@@ -356,7 +359,7 @@ impl Control {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.registry.deadline(),
-            self.asks.deadline(),
+            self.admissions.deadline(),
             self.supervisor.deadline(),
             self.sources.deadline(),
             self.writes.deadline(),

@@ -78,7 +78,7 @@ impl Control {
             memory_percent: self.load.memory_percent,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
-            asks_waiting: self.asks.len(),
+            asks_waiting: self.admissions.len(),
         }
     }
 

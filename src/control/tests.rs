@@ -19,6 +19,7 @@ use crate::types::{ConnId, PushId};
 mod access;
 mod admission;
 mod api;
+mod claims;
 mod hooks;
 mod management;
 mod pushes;

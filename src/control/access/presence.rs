@@ -117,7 +117,7 @@ impl Control {
     }
 
     /// Counted from its verdict on.
-    pub(super) fn viewer_admitted(&mut self, request: PlayRequest) {
+    pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
@@ -146,7 +146,7 @@ impl Control {
 
     /// A viewer is gone, or has given up asking.
     pub(in crate::control) fn play_ended(&mut self, now: Now, session: SessionRef) {
-        if !self.forget_ask(now, session) {
+        if !self.abandon_admission(now, session) {
             self.leave(now, session);
         }
     }

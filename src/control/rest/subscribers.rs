@@ -7,7 +7,7 @@ use super::lists::page_of;
 use super::{Call, Reply, bad_request};
 use crate::auth::access::Direction;
 use crate::auth::time_code;
-use crate::control::access::{Subscriber, stranger_key};
+use crate::control::access::{Subscriber, code_key};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::sides::{Side, SideWrite};
 use crate::control::{Control, Now, wall};
@@ -156,7 +156,7 @@ pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
     let known = match record.and_then(|record| record.b32_secret.as_deref()) {
         Some(secret) => time_code::key_of_secret(secret),
-        None => stranger_key(call.app, call.query("type"), &key, id),
+        None => code_key(call.app, call.query("type"), &key, id),
     };
     match known {
         Some(known) => {
