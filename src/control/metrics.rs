@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Control;
-use super::rest::Reply;
+use super::answer::Reply;
 use crate::http::Response;
 use crate::mail::ToWorker;
 use crate::stats::{self, Page, WorkerFigures};

@@ -10,6 +10,7 @@
 
 mod access;
 mod admission;
+mod answer;
 pub mod broadcast;
 mod endpoints;
 pub mod hooks;
@@ -49,6 +50,7 @@ use crate::{http, store};
 
 use access::{CodeAttempts, Presences, Sweep};
 use admission::Admissions;
+use answer::Origin;
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::{Hooks, Idles};
@@ -274,7 +276,7 @@ impl Control {
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
-                self.rest(now, rest::Origin { session, peer, secure }, &request);
+                self.rest(now, Origin { session, peer, secure }, &request);
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),

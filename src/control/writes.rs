@@ -14,9 +14,8 @@ use crate::mail::StreamEnd;
 use crate::store::{self, Op};
 use crate::types::{Now, SessionRef, StreamKey};
 
-use super::broadcast::{Body, Broadcast, EndpointRecord, status};
-use super::rest::Recorder;
-use super::rest::answer::Outcome;
+use super::answer::Outcome;
+use super::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
 use super::sides::SideWrite;
 use super::{Control, Output};
 

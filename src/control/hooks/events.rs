@@ -11,7 +11,6 @@ use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::registry::Live;
-use crate::control::rest::host;
 use crate::control::{Control, wall};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
@@ -286,7 +285,7 @@ impl Control {
         let body = serde_json::json!({
             "action": "highResourceUsage",
             "host": self.config.host_address,
-            "resourceInfo": host::everything(self, now).to_string(),
+            "resourceInfo": self.resource_report(now).to_string(),
         });
         // Of no application: sent as JSON, and once.
         self.tell(&StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::User;
 use crate::control::Control;
+use crate::control::answer::Origin;
 use crate::control::jobs::Next;
-use crate::control::rest::Origin;
 use crate::jobs::{PasswordDigest, PasswordWork, Work};
 
 /// What a password is hashed for.

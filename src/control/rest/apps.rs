@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::access::Caller;
-use super::answer::{Outcome, json as object};
-use super::{Reply, RootCall, bad_request};
+use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name, members};
+use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{parse_json, status};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::answer::Outcome;
-use super::{Call, Reply, bad_request};
+use super::call::{Call, Reply, bad_request};
 use crate::auth::HookUrl;
 use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
+use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
 use crate::control::sources::is_source;
 use crate::control::writes::{Answer, Change, Write};

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::answer::json as object;
-use super::{Reply, RootCall};
+use super::call::{Reply, RootCall};
+use crate::control::answer::json as object;
 use crate::control::{Control, Now, wall};
 
 type Part = fn(&Control, Now) -> Value;
@@ -80,8 +80,14 @@ fn timing(control: &Control, now: Now) -> Value {
     json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.began) })
 }
 
-/// All figures, as `GET /system-resources` shows them.
-pub(in crate::control) fn everything(control: &Control, now: Now) -> Value {
+impl Control {
+    /// All figures, as `GET /system-resources` shows them.
+    pub(in crate::control) fn resource_report(&self, now: Now) -> Value {
+        everything(self, now)
+    }
+}
+
+fn everything(control: &Control, now: Now) -> Value {
     let live = control.registry.live.len();
     let mut all = json!({
         "instanceId": control.config.node,

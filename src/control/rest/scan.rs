@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::answer::{SimpleStat, json};
-use super::{Call, Reply};
+use super::call::{Call, Reply};
 use crate::control::Control;
+use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
 use crate::http::Response;
 use crate::types::{Now, SessionRef, StreamKey};

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 
-use super::answer::{Outcome, json};
+use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
-use super::{Call, Reply, bad_request};
 use crate::auth::access::Direction;
 use crate::auth::time_code;
 use crate::control::access::{Subscriber, code_key};
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::sides::{Side, SideWrite};
 use crate::control::{Control, Now, wall};

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-use super::answer::{Outcome, json};
+use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
-use super::{Call, Reply, bad_request};
 use crate::auth::access::{Direction, sign_jwt};
 use crate::control::access::{TOKENS_MAX, Token};
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::sides::{Side, SideWrite};
 use crate::control::{Control, Now};

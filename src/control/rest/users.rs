@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::access::Caller;
-use super::answer::{Outcome, json};
-use super::{Origin, Reply, RootCall, bad_request};
+use super::call::{Caller, Origin, Reply, RootCall, bad_request};
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User, is_email,
