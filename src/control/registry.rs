@@ -31,6 +31,24 @@ enum State {
     Awaited,
 }
 
+/// Who was told what of a stream.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Hooks: that it is live.
+    pub(super) announced: bool,
+    /// Workers: to tell of its viewers.
+    viewers: bool,
+}
+
+/// What publishers have brought.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// Bytes of publishers before the present one.
+    pub(super) bytes_before: u64,
+    /// The last report about the present one.
+    pub(super) figures: Option<SourceFigures>,
+}
+
 /// One life of a stream.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -49,15 +67,10 @@ pub(super) struct Live {
     pub(super) via: Vec<String>,
     /// What the present publisher gave along, for hooks.
     pub(super) params: Params,
-    /// Hooks have told that it is live.
-    pub(super) announced: bool,
-    /// Workers were told to tell of viewers.
-    pub(super) tell_viewers: bool,
+    pub(super) told: Told,
     /// Endpoints being pushed to.
     pub(super) pushes: Vec<PushId>,
-    /// Bytes of publishers before the present one.
-    pub(super) bytes_before: u64,
-    pub(super) figures: Option<SourceFigures>,
+    pub(super) received: Received,
     /// When the present publisher was granted, and where the clock stood.
     pub(super) granted: (Instant, Position),
     /// Of each worker.
@@ -162,11 +175,9 @@ impl Control {
             silent_ms: 0,
             via: request.via.clone(),
             params: request.params.clone(),
-            announced: false,
-            tell_viewers: self.hook_url(&key).is_some(),
+            told: Told { announced: false, viewers: self.hook_url(&key).is_some() },
             pushes: Vec::new(),
-            bytes_before: 0,
-            figures: None,
+            received: Received::default(),
             granted: (now.mono, Position::default()),
             viewers: BTreeMap::new(),
         };
@@ -194,7 +205,8 @@ impl Control {
         let moved = std::mem::replace(&mut live.ingest, request.ingest) != request.ingest || moved;
         live.silent_ms = 0;
         live.granted = (now.mono, live.position);
-        live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
+        let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
+        live.received.bytes_before += before;
         live.via.clone_from(&request.via);
         live.params.clone_from(&request.params);
         let grant =
@@ -228,7 +240,7 @@ impl Control {
         }
         let grant = self.return_publisher(now, stream, request.clone())?;
         if let Some(live) = self.registry.live.get_mut(&stream) {
-            live.bytes_before = 0;
+            live.received.bytes_before = 0;
         }
         self.record_started(now, &request);
         Some(grant)
@@ -239,7 +251,7 @@ impl Control {
     fn post_stream_up(&mut self, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
-        let (source, ingest, tell_viewers) = (live.source, live.ingest, live.tell_viewers);
+        let (source, ingest, tell_viewers) = (live.source, live.ingest, live.told.viewers);
         let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
             let (key, settings) = (key.clone(), settings.clone());
@@ -389,7 +401,7 @@ impl Control {
         let wanted = self.hook_url(key).is_some();
         let Some(stream) = self.stream_of(key) else { return };
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
-        if std::mem::replace(&mut live.tell_viewers, wanted) != wanted {
+        if std::mem::replace(&mut live.told.viewers, wanted) != wanted {
             self.post_stream_up(stream);
         }
     }
@@ -404,7 +416,7 @@ impl Control {
         live.position = figures.position;
         live.epoch = figures.epoch;
         live.silent_ms = figures.silent_ms;
-        live.figures = Some(figures.clone());
+        live.received.figures = Some(figures.clone());
         Some(live.key.clone())
     }
 }

@@ -10,16 +10,25 @@ mod tokens;
 
 pub(super) use attempts::CodeAttempts;
 pub(super) use presence::Presences;
-pub(super) use subscribers::Subscriber;
-pub(super) use tokens::{Sweep, TOKENS_MAX, Token};
+pub(super) use tokens::{Sweep, TOKENS_MAX};
 
 use std::net::IpAddr;
 
 use super::Control;
+use super::admission::Admissions;
+use super::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_hash, is_jwt};
 use crate::auth::time_code;
 use crate::config::AppSettings;
 use crate::types::{Now, StreamKey};
+
+/// Who is let in, who is there, and who tries codes.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) admissions: Admissions,
+    pub(super) presences: Presences,
+    pub(super) attempts: CodeAttempts,
+}
 
 impl Control {
     /// Everything that an application checks and memory can answer. Nothing is used up.
@@ -49,7 +58,7 @@ impl Control {
             }
         }
         if checks.time_code
-            && (self.attempts.is_over(now, key, shown.subscriber, peer)
+            && (self.access.attempts.is_over(now, key, shown.subscriber, peer)
                 || !self.is_time_code(now, direction, app, key, shown))
         {
             return Err(Denial::TimeCode);

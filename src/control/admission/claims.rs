@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use super::Ticket;
 use crate::types::StreamKey;
+
+/// Tells admissions apart; also what a claim is made and given back by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub(super) u64);
 
 /// What comes of a claim at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

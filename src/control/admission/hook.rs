@@ -1,48 +1,22 @@
 //! Admission hooks: receivers that are asked whether somebody may publish or play (docs/hooks.md). A question is a job; an
 //! admission waits here until there is a thread for it.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{Admission, Pending, Request, Ticket};
+use super::claims::Ticket;
+use super::{Admission, Pending, Request};
 use crate::auth::HookUrl;
 use crate::auth::access::{Credentials, Denial, Params};
 use crate::control::Control;
-use crate::control::jobs::Next;
-use crate::jobs::{Class, Post, Receiver, Work};
+use crate::jobs::{Post, Receiver, Work};
 use crate::mail::PlayRequest;
 use crate::types::{Now, StreamKey};
 
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(7);
-/// Receivers that are asked at the same time.
-const THREADS: usize = Class::Admission.limits().threads;
-/// Of the threads that ask, one receiver gets so many: one that hangs does not keep the others from answering.
-const PER_RECEIVER: usize = THREADS / 2;
-
-/// Questions on their way to receivers.
-#[derive(Debug, Default)]
-pub(super) struct HookQueue {
-    /// Not handed to a thread yet, oldest first.
-    waiting: VecDeque<Ticket>,
-    /// With a thread: its receiver. Stays until the thread is back, whether somebody waits or not.
-    running: BTreeMap<Ticket, (String, u16)>,
-}
-
-impl HookQueue {
-    pub(super) fn forget(&mut self, ticket: Ticket) {
-        self.waiting.retain(|other| *other != ticket);
-    }
-
-    fn has_room(&self, url: &HookUrl) -> bool {
-        let same = |of: &&(String, u16)| of.0 == url.host && of.1 == url.port;
-        self.running.len() < THREADS && self.running.values().filter(same).count() < PER_RECEIVER
-    }
-}
-
 impl Control {
     /// Asks a receiver about an admission.
     pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
@@ -52,8 +26,8 @@ impl Control {
         };
         let ticket = admission.ticket;
         self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
-        if self.admissions.waiting.contains_key(&ticket) {
-            self.admissions.hooks.waiting.push_back(ticket);
+        if self.access.admissions.waiting.contains_key(&ticket) {
+            self.access.admissions.hooks.waiting.push_back(ticket);
             self.hand_over_questions(now);
         }
     }
@@ -61,18 +35,20 @@ impl Control {
     /// Gives questions to the threads that are free.
     pub(super) fn hand_over_questions(&mut self, now: Now) {
         while let Some((ticket, url, body)) = self.next_question() {
-            let until = self.admissions.waiting.get(&ticket).map_or(now.mono, |waiter| waiter.until);
+            let until = self.access.admissions.waiting.get(&ticket).map_or(now.mono, |waiter| waiter.until);
             let timeout = until.saturating_duration_since(now.mono).min(TIMEOUT);
-            self.admissions.hooks.running.insert(ticket, (url.host.clone(), url.port));
+            self.access.admissions.hooks.running.insert(ticket, (url.host.clone(), url.port));
             let post = Post { receiver: Receiver::Admission, url, body, form: false, timeout };
             // There is room: no more are under way than there are threads.
-            self.submit(Work::Post(post), Next::Admission(ticket));
+            self.submit(Work::Post(post), move |control, now, outcome| {
+                control.receiver_answered(now, ticket, &outcome.posted());
+            });
         }
     }
 
     /// The oldest question whose receiver has a thread left.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
-        let admissions = &mut self.admissions;
+        let admissions = &mut self.access.admissions;
         let (hooks, waiting) = (&admissions.hooks, &admissions.waiting);
         let ready = |ticket: &Ticket| match waiting.get(ticket).map(|waiter| &waiter.pending) {
             Some(Pending::Hook { url, .. }) => hooks.has_room(url),
@@ -87,14 +63,9 @@ impl Control {
     }
 
     /// A receiver has answered, or could not.
-    pub(in crate::control) fn receiver_answered(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        result: &Result<u16, String>,
-    ) {
-        self.admissions.hooks.running.remove(&ticket);
-        if let Some(mut admission) = self.admissions.take_asker(ticket) {
+    fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
+        self.access.admissions.hooks.running.remove(&ticket);
+        if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
             let denial = match result {
                 Ok(200) => None,
                 Ok(_) => Some(Denial::Hook),

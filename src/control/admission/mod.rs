@@ -14,6 +14,7 @@
 
 mod claims;
 mod hook;
+mod queue;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,17 +30,13 @@ use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker
 use crate::types::{Now, SessionRef, StreamId, StreamKey};
 
 use claims::LocalClaims;
-pub use claims::{Claim, Claims};
-use hook::HookQueue;
+pub use claims::{Claim, Claims, Ticket};
+use queue::HookQueue;
 
 /// Admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
 /// How long a peer is kept waiting; RTMP encoders and browsers are patient for longer.
 const PATIENCE: Duration = Duration::from_secs(8);
-
-/// Tells admissions apart; also what a claim is made and given back by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
 
 /// What is asked for.
 #[derive(Debug)]
@@ -277,7 +274,7 @@ impl Control {
     }
 
     fn begin_admission(&mut self, now: Now, request: Request) {
-        let ticket = self.admissions.new_ticket();
+        let ticket = self.access.admissions.new_ticket();
         let admission =
             Admission { ticket, request, claimed: false, approved: false, passed: false, until: None };
         self.run_admission(now, admission);
@@ -295,7 +292,7 @@ impl Control {
                 None => return self.complete_admission(now, admission),
                 Some(Question::Hook(url)) => return self.ask_receiver(now, admission, url),
                 Some(Question::Claim) => {
-                    match self.admissions.claims.claim(admission.ticket, admission.request.key()) {
+                    match self.access.admissions.claims.claim(admission.ticket, admission.request.key()) {
                         Claim::Granted => admission.claimed = true,
                         Claim::Taken => {
                             return self.refuse_admission(now, admission, Why::Publish(Refusal::InUse));
@@ -322,23 +319,23 @@ impl Control {
 
     /// Has an admission wait, when not too many do.
     fn park_admission(&mut self, now: Now, mut admission: Admission, pending: Pending) {
-        if self.admissions.waiting.len() >= WAITING_MAX {
+        if self.access.admissions.waiting.len() >= WAITING_MAX {
             let why = admission.request.unavailable();
             return self.refuse_admission(now, admission, why);
         }
         let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
         let until = *admission.until.get_or_insert(latest);
-        self.admissions.park(admission, until, pending);
+        self.access.admissions.park(admission, until, pending);
     }
 
     /// Has this directory decide about ids from now on; without one, this server decides alone.
     pub fn set_claims(&mut self, claims: Box<dyn Claims>) {
-        self.admissions.claims = claims;
+        self.access.admissions.claims = claims;
     }
 
     /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
     pub fn handle_claim(&mut self, now: Now, ticket: Ticket, granted: bool) {
-        let Some(mut admission) = self.admissions.take_claimer(ticket) else { return };
+        let Some(mut admission) = self.access.admissions.take_claimer(ticket) else { return };
         admission.claimed = granted;
         if granted {
             self.run_admission(now, admission);
@@ -355,7 +352,7 @@ impl Control {
             Request::Publish(request) => match self.reserve(now, request.clone()) {
                 Ok(grant) => {
                     if claimed {
-                        self.admissions.held.insert(grant.stream, ticket);
+                        self.access.admissions.held.insert(grant.stream, ticket);
                     }
                     let verdict = Ok(Box::new(grant));
                     self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
@@ -380,7 +377,7 @@ impl Control {
         let wrong_code = why == request.denied(Denial::TimeCode);
         // A code that was right when it was shown is no guess.
         if wrong_code && !passed {
-            self.attempts.note(now, request.key(), request.params(), request.peer());
+            self.access.attempts.note(now, request.key(), request.params(), request.peer());
         }
         self.give_back(ticket);
         match (request, why) {
@@ -394,20 +391,20 @@ impl Control {
     }
 
     fn give_back(&mut self, ticket: Ticket) {
-        self.admissions.claims.release(ticket);
+        self.access.admissions.claims.release(ticket);
     }
 
     /// A stream has ended: its id may be published elsewhere.
     pub(super) fn release_claim(&mut self, stream: StreamId) {
-        if let Some(ticket) = self.admissions.held.remove(&stream) {
+        if let Some(ticket) = self.access.admissions.held.remove(&stream) {
             self.give_back(ticket);
         }
     }
 
     /// The peer went while it waited. False when it did not wait.
     pub(super) fn abandon_admission(&mut self, now: Now, session: SessionRef) -> bool {
-        let Some(ticket) = self.admissions.by_session.get(&session).copied() else { return false };
-        self.admissions.take(ticket);
+        let Some(ticket) = self.access.admissions.by_session.get(&session).copied() else { return false };
+        self.access.admissions.take(ticket);
         self.give_back(ticket);
         self.hand_over_questions(now);
         true
@@ -415,12 +412,14 @@ impl Control {
 
     /// Ends what has waited long enough.
     pub(super) fn fire_admissions(&mut self, now: Now) {
-        while let Some((at, ticket)) = self.admissions.due.first().copied() {
+        while let Some((at, ticket)) = self.access.admissions.due.first().copied() {
             if at > now.mono {
                 return;
             }
-            self.admissions.due.remove(&(at, ticket));
-            let Some(Waiter { admission, pending, .. }) = self.admissions.take(ticket) else { continue };
+            self.access.admissions.due.remove(&(at, ticket));
+            let Some(Waiter { admission, pending, .. }) = self.access.admissions.take(ticket) else {
+                continue;
+            };
             let why = match pending {
                 Pending::Hook { .. } => admission.request.denied(Denial::HookSilent),
                 Pending::Claim => {
@@ -434,8 +433,8 @@ impl Control {
 
     /// The server goes down: nobody waits any more.
     pub(super) fn end_admissions(&mut self, now: Now) {
-        for ticket in self.admissions.waiting.keys().copied().collect::<Vec<_>>() {
-            if let Some(Waiter { admission, .. }) = self.admissions.take(ticket) {
+        for ticket in self.access.admissions.waiting.keys().copied().collect::<Vec<_>>() {
+            if let Some(Waiter { admission, .. }) = self.access.admissions.take(ticket) {
                 let why = admission.request.draining();
                 self.refuse_admission(now, admission, why);
             }

@@ -15,8 +15,8 @@ use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_type
 use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
+use crate::control::auxiliary::Auxiliary;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
-use crate::control::sides::Side;
 use crate::http::{Method, Request, Response, cors};
 use crate::store::{Key, Kind};
 use crate::types::Now;
@@ -120,9 +120,11 @@ impl Control {
         let (email, user) = match caller {
             Caller::Nobody => return Err("Not authenticated user"),
             Caller::Token => return Ok(()),
-            Caller::User { email, .. } => (email, self.sides.get(&Key::new(Kind::User, "", email))),
+            Caller::User { email, .. } => {
+                (email, self.storage.auxiliary.get(&Key::new(Kind::User, "", email)))
+            }
         };
-        let Some(Side::User(user)) = user else {
+        let Some(Auxiliary::User(user)) = user else {
             tracing::debug!(%email, "the user of a session is gone");
             return Err("No user in this session");
         };

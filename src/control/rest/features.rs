@@ -86,7 +86,12 @@ pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
         video_width: record.width,
         video_bitrate: record.bitrate,
         audio_bitrate: 0,
-        video_codec: live.figures.as_ref().and_then(|figures| figures.video_codec).and_then(codec_name),
+        video_codec: live
+            .received
+            .figures
+            .as_ref()
+            .and_then(|figures| figures.video_codec)
+            .and_then(codec_name),
     };
     Reply::Now(object(200, &[info]))
 }

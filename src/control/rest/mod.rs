@@ -31,7 +31,7 @@ mod users;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Control;
-use super::sides::SideWrite;
+use super::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
@@ -110,7 +110,7 @@ impl Control {
         if !self.is_pending(key) {
             return Reply::Now(response);
         }
-        self.write_sides(now, SideWrite { changes: Vec::new(), waiter: Some((session, response)) });
+        self.write_auxiliary(now, AuxiliaryWrite { changes: Vec::new(), waiter: Some((session, response)) });
         Reply::Later
     }
 

@@ -126,7 +126,7 @@ fn a_publisher_that_goes_while_its_claim_is_asked_leaves_nothing() {
     assert_eq!(directory.open(), 0);
     rig.claim_answer(directory.last().0, true);
     assert!(rig.late_verdict(session).is_none() && rig.control.registry.streams().is_empty());
-    assert_eq!(rig.control.admissions.len(), 0);
+    assert_eq!(rig.control.access.admissions.len(), 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_thousand_admissions_wait_and_no_more() {
     let (mut rig, directory) = Rig::with_directory(&[("ingestingStreamLimit", "-1")]);
     let sessions: Vec<_> = (0..1001).map(|n| rig.begin(&format!("s{n}"))).collect();
     assert_eq!(rig.late_verdict(sessions[1000]), Some(Err(Refusal::Resources)));
-    assert_eq!((rig.control.admissions.len(), directory.open()), (1000, 1000));
+    assert_eq!((rig.control.access.admissions.len(), directory.open()), (1000, 1000));
     rig.mail(ToControl::PublishAbandoned(sessions[0]));
     let next = rig.begin("next");
     assert_eq!((rig.late_verdict(next), directory.open()), (None, 1000));
