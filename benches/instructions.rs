@@ -21,15 +21,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millstream::http;
-use millstream::protocol::Format;
 use netsim::SyntheticUnit;
 use rtmp::CHUNK_SIZE_OUT;
 
 use steps::{
-    FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, second_of_media, tracks,
+    FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp, second_of_media, tracks,
 };
-
-const RTMP: Format = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE };
 
 /// A step at two sizes, and the most that the larger may cost of the smaller.
 struct Row {
@@ -133,7 +130,7 @@ fn run(name: &str, size: usize) {
 }
 
 fn fan_out(media: &[SyntheticUnit], viewers: usize, units: usize) {
-    let mut stream = FanOut::new(RTMP, viewers);
+    let mut stream = FanOut::new(rtmp(), viewers);
     // Buffers have grown by then.
     media.iter().for_each(|unit| stream.pass(unit));
     counted(&mut || media.iter().cycle().take(units).for_each(|unit| stream.pass(unit)));
@@ -158,10 +155,10 @@ fn tags(media: &[SyntheticUnit], seconds: usize) {
 fn package<'a>(units: impl Iterator<Item = &'a SyntheticUnit>) {
     let tracks = tracks();
     let entries: Vec<_> = units.map(|unit| entry(unit, &tracks)).collect();
-    let mut package = RTMP.package();
+    let (Some(mut package), chosen) = (rtmp().package(), rtmp().choose(&tracks)) else { return };
     counted(&mut || {
         entries.iter().for_each(|entry| {
-            black_box(package.unit(entry));
+            black_box(package.unit(entry, &chosen));
         });
     });
 }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use millstream::http;
-use millstream::protocol::Format;
 use rtmp::CHUNK_SIZE_OUT;
 
 use steps::{
-    FRAMES, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, second_of_media, tracks,
+    FRAMES, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp, second_of_media,
+    tracks,
 };
 
 fn parse_chunks(c: &mut Criterion) {
@@ -36,8 +36,8 @@ fn package(c: &mut Criterion) {
     let (media, tracks) = (second_of_media(), tracks());
     let Some(frame) = media.iter().find(|unit| unit.is_video && !unit.key_frame) else { return };
     let frame = entry(frame, &tracks);
-    let mut package = Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }.package();
-    c.bench_function("package a unit as RTMP", |b| b.iter(|| black_box(package.unit(&frame))));
+    let (Some(mut package), chosen) = (rtmp().package(), rtmp().choose(&tracks)) else { return };
+    c.bench_function("package a unit as RTMP", |b| b.iter(|| black_box(package.unit(&frame, &chosen))));
 }
 
 fn parse_tags(c: &mut Criterion) {
@@ -55,8 +55,7 @@ fn fan_out(c: &mut Criterion) {
     let media = second_of_media();
     let mut group = c.benchmark_group("one unit to all subscribers");
     for viewers in [1usize, 100, 10_000] {
-        let mut stream =
-            FanOut::new(Format::Rtmp { message_stream: 1, four_ccs: rtmp::FourCcs::NONE }, viewers);
+        let mut stream = FanOut::new(rtmp(), viewers);
         let mut next = media.iter().cycle();
         group.throughput(Throughput::Elements(viewers as u64));
         group.bench_function(viewers.to_string(), |b| {

@@ -7,6 +7,7 @@ use lexopt::prelude::*;
 
 use crate::bench;
 use crate::config::Options;
+use crate::protocol;
 
 /// Where everything lives when nobody says otherwise.
 const HOME: &str = "./millstream-home";
@@ -75,7 +76,13 @@ pub fn parse(
     cores: u16,
 ) -> Result<Command, String> {
     let mut parser = lexopt::Parser::from_args(arguments);
-    let mut options = Options { home: PathBuf::from(HOME), set: Vec::new(), environment, cores };
+    let mut options = Options {
+        home: PathBuf::from(HOME),
+        set: Vec::new(),
+        environment,
+        cores,
+        schema: protocol::schema(),
+    };
     let (mut command, mut deep) = (None::<String>, false);
     let mut words: Vec<String> = Vec::new();
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use millstream::bench;
 use millstream::cli::{self, Command};
 use millstream::config::{Config, Options};
-use millstream::io::{self, AddUserError, Addresses, Notice, Server, StopReason, load, log};
+use millstream::io::{self, AddUserError, Notice, Server, StopReason, load, log};
+use millstream::protocol::{self, Addresses};
 use millstream::store::{RedbStore, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -181,20 +182,16 @@ fn generate_load(options: &bench::Options) -> ExitCode {
     if report.is_ok() { printed } else { ExitCode::from(RUN_TIME) }
 }
 
-/// The one line of standard output (design: command line). Listeners that this build does not have are off.
-fn ready_line(addresses: Addresses) -> String {
-    let line = serde_json::json!({
+/// The one line of standard output. Listeners that are off, or that this build does not have, are `null`.
+fn ready_line(addresses: &Addresses) -> String {
+    let mut line = serde_json::json!({
         "event": "ready",
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
-        "http": addresses.http,
-        "https": addresses.https,
-        "rtmp": addresses.rtmp,
-        "rtmps": addresses.rtmps,
-        "srt": addresses.srt.map(|address| address.to_string()),
-        "rtsp": null,
-        "webrtc": null,
     });
+    for name in protocol::listener_names() {
+        line[name] = addresses.get(name).map(|address| address.to_string()).into();
+    }
     format!("{line}\n")
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer,
-    Tally, Target,
+    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer, Tally,
+    Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -79,16 +79,8 @@ impl Load {
             let peer: Box<dyn Peer> = if self.addresses.bare {
                 Box::new(Recorder::new(now, Arc::clone(clip), self.class, stream, phase))
             } else {
-                let target = Target {
-                    protocol: Protocol::Rtmp,
-                    tls: false,
-                    host: String::new(),
-                    port: 0,
-                    app: "live".to_owned(),
-                    name: format!("bench{stream}"),
-                    authority: format!("rtmp://{}/live", self.addresses.publish),
-                    srt: None,
-                };
+                let url = format!("rtmp://{}/live/bench{stream}", self.addresses.publish);
+                let target = Target::parse(&url, stream).map_err(|error| error.to_string())?;
                 let options =
                     PublisherOptions { target, clip: Arc::clone(clip), phase, timeout: CONNECT_MAX };
                 Box::new(Publisher::new(now, &options, self.seed()))

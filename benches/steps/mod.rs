@@ -28,19 +28,19 @@ pub fn second_of_media() -> Vec<SyntheticUnit> {
 }
 
 pub fn tracks() -> Arc<Tracks> {
-    let video = h264::Config::read(MediaSource::video_config()).ok().map(|config| Track {
-        id: TrackId::VIDEO,
-        config: CodecConfig::H264(config),
-        timescale: Timescale::MILLISECONDS,
-        extra: None,
-    });
-    let audio = aac::Config::read(MediaSource::audio_config()).ok().map(|config| Track {
-        id: TrackId::AUDIO,
-        config: CodecConfig::Aac(config),
-        timescale: Timescale::MILLISECONDS,
-        extra: None,
-    });
-    Arc::new(Tracks { epoch: 1, video, audio, metadata: None })
+    let video = h264::Config::read(MediaSource::video_config()).ok().map(CodecConfig::H264);
+    let audio = aac::Config::read(MediaSource::audio_config()).ok().map(CodecConfig::Aac);
+    let track = |id, config: Option<CodecConfig>| {
+        config.map(|config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) })
+    };
+    let both = [track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio)];
+    Arc::new(Tracks::new(1, both.into_iter().flatten()))
+}
+
+/// RTMP on message stream 1, for players of the legacy codecs.
+pub fn rtmp() -> Format {
+    #[allow(clippy::expect_used, reason = "a bench of RTMP needs it")]
+    Format::find("rtmp", 1).expect("RTMP is registered")
 }
 
 pub fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
@@ -53,7 +53,7 @@ pub fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
         config_epoch: 1,
         payload: unit.payload.clone(),
     };
-    Entry::new(Instant::now(), unit, Arc::clone(tracks))
+    Entry::new(Instant::now(), 0, unit, Arc::clone(tracks))
 }
 
 /// A second of a publisher's bytes, with its chunk size.
@@ -133,9 +133,10 @@ pub struct FanOut {
 impl FanOut {
     pub fn new(format: Format, viewers: usize) -> Self {
         let ring = Ring::new(RingLimits::with_lag_ms(5000));
-        let packager = Packager::new(format.key(), format.package(), 0);
-        let cursors = (0..viewers).map(|_| Cursor::new(&ring, true)).collect();
-        Self { ring, packager, cursors, tracks: tracks() }
+        let tracks = tracks();
+        let packager = Packager::new(format.key(), format.package(), &tracks, 0);
+        let cursors = (0..viewers).map(|_| Cursor::new(&ring, packager.chosen())).collect();
+        Self { ring, packager, cursors, tracks }
     }
 
     /// One unit to all viewers: appended, packaged, named for each, accounted.
@@ -145,7 +146,7 @@ impl FanOut {
         self.ring.push(entry);
         let head = self.ring.head();
         for cursor in &mut self.cursors {
-            cursor.skip_undecodable(&self.ring, head);
+            cursor.skip_undecodable(&self.ring, self.packager.chosen(), head);
             let mut gather = Gather::new(usize::MAX);
             cursor.gather_units(&self.ring, &self.packager, head, &mut gather);
             let taken = black_box(gather.slices()).iter().map(|slice| slice.len()).sum();

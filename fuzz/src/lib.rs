@@ -30,6 +30,15 @@ mod auth;
 #[path = "../../src/http/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod http;
+#[path = "../../src/protocol/http_live/url.rs"]
+#[allow(dead_code, reason = "the server uses the rest")]
+mod flv_url;
+#[path = "../../src/protocol/rtmp/url.rs"]
+#[allow(dead_code, reason = "the server uses the rest")]
+mod rtmp_url;
+#[path = "../../src/protocol/srt/url.rs"]
+#[allow(dead_code, reason = "the server uses the rest")]
+mod srt_url;
 #[path = "../../src/config/properties.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod properties_file;

@@ -3,8 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::auth::cidr::{parse, parse_address};
-use crate::auth::outbound::{Endpoint, redact};
+use crate::auth::{Url, redact};
+use crate::flv_url::FlvUrl;
 use crate::properties_file;
+use crate::rtmp_url::RtmpUrl;
+use crate::srt_url::SrtUrl;
 
 /// Address rules. The first four bytes are the address that is looked up in the list that the rest is.
 pub fn cidr(data: &[u8]) {
@@ -52,9 +55,24 @@ pub fn url_outbound(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let shown = redact(&text);
     assert!(!shown.chars().any(char::is_control), "{shown:?}");
-    let Ok(endpoint) = Endpoint::parse(&text) else { return };
-    assert!(endpoint.port > 0 && !endpoint.host.is_empty());
-    assert!(!endpoint.host.contains(['/', '@', '?', '#', ' ']), "{:?}", endpoint.host);
+    let Ok(url) = Url::parse(&text) else { return };
+    let (host, port) = match url.scheme {
+        "rtmp" | "rtmps" => {
+            let Ok(read) = RtmpUrl::read(&url, 1935) else { return };
+            let _ = read.stream_id().len();
+            (read.host, read.port)
+        }
+        "srt" => {
+            let Ok(read) = SrtUrl::read(&url, 4200) else { return };
+            (read.host, read.port)
+        }
+        "http" | "https" => {
+            let Ok(read) = FlvUrl::read(&url, 80) else { return };
+            (read.host, read.port)
+        }
+        _ => return,
+    };
+    assert!(port > 0 && !host.is_empty());
+    assert!(!host.contains(['/', '@', '?', '#', ' ']), "{host:?}");
     assert!(!shown.contains('?') && (!text.contains("//") || shown.contains("://")), "{shown:?}");
-    let _ = (endpoint.tc_url(), endpoint.stream_id().len());
 }

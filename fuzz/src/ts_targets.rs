@@ -16,7 +16,7 @@ pub fn ts_demux(data: &[u8]) {
         let mut muxer = Muxer::new();
         muxer.set_streams(Some(StreamKind::H264), Some(audio_kind(seed)));
         let unit =
-            Unit { kind: Kind::Video, pts: 0, dts: 0, random_access: true, payload: &[b"\0\0\x01\x09"] };
+            Unit { kind: Kind::Video, number: 0, pts: 0, dts: 0, random_access: true, payload: &[b"\0\0\x01\x09"] };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
     bytes.extend_from_slice(stream);
@@ -76,6 +76,7 @@ fn again(pes: &Pes) {
     let dts = pes.dts.unwrap_or(pts);
     let written = muxer.write(&Unit {
         kind: Kind::Video,
+        number: 0,
         pts,
         dts,
         random_access: pes.random_access,

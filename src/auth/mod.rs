@@ -6,9 +6,9 @@ pub mod cidr;
 pub mod jwt;
 pub mod outbound;
 pub mod proxy;
-pub mod srt;
 pub mod time_code;
+pub mod url;
 
 pub use cidr::CidrList;
-pub(crate) use outbound::split_authority;
-pub use outbound::{Denied, Endpoint, HookUrl, OutboundPolicy, UrlError, redact};
+pub use outbound::{Denied, OutboundPolicy};
+pub use url::{HookUrl, Url, UrlError, redact};

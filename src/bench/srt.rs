@@ -18,10 +18,12 @@ use super::player::STALL;
 use super::publisher::Pacer;
 use super::viewing::Viewing;
 use super::{Now, Peer, PeerEvent, PlayerOptions, PublisherOptions, Role, Score, Stamp, Tally, Target, Unit};
-use crate::config::{AppSettings, SrtSettings};
-use crate::hub::{Entry, Package, Parts};
+use crate::config::AppSettings;
+use crate::hub::{Chosen, Entry, Package, Parts, Selection};
 use crate::mail::Grant;
-use crate::protocol::bench::{Line, LineEvent, Outcome, Packer, TagIngest, TsIngest, TsPackage};
+use crate::protocol::bench::{
+    OutboundConnection, OutboundEvent, Outcome, Packer, SrtSettings, TagIngest, TsIngest, TsPackage,
+};
 use crate::types::StreamId;
 
 /// A stream's beginning, for the mappings of the server.
@@ -31,12 +33,12 @@ fn grant() -> Grant {
     Grant { stream: StreamId(0), position: media::Position::default(), epoch: 0, settings }
 }
 
-fn line(now: Now, target: &Target, seed: Seed) -> Line {
+fn connection(now: Now, target: &Target, seed: Seed) -> OutboundConnection {
     let address = target.srt.clone().unwrap_or_default();
     let latency = Duration::from_millis(120);
     let settings =
         SrtSettings { key_bytes: 16, latency, latency_max: Duration::from_secs(8), ..SrtSettings::default() };
-    Line::new(now.mono, &settings, &address, seed)
+    OutboundConnection::new(now.mono, &settings, &address, seed)
 }
 
 /// Units of a clip as packets of MPEG-TS.
@@ -44,6 +46,7 @@ fn line(now: Now, target: &Target, seed: Seed) -> Line {
 pub struct TsMux {
     ingest: TagIngest,
     package: TsPackage,
+    chosen: Chosen,
 }
 
 impl Default for TsMux {
@@ -56,7 +59,7 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new() }
+        Self { ingest: TagIngest::new(&grant()), package: TsPackage::new(), chosen: Chosen::default() }
     }
 
     /// The packets of a picture or sound; `None` for parameter sets, which go with the pictures, and for data.
@@ -71,14 +74,18 @@ impl TsMux {
             TagKind::Data | TagKind::Other(_) => return None,
         };
         let Outcome::Unit(unit) = outcome else { return None };
-        Some(self.package.unit(&Entry::new(now, unit, Arc::clone(self.ingest.tracks()))))
+        let tracks = self.ingest.tracks();
+        if !Arc::ptr_eq(tracks, self.chosen.all()) {
+            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
+        }
+        Some(self.package.unit(&Entry::new(now, 0, unit, Arc::clone(tracks)), &self.chosen))
     }
 }
 
 /// One playing connection.
 #[derive(Debug)]
 pub struct SrtPlayer {
-    line: Line,
+    connection: OutboundConnection,
     ingest: TsIngest,
     viewing: Viewing,
     deadline: Instant,
@@ -92,7 +99,7 @@ impl SrtPlayer {
     #[must_use]
     pub fn new(now: Now, options: &PlayerOptions, seed: Seed) -> Self {
         Self {
-            line: line(now, &options.target, seed),
+            connection: connection(now, &options.target, seed),
             ingest: TsIngest::new(&grant()),
             viewing: Viewing::new(now),
             deadline: now.mono + options.timeout,
@@ -103,14 +110,14 @@ impl SrtPlayer {
     }
 
     fn drain(&mut self, now: Now, tally: &mut Tally) {
-        while let Some(event) = self.line.poll_event() {
+        while let Some(event) = self.connection.poll_event() {
             match event {
-                LineEvent::Connected { .. } => {
+                OutboundEvent::Connected { .. } => {
                     self.ready = true;
                     self.deadline = now.mono + STALL;
                     self.events.push_back(PeerEvent::Ready);
                 }
-                LineEvent::Payload(payload) => {
+                OutboundEvent::Payload(payload) => {
                     self.deadline = now.mono + STALL;
                     self.ingest.handle(&payload);
                     while let Some((unit, _)) = self.ingest.poll_unit() {
@@ -123,8 +130,8 @@ impl SrtPlayer {
                         self.viewing.unit(now, is_video, stamp, tally);
                     }
                 }
-                LineEvent::Lost => self.ingest.lost(),
-                LineEvent::Closed(reason) => self.end(&reason),
+                OutboundEvent::Lost => self.ingest.lost(),
+                OutboundEvent::Closed(reason) => self.end(&reason),
             }
         }
     }
@@ -144,12 +151,12 @@ impl Peer for SrtPlayer {
         if self.stalled && self.ready {
             return;
         }
-        self.line.handle_datagram(now.mono, from, datagram);
+        self.connection.handle_datagram(now.mono, from, datagram);
         self.drain(now, tally);
     }
 
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
-        self.line.handle_timeout(now.mono);
+        self.connection.handle_timeout(now.mono);
         self.drain(now, tally);
         if self.deadline <= now.mono {
             self.end(if self.ready { "no media came" } else { "no answer" });
@@ -169,15 +176,15 @@ impl Peer for SrtPlayer {
     }
 
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        self.line.poll_datagrams(now.mono, out);
+        self.connection.poll_datagrams(now.mono, out);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.line.poll_timeout(), Some(self.deadline)].into_iter().flatten().min()
+        [self.connection.poll_timeout(), Some(self.deadline)].into_iter().flatten().min()
     }
 
     fn close(&mut self, now: Now) {
-        self.line.close(now.mono);
+        self.connection.close(now.mono);
     }
 
     fn role(&self) -> Role {
@@ -192,7 +199,7 @@ impl Peer for SrtPlayer {
 /// One publishing connection.
 #[derive(Debug)]
 pub struct SrtPublisher {
-    line: Line,
+    connection: OutboundConnection,
     pacer: Pacer,
     mux: TsMux,
     packer: Option<Packer>,
@@ -205,7 +212,7 @@ impl SrtPublisher {
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
         Self {
-            line: line(now, &options.target, seed),
+            connection: connection(now, &options.target, seed),
             pacer: Pacer::new(options),
             mux: TsMux::new(),
             packer: None,
@@ -215,9 +222,9 @@ impl SrtPublisher {
     }
 
     fn drain(&mut self, now: Now) {
-        while let Some(event) = self.line.poll_event() {
+        while let Some(event) = self.connection.poll_event() {
             match event {
-                LineEvent::Connected { payload_bytes } => {
+                OutboundEvent::Connected { payload_bytes } => {
                     self.deadline = None;
                     self.packer = Some(Packer::new(payload_bytes));
                     for (kind, body) in self.pacer.begin(now) {
@@ -225,8 +232,8 @@ impl SrtPublisher {
                     }
                     self.events.push_back(PeerEvent::Ready);
                 }
-                LineEvent::Payload(_) | LineEvent::Lost => {}
-                LineEvent::Closed(reason) => self.end(&reason),
+                OutboundEvent::Payload(_) | OutboundEvent::Lost => {}
+                OutboundEvent::Closed(reason) => self.end(&reason),
             }
         }
     }
@@ -248,10 +255,10 @@ impl SrtPublisher {
     fn send(&mut self, now: Now, kind: TagKind, timestamp: u32, body: &Bytes) {
         let Some(parts) = self.mux.parts(now.mono, kind, timestamp, body) else { return };
         let Some(packer) = &mut self.packer else { return };
-        let line = &mut self.line;
-        packer.push(&parts, |payload| line.send(now.mono, payload));
+        let connection = &mut self.connection;
+        packer.push(&parts, |payload| connection.send(now.mono, payload));
         if let Some(payload) = packer.finish() {
-            line.send(now.mono, payload);
+            connection.send(now.mono, payload);
         }
     }
 }
@@ -260,12 +267,12 @@ impl Peer for SrtPublisher {
     fn handle_bytes(&mut self, _now: Now, _bytes: &[u8], _tally: &mut Tally) {}
 
     fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
-        self.line.handle_datagram(now.mono, from, datagram);
+        self.connection.handle_datagram(now.mono, from, datagram);
         self.drain(now);
     }
 
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
-        self.line.handle_timeout(now.mono);
+        self.connection.handle_timeout(now.mono);
         self.drain(now);
         for unit in self.pacer.due_units(now, tally) {
             self.send_unit(now, &unit);
@@ -288,11 +295,11 @@ impl Peer for SrtPublisher {
     }
 
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        self.line.poll_datagrams(now.mono, out);
+        self.connection.poll_datagrams(now.mono, out);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.line.poll_timeout(), self.pacer.due(), self.deadline].into_iter().flatten().min()
+        [self.connection.poll_timeout(), self.pacer.due(), self.deadline].into_iter().flatten().min()
     }
 
     fn finish(&mut self) {
@@ -301,7 +308,7 @@ impl Peer for SrtPublisher {
 
     fn close(&mut self, now: Now) {
         self.pacer.stop();
-        self.line.close(now.mono);
+        self.connection.close(now.mono);
     }
 
     fn role(&self) -> Role {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::auth::srt::SrtAddress;
-use crate::auth::{Endpoint, UrlError, split_authority};
+use crate::auth::{Url, UrlError};
+use crate::protocol::bench::{RtmpUrl, SrtAddress, SrtUrl};
 
 /// What stands for the number of a stream.
 const NUMBER: &str = "{n}";
@@ -64,7 +64,7 @@ pub struct Target {
     /// RTMP: `tcUrl`. HTTP: the `Host` field.
     pub authority: String,
     /// SRT: what the query says.
-    pub srt: Option<SrtAddress>,
+    pub(crate) srt: Option<SrtAddress>,
 }
 
 /// The name may be a key.
@@ -81,12 +81,16 @@ impl Target {
     /// What is wrong with it.
     pub fn parse(url: &str, number: usize) -> Result<Self, TargetError> {
         let url = url.replace(NUMBER, &number.to_string());
-        let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
-        match scheme {
-            "rtmp" | "rtmps" => Self::endpoint(&url, Protocol::Rtmp, scheme == "rtmps"),
-            "srt" => Self::endpoint(&url, Protocol::Srt, false),
-            "http" | "https" => Self::http(Protocol::Flv, rest, scheme == "https"),
-            "ws" | "wss" => Self::http(Protocol::WsFlv, rest, scheme == "wss"),
+        let url = Url::parse(&url).map_err(|error| match error {
+            UrlError::Scheme => TargetError::Scheme,
+            error => error.into(),
+        })?;
+        match url.scheme {
+            "rtmp" => Self::rtmp(&url, 1935, false),
+            "rtmps" => Self::rtmp(&url, 443, true),
+            "srt" => Self::srt(&url),
+            "http" | "https" => Self::http(Protocol::Flv, &url, url.scheme == "https"),
+            "ws" | "wss" => Self::http(Protocol::WsFlv, &url, url.scheme == "wss"),
             _ => Err(TargetError::Scheme),
         }
     }
@@ -97,37 +101,25 @@ impl Target {
         url.contains(NUMBER)
     }
 
-    fn endpoint(url: &str, protocol: Protocol, tls: bool) -> Result<Self, TargetError> {
-        let endpoint = Endpoint::parse(url)?;
-        Ok(Self {
-            protocol,
-            tls,
-            srt: endpoint.srt.clone(),
-            authority: endpoint.tc_url(),
-            host: endpoint.host,
-            port: endpoint.port,
-            app: endpoint.app,
-            name: endpoint.name,
-        })
+    fn rtmp(url: &Url<'_>, default_port: u16, tls: bool) -> Result<Self, TargetError> {
+        let RtmpUrl { host, port, app, tc_url, name } = RtmpUrl::read(url, default_port)?;
+        Ok(Self { protocol: Protocol::Rtmp, tls, host, port, app, name, authority: tc_url, srt: None })
     }
 
-    fn http(protocol: Protocol, rest: &str, tls: bool) -> Result<Self, TargetError> {
-        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(UrlError::Character.into());
+    fn srt(url: &Url<'_>) -> Result<Self, TargetError> {
+        let SrtUrl { host, port, address } = SrtUrl::read(url, 4200)?;
+        let (app, name, authority) = Default::default();
+        Ok(Self { protocol: Protocol::Srt, tls: false, host, port, app, name, authority, srt: Some(address) })
+    }
+
+    fn http(protocol: Protocol, url: &Url<'_>, tls: bool) -> Result<Self, TargetError> {
+        if !url.tail.starts_with('/') {
+            return Err(UrlError::Name.into());
         }
-        let (authority, path) = rest.split_once('/').ok_or(UrlError::Name)?;
-        if authority.contains('@') {
-            return Err(UrlError::Credentials.into());
-        }
-        let (host, port) = split_authority(authority)?;
-        let port = match port {
-            Some(port) => port.parse().ok().filter(|&port: &u16| port > 0).ok_or(UrlError::Port)?,
-            None if tls => 443,
-            None => 80,
-        };
-        let path = path.split('#').next().unwrap_or_default();
-        let (authority, name) = (authority.to_owned(), format!("/{path}"));
-        Ok(Self { protocol, tls, host, port, app: String::new(), name, authority, srt: None })
+        let (host, port) = url.host_and_port(if tls { 443 } else { 80 })?;
+        let name = url.tail.split('#').next().unwrap_or_default().to_owned();
+        let (authority, app) = (url.authority.to_owned(), String::new());
+        Ok(Self { protocol, tls, host, port, app, name, authority, srt: None })
     }
 }
 

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
-use super::keys;
 use super::security::{self, HookSettings, SecuritySettings};
 use super::values::{Origin, Values};
+use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
-use crate::auth::access::Secret;
 
 /// What sessions and control need to know of an application, parsed. Shared as `Arc`; a change makes a new one
 /// with a higher epoch, and sessions keep theirs.
@@ -30,14 +29,8 @@ pub struct AppSettings {
     pub gop_cache: bool,
     /// `httpFlvEnabled`.
     pub http_flv_enabled: bool,
-    /// `rtmpPlaybackEnabled`.
-    pub rtmp_playback_enabled: bool,
-    /// `srtPlaybackEnabled`.
-    pub srt_playback_enabled: bool,
-    /// `srtReceiveLatencyInMs`, when the operator has set it: instead of `srt.latency_ms`.
-    pub srt_latency: Option<Duration>,
-    /// `srtPassphrase`: instead of `srt.passphrase`.
-    pub srt_passphrase: Option<Secret>,
+    /// What each protocol has of its own.
+    pub protocols: Extensions,
     /// `acceptOnlyStreamsInDataStore`: a publisher needs a record.
     pub accept_only_streams_in_data_store: bool,
     /// `allowedPublisherCIDR`; empty: everybody.
@@ -84,10 +77,7 @@ impl AppSettings {
             merge_write: millis("mergeWriteMs", 10_000)?,
             gop_cache: values.boolean("gopCache")?,
             http_flv_enabled: values.boolean("httpFlvEnabled")?,
-            rtmp_playback_enabled: values.boolean("rtmpPlaybackEnabled")?,
-            srt_playback_enabled: values.boolean("srtPlaybackEnabled")?,
-            srt_latency: super::srt::latency_of_app(&values)?,
-            srt_passphrase: super::srt::passphrase(&values, "srtPassphrase")?,
+            protocols: values.extensions()?,
             accept_only_streams_in_data_store: values.boolean("acceptOnlyStreamsInDataStore")?,
             allowed_publisher_cidr: values.rules("allowedPublisherCIDR")?,
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,
@@ -116,7 +106,15 @@ impl AppSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn with(name: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
-        let mut values = Values::new(keys::APP, "defaults");
+        Self::of(Default::default(), name, settings)
+    }
+
+    /// The same with the keys of protocols.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn of(schema: &'static Schema, name: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut values = Values::new(schema, Level::App, "defaults");
         for (key, value) in settings {
             values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
         }
@@ -133,7 +131,7 @@ mod tests {
         let app = AppSettings::defaults("live").unwrap();
         assert_eq!(app.publisher_grace, Duration::from_secs(5));
         assert_eq!(app.coalesce, Duration::from_millis(40));
-        assert!(app.gop_cache && app.rtmp_playback_enabled && app.ip_filter_enabled);
+        assert!(app.gop_cache && app.ip_filter_enabled);
         assert!(app.allowed_publisher_cidr.is_empty());
         assert!(app.remote_allowed_cidr.contains("::1".parse().unwrap()));
         assert_eq!((app.ingesting_stream_limit, app.endpoint_republish_limit), (None, None));

@@ -1,4 +1,4 @@
-//! The home folder (README.md): found or made, then read into a [`Config`].
+//! The home folder: found or made, then read into a [`Config`].
 //!
 //! ```text
 //! conf/red5.properties                              the server
@@ -12,10 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::keys::{self, Key};
+use super::keys::Key;
 use super::properties::{self, FILE_BYTES_MAX};
 use super::values::{Origin, Values};
-use super::{AppSettings, Error, ServerSettings};
+use super::{AppSettings, Error, Level, Schema, ServerSettings};
 
 /// Applications of one server.
 pub const APPS_MAX: usize = 1000;
@@ -37,6 +37,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// Default of `server.workers`.
     pub cores: u16,
+    /// The known keys.
+    pub schema: &'static Schema,
 }
 
 /// Everything that was configured.
@@ -58,7 +60,7 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong; nothing is half used.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        make_home(&options.home)?;
+        make_home(options)?;
         Self::read(options)
     }
 
@@ -133,7 +135,7 @@ impl Overlays {
     }
 
     fn server(&self, options: &Options, warnings: &mut Vec<String>) -> Result<ServerSettings, Error> {
-        let mut values = Values::new(keys::SERVER, "red5.properties");
+        let mut values = Values::new(options.schema, Level::Server, "red5.properties");
         values.apply_file(read_file(&server_file(&options.home))?.unwrap_or_default(), warnings);
         overlay(&mut values, &self.environment.server, &self.server, warnings);
         ServerSettings::from_values(options.cores, values)
@@ -147,7 +149,8 @@ impl Overlays {
         warnings: &mut Vec<String>,
         said: Option<&mut Vec<String>>,
     ) -> Result<AppSettings, Error> {
-        let mut values = Values::new(keys::APP, &format!("{name}/WEB-INF/red5-web.properties"));
+        let mut values =
+            Values::new(options.schema, Level::App, &format!("{name}/WEB-INF/red5-web.properties"));
         values.apply_file(read_file(&app_file(&options.home, name))?.unwrap_or_default(), warnings);
         let mut unsaid = Vec::new();
         overlay(&mut values, &self.environment.apps, &self.apps, said.unwrap_or(&mut unsaid));
@@ -206,7 +209,7 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
     make_dir(&folder.join("WEB-INF"), 0o755)?;
     make_dir(&folder.join("streams"), 0o755)?;
-    write_new(&app_file(&options.home, name), &format!("Settings of the application {name}"), keys::APP)?;
+    write_new_app(options, name)?;
     Overlays::of(options, &mut Vec::new())?.app(options, name, &mut Vec::new(), None)
 }
 
@@ -245,8 +248,8 @@ fn sorted_environment(options: &Options, warnings: &mut Vec<String>) -> Environm
     for (name, value) in variables {
         let Some(rest) = name.strip_prefix("MILLSTREAM_") else { continue };
         let (table, list, rest): (&[Key], _, _) = match rest.strip_prefix("APP_") {
-            Some(rest) => (keys::APP, &mut found.apps, rest),
-            None => (keys::SERVER, &mut found.server, rest),
+            Some(rest) => (options.schema.keys(Level::App), &mut found.apps, rest),
+            None => (options.schema.keys(Level::Server), &mut found.server, rest),
         };
         match table.iter().find(|key| variable_of(key.name) == rest) {
             Some(key) => list.push((key.name.to_owned(), value.clone())),
@@ -338,14 +341,15 @@ fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Err
 }
 
 /// Makes folders and files that are missing; what is there stays as it is.
-fn make_home(home: &Path) -> Result<(), Error> {
+fn make_home(options: &Options) -> Result<(), Error> {
+    let home = &options.home;
     for name in ["conf", "webapps", "log"] {
         make_dir(&home.join(name), 0o755)?;
     }
     let data = home.join("data");
     make_dir(&data, 0o700)?;
     fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).map_err(|e| io_error(&data, &e))?;
-    write_new(&server_file(home), "Settings of the server", keys::SERVER)?;
+    write_new(&server_file(home), "Settings of the server", options.schema.keys(Level::Server))?;
     if app_names(home, &mut Vec::new())?.is_empty() {
         for name in FIRST_APPS {
             make_dir(&home.join("webapps").join(name).join("WEB-INF"), 0o755)?;
@@ -353,9 +357,14 @@ fn make_home(home: &Path) -> Result<(), Error> {
     }
     for name in app_names(home, &mut Vec::new())? {
         make_dir(&home.join("webapps").join(&name).join("streams"), 0o755)?;
-        write_new(&app_file(home, &name), &format!("Settings of the application {name}"), keys::APP)?;
+        write_new_app(options, &name)?;
     }
     Ok(())
+}
+
+fn write_new_app(options: &Options, name: &str) -> Result<(), Error> {
+    let title = format!("Settings of the application {name}");
+    write_new(&app_file(&options.home, name), &title, options.schema.keys(Level::App))
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
@@ -415,6 +424,7 @@ mod tests {
                 set: set.iter().map(|s| (*s).to_owned()).collect(),
                 environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
                 cores: 2,
+                schema: crate::protocol::schema(),
             }
         }
     }
@@ -437,7 +447,8 @@ mod tests {
         assert_eq!(mode(&server_file(&home.0)), 0o600);
         assert!(home.0.join("log").is_dir() && home.0.join("webapps/live/streams").is_dir());
         let text = fs::read_to_string(app_file(&home.0, "live")).unwrap();
-        assert!(keys::APP.iter().all(|k| text.contains(&format!("{}=", k.name))));
+        let keys = crate::protocol::schema().keys(Level::App);
+        assert!(keys.iter().all(|k| text.contains(&format!("{}=", k.name))));
         assert_eq!(first.apps[0].endpoint_republish_limit, None);
         let second = Config::open(&home.options(&[], &[])).unwrap();
         assert_eq!(second.apps[0].publisher_grace, first.apps[0].publisher_grace);
@@ -458,8 +469,10 @@ mod tests {
         let home = Home::new("precedence");
         Config::open(&home.options(&[], &[])).unwrap();
         let text = fs::read_to_string(server_file(&home.0)).unwrap();
-        let text =
-            properties::set_lines(&text, &[("http.port", "1"), ("rtmp.port", "1"), ("https.port", "1")]);
+        let text = properties::set_lines(
+            &text,
+            &[("http.port", "1"), ("server.origin_port", "1"), ("https.port", "1")],
+        );
         fs::write(server_file(&home.0), text).unwrap();
         let secret = home.0.join("secret");
         fs::write(&secret, "s3cret-s3cret\n").unwrap();
@@ -472,7 +485,7 @@ mod tests {
             ],
             &[
                 ("MILLSTREAM_HTTP_PORT", "2"),
-                ("MILLSTREAM_RTMP_PORT", "2"),
+                ("MILLSTREAM_SERVER_ORIGIN_PORT", "2"),
                 ("MILLSTREAM_APP_COALESCEMS", "0"),
                 ("MILLSTREAM_WHAT", "x"),
                 ("PATH", "/bin"),
@@ -480,7 +493,10 @@ mod tests {
         ))
         .unwrap();
         let server = &config.server;
-        assert_eq!((server.http_port, server.rtmp_port, server.https_port), (3, 2, Some(1)));
+        assert_eq!(
+            (server.http_port, server.values.text("server.origin_port"), server.https_port),
+            (3, "2", Some(1))
+        );
         for app in &config.apps {
             assert!(!app.gop_cache && app.coalesce.is_zero() && app.values.is_fixed("gopCache"));
             assert_eq!(app.values.text("jwtSecretKey"), "s3cret-s3cret");

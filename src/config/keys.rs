@@ -1,5 +1,5 @@
-//! The known keys with their defaults: the reference's and ours. A file with all of
-//! them is written at first start.
+//! The known keys with their defaults: the reference's and ours (docs/rest.md). A file with all of them, and those of the
+//! protocols, is written at first start.
 
 /// A known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,26 +16,27 @@ pub struct Key {
     pub explicit: bool,
 }
 
-const fn key(name: &'static str, default: &'static str, comment: &'static str) -> Key {
+/// A key.
+pub(crate) const fn key(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { name, default, comment, secret: false, explicit: false }
 }
 
-const fn secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
+/// A key whose value is never printed.
+pub(crate) const fn secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { name, default, comment, secret: true, explicit: false }
 }
 
-const fn explicit(name: &'static str, default: &'static str, comment: &'static str) -> Key {
+/// A key that counts only when it is set.
+pub(crate) const fn explicit(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { name, default, comment, secret: false, explicit: true }
 }
 
-/// The key of that name in a table.
-#[must_use]
-pub(super) fn find(table: &'static [Key], name: &str) -> Option<&'static Key> {
-    table.iter().find(|key| key.name == name)
-}
+/// Keys of `conf/red5.properties`; those of the protocols stand between the two.
+pub(super) const SERVER: [&[Key]; 2] = [SERVER_FIRST, SERVER_LAST];
+/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`, likewise.
+pub(super) const APP: [&[Key]; 2] = [APP_FIRST, APP_LAST];
 
-/// Keys of `conf/red5.properties`.
-pub const SERVER: &[Key] = &[
+const SERVER_FIRST: &[Key] = &[
     key("server.host", "", "Address of all listeners; empty: every address, IPv4 and IPv6"),
     key("server.name", "", "Public host name, used in rtmpURL; empty: the host address"),
     key("server.workers", "", "Worker threads; empty: one per core"),
@@ -55,21 +56,9 @@ pub const SERVER: &[Key] = &[
     ),
     key("http.ssl_certificate_key_file", "conf/privkey.pem", "Private key of that certificate"),
     key("http.max_threads", "300", "Kept for older files; not used"),
-    key("rtmp.host", "", "Address of the RTMP listener; empty: server.host"),
-    key("rtmp.port", "1935", "RTMP port; 0: any free one"),
-    key("rtmps.enabled", "true", "RTMPS listener"),
-    key("rtmps.port", "8443", "RTMPS port; 0: any free one"),
-    key("rtsp.port", "5554", "RTSP port"),
-    key("webrtc.port", "50000", "First UDP and TCP port of WebRTC media, one per worker"),
-    key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
-    key("srt.enabled", "true", "SRT port for publishers and viewers"),
-    key("srt.host", "", "Address of the SRT port; empty: server.host"),
-    key("server.srt_port", "4200", "SRT port (UDP); 0: any free one"),
-    secret("srt.passphrase", "", "Passphrase of SRT, 10 to 80 characters; empty: none"),
-    key("srt.pbkeylen", "16", "Key length of outgoing SRT connections with a passphrase: 16, 24 or 32"),
-    key("srt.latency_ms", "120", "SRT latency in milliseconds; the peer may ask for more"),
-    key("srt.latency_max_ms", "8000", "The most that a peer may ask for"),
-    key("appIngestsSrtStreamsWithoutStreamId", "LiveApp", "Application of SRT streams without a stream id"),
+];
+
+const SERVER_LAST: &[Key] = &[
     key("server.origin_port", "5000", "Port between nodes"),
     key(
         "server.cpu_limit",
@@ -122,8 +111,7 @@ pub const SERVER: &[Key] = &[
     secret("clusterdb.password", "", "Kept for older files; not used"),
 ];
 
-/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`.
-pub const APP: &[Key] = &[
+const APP_FIRST: &[Key] = &[
     key("publisherGraceMs", "5000", "How long a stream waits for a lost publisher, in milliseconds"),
     key("maxLatencyMs", "5000", "A viewer further behind jumps to the newest key frame, in milliseconds"),
     key("coalesceMs", "40", "How long an audio unit may wait for the next video unit, in milliseconds"),
@@ -247,11 +235,9 @@ pub const APP: &[Key] = &[
         "Tries after which restreaming gives up; unset or negative: never",
     ),
     key("endpointHealthCheckPeriodMs", "2000", "Kept for older files; not used"),
-    key("rtmpPlaybackEnabled", "true", "RTMP playback"),
-    key("rtmpIngestBufferTimeMs", "0", "Kept for older files; not used"),
-    secret("srtPassphrase", "", "SRT passphrase of this application; empty: srt.passphrase"),
-    key("srtPlaybackEnabled", "true", "Viewers over SRT"),
-    explicit("srtReceiveLatencyInMs", "150", "SRT latency of this application; unset: srt.latency_ms"),
+];
+
+const APP_LAST: &[Key] = &[
     key("maxAnalyzeDurationMS", "1500", "Kept for older files; not used"),
     key("maxResolutionAccept", "0", "Highest accepted picture height; 0: any"),
     key("maxFpsAccept", "0", "Kept for older files; not used"),
@@ -279,19 +265,3 @@ pub const APP: &[Key] = &[
     key("db.user", "", "Kept for older files; not used"),
     secret("db.password", "", "Kept for older files; not used"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_texts_fit_one_line() {
-        for table in [SERVER, APP] {
-            for (index, key) in table.iter().enumerate() {
-                assert!(table[..index].iter().all(|k| k.name != key.name), "{}", key.name);
-                assert!(!key.comment.is_empty() && !key.comment.contains('\n'));
-                assert!(!key.secret || key.default.is_empty(), "C-02: no default secret, {}", key.name);
-            }
-        }
-    }
-}

@@ -1,9 +1,9 @@
-//! Application settings as the API shows them: JSON names, types and order.
+//! Application settings as the API shows them (docs/rest.md): JSON names, types and order.
 
 use serde_json::Value;
 
-use super::Values;
-use super::keys::{APP, Key};
+use super::keys::Key;
+use super::{Level, Schema, Values};
 
 /// The type of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +55,19 @@ const TEXTS: [&str; 7] = [
 const NULL_TEXTS: [&str; 3] = ["timeTokenSecretForPlay", "timeTokenSecretForPublish", "recordingSubfolder"];
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
-/// All members in order: the reference's, then ours.
-pub fn members() -> impl Iterator<Item = Member> {
-    // Ours stand first in the file, where people look for them; clients look for the reference's.
-    let first = APP.iter().position(|key| key.name == "remoteAllowedCIDR").unwrap_or(0);
-    let (ours, reference) = APP.split_at_checked(first).unwrap_or((&[], APP));
-    reference.iter().chain(ours).filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
-        name: NAMES.iter().find(|(of, _)| *of == key.name).map_or(key.name, |(_, name)| name),
-        key,
-        shape: shape_of(key),
-    })
+impl Schema {
+    /// All members in order: the reference's, then ours.
+    pub fn members(&'static self) -> impl Iterator<Item = Member> {
+        let keys = self.keys(Level::App);
+        // Ours stand first in the file, where people look for them; clients look for the reference's.
+        let first = keys.iter().position(|key| key.name == "remoteAllowedCIDR").unwrap_or(0);
+        let (ours, reference) = keys.split_at_checked(first).unwrap_or((&[], keys));
+        reference.iter().chain(ours).filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
+            name: NAMES.iter().find(|(of, _)| *of == key.name).map_or(key.name, |(_, name)| name),
+            key,
+            shape: shape_of(key),
+        })
+    }
 }
 
 fn shape_of(key: &Key) -> Shape {
@@ -145,16 +148,17 @@ fn parsed(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::schema;
     use serde_json::json;
 
     fn member(name: &str) -> Member {
-        members().find(|member| member.name == name).unwrap()
+        schema().members().find(|member| member.name == name).unwrap()
     }
 
     #[test]
     fn every_key_is_a_member_but_those_that_the_reference_hides() {
-        assert_eq!(members().count() + SILENT.len(), APP.len());
-        let names: Vec<_> = members().map(|member| member.name).collect();
+        assert_eq!(schema().members().count() + SILENT.len(), schema().keys(Level::App).len());
+        let names: Vec<_> = schema().members().map(|member| member.name).collect();
         assert_eq!(names[..2], ["remoteAllowedCIDR", "ipFilterEnabled"]);
         assert_eq!(names.last(), Some(&"httpFlvEnabled"));
         assert!(names.contains(&"lLHLSEnabled") && !names.contains(&"hlsEnableLowLatency"));
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn types_are_the_reference_s() {
-        let values = Values::new(APP, "defaults");
+        let values = Values::new(schema(), Level::App, "defaults");
         for (name, value) in [
             ("hlsTime", json!("2")),
             ("hlsListSize", json!("15")),
@@ -184,8 +188,8 @@ mod tests {
 
     #[test]
     fn every_default_comes_back_as_it_went() {
-        let values = Values::new(APP, "defaults");
-        for member in members() {
+        let values = Values::new(schema(), Level::App, "defaults");
+        for member in schema().members() {
             let text = member.text_of(&member.show(&values)).unwrap();
             let same = text == member.key.default || (text == "{}" && member.key.default.is_empty());
             assert!(same, "{}: {text}", member.name);

@@ -1,26 +1,27 @@
 //! Settings: two `.properties` files, the environment and `--set`, assembled into what the rooms need.
 //!
 //! Keys of the reference server are known by name and kept on a round trip even where nothing reads them yet, so
-//! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md C-01, C-03).
+//! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md, C-01, C-03).
 
 mod app;
 mod home;
 mod keys;
 mod members;
 pub mod properties;
+mod schema;
 mod security;
 mod server;
-mod srt;
 mod values;
 
 pub use app::AppSettings;
 pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_server, is_app_name};
-pub use keys::{APP, Key, SERVER};
-pub use members::{Member, Shape, members};
+pub use keys::Key;
+pub(crate) use keys::{explicit, key, secret};
+pub use members::{Member, Shape};
 pub use properties::Property;
+pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
-pub use srt::SrtSettings;
 pub use values::{Origin, Values};
 
 /// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.

@@ -4,9 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::Error;
-use super::keys;
-use super::srt::SrtSettings;
 use super::values::{Origin, Values};
+use super::{Extensions, Level, Schema};
 use crate::auth::access::Secret;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
@@ -39,24 +38,14 @@ pub struct Limits {
 pub struct ServerSettings {
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
-    /// `rtmp.host` or `server.host`; `None`: every address, IPv4 and IPv6.
-    pub rtmp_host: Option<IpAddr>,
     /// `server.name`; empty: not set.
     pub name: String,
     /// `http.port`; 0: any free one.
     pub http_port: u16,
     /// `https.port`, unless `https.enabled` is off; 0: any free one.
     pub https_port: Option<u16>,
-    /// `rtmp.port`; 0: any free one.
-    pub rtmp_port: u16,
-    /// `rtmps.port`, unless `rtmps.enabled` is off; 0: any free one.
-    pub rtmps_port: Option<u16>,
-    /// `srt.host` or `server.host`; `None`: every address, IPv4 and IPv6.
-    pub srt_host: Option<IpAddr>,
-    /// `server.srt_port`, unless `srt.enabled` is off; 0: any free one.
-    pub srt_port: Option<u16>,
-    /// `srt.*`.
-    pub srt: SrtSettings,
+    /// What each protocol has of its own.
+    pub protocols: Extensions,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
     /// `http.ssl_certificate_chain_file`, likewise.
@@ -101,11 +90,7 @@ impl ServerSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
-        let port = |key| values.number(key, 0u16, u16::MAX);
-        for key in ["rtsp.port", "webrtc.port", "server.origin_port"] {
-            port(key)?;
-        }
-        let all = host(&values, "server.host")?;
+        values.port("server.origin_port")?;
         let workers = match values.text("server.workers") {
             "" => cores.max(1),
             _ => values.number("server.workers", 1, 1024)?,
@@ -115,16 +100,11 @@ impl ServerSettings {
             return Err(values.bad("server.name", "must be a host name"));
         }
         Ok(Self {
-            http_host: host(&values, "http.host")?.or(all),
-            rtmp_host: host(&values, "rtmp.host")?.or(all),
+            http_host: values.host("http.host")?,
             name: name.to_owned(),
-            http_port: port("http.port")?,
-            https_port: values.boolean("https.enabled")?.then_some(port("https.port")?),
-            rtmp_port: port("rtmp.port")?,
-            rtmps_port: values.boolean("rtmps.enabled")?.then_some(port("rtmps.port")?),
-            srt_host: host(&values, "srt.host")?.or(all),
-            srt_port: values.boolean("srt.enabled")?.then_some(port("server.srt_port")?),
-            srt: super::srt::server(&values)?,
+            http_port: values.port("http.port")?,
+            https_port: values.boolean("https.enabled")?.then_some(values.port("https.port")?),
+            protocols: values.extensions()?,
             certificate_file: values.text("http.ssl_certificate_file").into(),
             certificate_chain_file: values.text("http.ssl_certificate_chain_file").into(),
             certificate_key_file: values.text("http.ssl_certificate_key_file").into(),
@@ -151,18 +131,19 @@ impl ServerSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn with(settings: &[(&str, &str)]) -> Result<Self, Error> {
-        let mut values = Values::new(keys::SERVER, "defaults");
+        Self::of(Default::default(), settings)
+    }
+
+    /// The same with the keys of protocols.
+    ///
+    /// # Errors
+    /// The first value that does not fit its key.
+    pub fn of(schema: &'static Schema, settings: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut values = Values::new(schema, Level::Server, "defaults");
         for (key, value) in settings {
             values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
         }
         Self::from_values(1, values)
-    }
-}
-
-fn host(values: &Values, key: &str) -> Result<Option<IpAddr>, Error> {
-    match values.text(key) {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| values.bad(key, "must be an IP address or empty")),
     }
 }
 
@@ -231,7 +212,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_documents() {
         let server = ServerSettings::with(&[]).unwrap();
-        assert_eq!((server.http_port, server.https_port, server.rtmp_port), (5080, Some(5443), 1935));
+        assert_eq!((server.http_port, server.https_port), (5080, Some(5443)));
         assert_eq!((server.cpu_limit, server.memory_limit, server.workers), (95, 75, 1));
         assert_eq!((server.limits.broadcasts, server.limits.endpoints), (100_000, 16));
         assert_eq!((server.http_host, server.log_level), (None, "info"));
@@ -240,9 +221,9 @@ mod tests {
 
     #[test]
     fn one_host_for_all_and_each_its_own() {
-        let server = ServerSettings::with(&[("server.host", "127.0.0.1"), ("rtmp.host", "::")]).unwrap();
-        assert_eq!(server.http_host, Some("127.0.0.1".parse().unwrap()));
-        assert_eq!(server.rtmp_host, Some("::".parse().unwrap()));
+        let host = |settings: &[_]| ServerSettings::with(settings).unwrap().http_host;
+        assert_eq!(host(&[("server.host", "127.0.0.1")]), Some("127.0.0.1".parse().unwrap()));
+        assert_eq!(host(&[("server.host", "127.0.0.1"), ("http.host", "::")]), Some("::".parse().unwrap()));
     }
 
     #[test]
@@ -269,9 +250,8 @@ mod tests {
     fn c_03_bad_values_name_the_key() {
         for (key, value) in [
             ("http.port", "65536"),
-            ("rtmp.port", "rtmp"),
             ("https.port", "-1"),
-            ("server.srt_port", ""),
+            ("server.origin_port", ""),
             ("server.host", "localhost"),
             ("server.workers", "0"),
             ("server.cpu_limit", "101"),

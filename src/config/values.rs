@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::Error;
-use super::keys::{self, Key};
+use super::keys::Key;
 use super::properties::{Property, printable};
+use super::schema::{Level, Schema};
+use super::{Error, Extensions};
 use crate::auth::access::Secret;
 use crate::auth::{CidrList, cidr};
 
@@ -26,24 +28,25 @@ pub enum Origin {
 /// Values by key. Keys that nobody knows are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Values {
-    table: &'static [Key],
+    schema: &'static Schema,
+    level: Level,
     file: String,
     map: BTreeMap<String, (String, Origin)>,
 }
 
 impl Values {
-    /// The defaults of a table; `file` names the settings file in messages.
+    /// The defaults of a level; `file` names the settings file in messages.
     #[must_use]
-    pub fn new(table: &'static [Key], file: &str) -> Self {
-        let map =
-            table.iter().map(|k| (k.name.to_owned(), (k.default.to_owned(), Origin::Default))).collect();
-        Self { table, file: file.to_owned(), map }
+    pub fn new(schema: &'static Schema, level: Level, file: &str) -> Self {
+        let default = |key: &Key| (key.name.to_owned(), (key.default.to_owned(), Origin::Default));
+        let map = schema.keys(level).iter().map(default).collect();
+        Self { schema, level, file: file.to_owned(), map }
     }
 
     /// Takes the settings of the file. Later callers of [`Values::set`] win over it.
     pub fn apply_file(&mut self, properties: Vec<Property>, warnings: &mut Vec<String>) {
         for Property { line, key, value } in properties {
-            if keys::find(self.table, &key).is_none() {
+            if self.schema.find(self.level, &key).is_none() {
                 warnings.push(format!("{}, line {line}: unknown key {}", self.file, printable(&key)));
             }
             self.map.insert(key, (value, Origin::File));
@@ -52,7 +55,7 @@ impl Values {
 
     /// Sets one value; a key that nobody knows is a warning.
     pub fn set(&mut self, key: &str, value: String, origin: Origin, warnings: &mut Vec<String>) {
-        if keys::find(self.table, key).is_none() {
+        if self.schema.find(self.level, key).is_none() {
             warnings.push(format!("{}: unknown key {}", place(&self.file, origin), printable(key)));
         }
         self.map.insert(key.to_owned(), (value, origin));
@@ -87,7 +90,7 @@ impl Values {
             let shown = if self.is_secret(key) && !value.is_empty() {
                 "***".to_owned()
             } else if value.contains("://") {
-                crate::auth::outbound::redact(value)
+                crate::auth::redact(value)
             } else {
                 super::properties::escape_value(value)
             };
@@ -108,11 +111,11 @@ impl Values {
                 .iter()
                 .any(|w| lower.contains(w))
         };
-        keys::find(self.table, key).map_or_else(unknown, |k| k.secret)
+        self.schema.find(self.level, key).map_or_else(unknown, |k| k.secret)
     }
 
     /// An error about the value of a key.
-    pub(super) fn bad(&self, key: &str, reason: impl Into<String>) -> Error {
+    pub(crate) fn bad(&self, key: &str, reason: impl Into<String>) -> Error {
         Error::Value {
             place: place(&self.file, self.origin(key)),
             key: printable(key),
@@ -130,7 +133,7 @@ impl Values {
     }
 
     /// A whole number within bounds.
-    pub(super) fn number<T>(&self, key: &str, min: T, max: T) -> Result<T, Error>
+    pub(crate) fn number<T>(&self, key: &str, min: T, max: T) -> Result<T, Error>
     where
         T: FromStr + PartialOrd + fmt::Display + Copy,
     {
@@ -138,8 +141,27 @@ impl Values {
         value.ok_or_else(|| self.bad(key, format!("must be a whole number from {min} to {max}")))
     }
 
+    /// A port; 0: any free one.
+    pub(crate) fn port(&self, key: &str) -> Result<u16, Error> {
+        self.number(key, 0, u16::MAX)
+    }
+
+    /// The address that a listener has to itself, else that of all listeners; `None`: every address, IPv4 and IPv6.
+    pub(crate) fn host(&self, key: &str) -> Result<Option<IpAddr>, Error> {
+        let host = |key| match self.text(key) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| self.bad(key, "must be an IP address or empty")),
+        };
+        Ok(host(key)?.or(host("server.host")?))
+    }
+
+    /// What the protocols make of the values.
+    pub(super) fn extensions(&self) -> Result<Extensions, Error> {
+        self.schema.read(self.level, self)
+    }
+
     /// A secret of at least so many bytes.
-    pub(super) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
+    pub(crate) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
         match self.text(key) {
             text if text.len() >= bytes_min => Ok(Secret::new(text)),
             _ => Err(self.bad(key, format!("must have at least {bytes_min} characters"))),

@@ -1,4 +1,4 @@
-//! Restreaming endpoints (docs/robustness.md U-01 to U-04).
+//! Restreaming endpoints (docs/robustness.md, U-01 to U-04).
 //!
 //! 1. A stream goes live, or an endpoint is added while it is: an attempt begins at once.
 //! 2. The `supervisor` resolves, checks the address and times the attempts; they are ordered from the source's worker.
@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::auth::outbound::{Endpoint, redact};
-use crate::auth::srt::{SrtAddress, StreamRequest, with_via};
-use crate::mail::{PushOrder, PushState, PushTarget, ToWorker, via_entry};
+use crate::auth::redact;
+use crate::mail::{PushOrder, PushState, Target, ToWorker, via_entry};
+use crate::protocol::outbound;
 use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::Control;
@@ -27,7 +27,7 @@ struct Push {
     stream: StreamId,
     service_id: String,
     url: String,
-    target: Endpoint,
+    target: Target,
     /// A hook has told that it fails.
     told_failed: bool,
 }
@@ -88,7 +88,7 @@ impl Control {
         self.pushes.pushes += 1;
         let id = PushId(self.pushes.pushes);
         let shown = redact(&endpoint.endpoint_url);
-        let target = Endpoint::parse(&endpoint.endpoint_url);
+        let target = outbound::read_endpoint(&endpoint.endpoint_url);
         let target = match target {
             Ok(target) => target,
             Err(error) => {
@@ -132,8 +132,8 @@ impl Control {
             attempt,
             stream: push.stream,
             address,
-            tls_name: push.target.tls_name(),
-            target: target_of(&push.target, via),
+            target: push.target.clone(),
+            via,
             settings: live.settings.clone(),
         };
         let worker = live.source;
@@ -205,9 +205,9 @@ impl Control {
         }
     }
 
-    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md U-34). A detour is found at run
+    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run
     /// time by `via`.
-    pub(super) fn is_loop(&self, key: &StreamKey, target: &Endpoint) -> bool {
+    pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
         let own_host = match target.host.parse::<IpAddr>() {
             Ok(address) => self.config.outbound.is_own(address) || address.is_unspecified(),
             Err(_) => {
@@ -217,34 +217,6 @@ impl Control {
                     .any(|own| !own.is_empty() && host.eq_ignore_ascii_case(own))
             }
         };
-        let same_stream = match &target.srt {
-            Some(srt) => {
-                self.config.srt_port == Some(target.port)
-                    && StreamRequest::parse(&srt.stream_id)
-                        .is_ok_and(|asked| asked.app == *key.app && asked.id == *key.id)
-            }
-            None => {
-                [Some(self.config.rtmp_port), self.config.rtmps_port].contains(&Some(target.port))
-                    && target.app.split('/').next() == Some(&*key.app)
-                    && target.stream_id() == &*key.id
-            }
-        };
-        own_host && same_stream
-    }
-}
-
-/// What a push asks its target for.
-fn target_of(target: &Endpoint, via: Vec<String>) -> PushTarget {
-    match &target.srt {
-        Some(srt) => {
-            let stream_id = with_via(&srt.stream_id, &via);
-            PushTarget::Srt(SrtAddress { stream_id, ..srt.clone() })
-        }
-        None => PushTarget::Rtmp {
-            app: target.app.clone(),
-            tc_url: target.tc_url(),
-            name: target.name.clone(),
-            via,
-        },
+        own_host && outbound::is_own_stream(target, &self.config.addresses, key)
     }
 }

@@ -44,6 +44,7 @@ use crate::auth::OutboundPolicy;
 use crate::config::{AppSettings, ServerSettings};
 use crate::jobs::Job;
 use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
+use crate::protocol::{self, Addresses};
 use crate::stats::HostFigures;
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
@@ -85,12 +86,8 @@ pub struct ControlConfig {
     pub host_address: String,
     /// The policy for pushes and pulls; also tells what is our own address.
     pub outbound: OutboundPolicy,
-    /// The RTMP port as bound.
-    pub rtmp_port: u16,
-    /// The RTMPS port as bound; `None` when it is off.
-    pub rtmps_port: Option<u16>,
-    /// The SRT port as bound.
-    pub srt_port: Option<u16>,
+    /// Where the server listens, as bound.
+    pub addresses: Addresses,
 }
 
 /// What control wants done.
@@ -375,16 +372,13 @@ impl Control {
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
     }
 
-    /// `rtmp://host[:port]/app/id`; the port only when it is not 1935.
-    fn rtmp_url(&self, key: &StreamKey) -> String {
+    /// Where an encoder publishes this stream to.
+    fn publish_url(&self, key: &StreamKey) -> String {
         let name = &self.config.server.name;
         let host = if name.is_empty() { &self.config.host_address } else { name };
         let host =
             if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
-        match self.config.rtmp_port {
-            1935 => format!("rtmp://{host}/{key}"),
-            port => format!("rtmp://{host}:{port}/{key}"),
-        }
+        protocol::publish_url(&host, &self.config.addresses, key)
     }
 
     /// Fills in what every new record gets from the server.
@@ -393,7 +387,7 @@ impl Control {
         record.date = wall(now);
         record.origin_adress.clone_from(&self.config.host_address);
         record.origin_address.clone_from(&self.config.host_address);
-        record.rtmp_url = self.rtmp_url(key);
+        record.rtmp_url = self.publish_url(key);
         let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
         let hook = hook.map(|url| url.as_str().to_owned());
         if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {

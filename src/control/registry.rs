@@ -13,8 +13,8 @@ use media::Position;
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, Ingest, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker};
-use crate::types::{Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker};
+use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::{Control, wall};
@@ -235,7 +235,7 @@ impl Control {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        if self.registry.live.get(&stream)?.ingest != Ingest::Pull {
+        if self.registry.live.get(&stream)?.ingest != Ingest::PULL {
             return None;
         }
         let grant = self.return_publisher(now, stream, request.clone())?;
@@ -321,7 +321,7 @@ impl Control {
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
         live.position = position;
         live.epoch = epoch;
-        if live.ingest == Ingest::Pull {
+        if live.ingest == Ingest::PULL {
             live.state = State::Awaited;
             return;
         }
@@ -427,7 +427,7 @@ fn remote_ip(request: &PublishRequest) -> Option<String> {
 }
 
 fn publish_type(ingest: Ingest) -> String {
-    ingest.publish_type().to_owned()
+    ingest.publish_type.to_owned()
 }
 
 /// What an encoder calls itself, fit for a record.

@@ -1,5 +1,4 @@
-//! Stream sources: records whose stream this server pulls (docs/rest.md;
-//! docs/robustness.md U-02).
+//! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
 //! 2. The `supervisor` times the attempts; each is ordered from a worker: that of the stream when there is one, so that
@@ -18,10 +17,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::auth::outbound::{Endpoint, Scheme, UrlError, redact};
+use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
-use crate::mail::{Grant, PublishRequest, PullOrder, PullSource, PullState, Refusal, StreamEnd, ToWorker};
-use crate::types::{Now, PullId, StreamKey, WorkerId};
+use crate::mail::{Grant, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target, ToWorker};
+use crate::protocol::outbound;
+use crate::types::{Ingest, Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::supervisor::{Job, Place};
@@ -39,7 +39,7 @@ const PULL_PERMILLE: u64 = 10;
 struct Source {
     key: StreamKey,
     url: String,
-    target: Endpoint,
+    target: Target,
     /// When it, or its last periodic restart, began.
     began: Instant,
     /// When somebody was last known to watch; at first, when it began.
@@ -87,23 +87,20 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 
 impl Control {
     /// What a record of this URL would be pulled from; the text says why it cannot be.
-    pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Endpoint, String> {
-        let target = match Endpoint::parse_source(url) {
+    pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
+        let target = match outbound::read_source(url) {
             Ok(target) => target,
             Err(UrlError::Scheme) => {
                 return Err("The scheme of the stream url is not supported by this version".to_owned());
             }
+            Err(error @ UrlError::Unsupported(_)) => return Err(error.to_string()),
             Err(error) => return Err(format!("Stream url is not valid: {error}")),
         };
-        if matches!(target.scheme, Scheme::Http | Scheme::Https) && !may_be_flv(&target.name) {
-            return Err("Over HTTP this version pulls FLV only".to_owned());
-        }
         if self.is_loop(key, &target) {
             return Err("The stream would be pulled from itself".to_owned());
         }
-        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
         if let Ok(address) = target.host.parse()
-            && !listens
+            && !target.listens()
         {
             let denied = self.config.outbound.check(SocketAddr::new(address, target.port)).err();
             if let Some(denied) = denied {
@@ -201,24 +198,12 @@ impl Control {
     pub(super) fn order_pull(&mut self, now: Now, id: PullId, address: SocketAddr) {
         let Some(attempt) = self.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.sources.by_id.get(&id) else { return };
-        let (key, target) = (source.key.clone(), &source.target);
-        let tls_name = target.tls_name();
-        let source = match (target.scheme, &target.srt) {
-            (_, Some(srt)) => PullSource::Srt(srt.clone()),
-            (Scheme::Http | Scheme::Https, None) => {
-                PullSource::HttpFlv { authority: target.authority(), target: target.name.clone() }
-            }
-            (Scheme::Rtmp | Scheme::Rtmps | Scheme::Srt, None) => PullSource::Rtmp {
-                app: target.app.clone(),
-                tc_url: target.tc_url(),
-                name: target.name.clone(),
-            },
-        };
+        let (key, target) = (source.key.clone(), source.target.clone());
         let live = self.stream_of(&key).and_then(|stream| self.registry.live.get(&stream));
         let worker = live.map(|live| live.source).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
         self.supervisor.open(Job::Pull(id), worker);
-        let order = PullOrder { pull: id, attempt, key, address, tls_name, source };
+        let order = PullOrder { pull: id, attempt, key, address, target };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
@@ -304,7 +289,7 @@ impl Control {
         record.update_time = wall(now);
         if status == status::PREPARING && record.status != status {
             record.start_time = wall(now);
-            record.publish_type = Some(crate::mail::Ingest::Pull.publish_type().to_owned());
+            record.publish_type = Some(Ingest::PULL.publish_type.to_owned());
         }
         status.clone_into(&mut record.status);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);
@@ -415,35 +400,5 @@ impl Control {
             self.supervisor.remove(Job::Pull(id));
         }
         self.sources.tick = None;
-    }
-}
-
-/// Whether the path of an HTTP URL may be a live FLV file: it ends so, or says nothing of what it is.
-fn may_be_flv(target: &str) -> bool {
-    let path = target.split('?').next().unwrap_or("");
-    let name = path.rsplit('/').next().unwrap_or("");
-    match name.rsplit_once('.') {
-        Some((_, ending)) => ending.eq_ignore_ascii_case("flv"),
-        None => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_tells_whether_it_may_be_flv() {
-        for (target, may) in [
-            ("/live/a.flv", true),
-            ("/live/a.FLV?token=a.m3u8", true),
-            ("/live?app=live&stream=a", true),
-            ("/live/a", true),
-            ("/live/a.m3u8", false),
-            ("/live/a.mp4?x=.flv", false),
-            ("/live/a.ts", false),
-        ] {
-            assert_eq!(may_be_flv(target), may, "{target}");
-        }
     }
 }

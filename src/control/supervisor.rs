@@ -18,7 +18,8 @@ use crypto::Random;
 use super::Control;
 use super::broadcast::status;
 use super::jobs::{ResolveRequest, Resolved};
-use crate::auth::{Endpoint, OutboundPolicy};
+use crate::auth::OutboundPolicy;
+use crate::mail::Target;
 use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
@@ -64,9 +65,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(target: &Endpoint) -> Self {
-        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
-        Self { host: target.host.clone(), port: target.port, listens }
+    pub(super) fn of(target: &Target) -> Self {
+        Self { host: target.host.clone(), port: target.port, listens: target.listens() }
     }
 }
 

@@ -10,11 +10,10 @@ use super::*;
 use crate::auth::cidr;
 use crate::http::{Headers, Method, Request, Version};
 use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, Work};
-use crate::mail::{
-    Departure, Grant, Ingest, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures,
-};
+use crate::mail::{Departure, Grant, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures};
+use crate::protocol::{Addresses, schema};
 use crate::store::{Faults, Memory, Store};
-use crate::types::{ConnId, PushId};
+use crate::types::{ConnId, Ingest, PushId};
 
 mod access;
 mod admission;
@@ -74,8 +73,11 @@ impl std::ops::Deref for Posted {
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
     ControlConfig {
-        server: Arc::new(ServerSettings::with(server).unwrap()),
-        apps: ["live", "LiveApp"].iter().map(|n| Arc::new(AppSettings::with(n, app).unwrap())).collect(),
+        server: Arc::new(ServerSettings::of(schema(), server).unwrap()),
+        apps: ["live", "LiveApp"]
+            .iter()
+            .map(|n| Arc::new(AppSettings::of(schema(), n, app).unwrap()))
+            .collect(),
         workers: WORKERS,
         node: "node1".into(),
         host_address: "192.0.2.1".into(),
@@ -84,9 +86,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
             own_addresses: vec!["192.0.2.1".parse().unwrap()],
             own_ports: vec![5080, 5443],
         },
-        rtmp_port: 1935,
-        rtmps_port: Some(8443),
-        srt_port: Some(4200),
+        addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("srt", 4200)]),
     }
 }
 
@@ -206,7 +206,7 @@ impl Rig {
         PublishRequest {
             session: self.session(worker),
             key: StreamKey::new("live", id),
-            ingest: Ingest::Rtmp,
+            ingest: Ingest { publish_type: "RTMP", name: "rtmp" },
             peer: "198.51.100.7:4000".parse().unwrap(),
             user_agent: "enc/1".into(),
             params: Vec::new(),

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes};
-use media::TrackKind;
+use media::{TrackKind, TrackSet};
 use wire::Gather;
 
-use super::{Entry, Packager, Parts, Ring};
+use super::packager::Packaged;
+use super::{Chosen, Entry, Packager, Parts, Ring};
 
 /// The outcome of a look at a cursor's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,9 @@ pub struct Cursor {
     next: u64,
     /// Whether it had a unit that a decoder can start at.
     started: bool,
-    /// Config epoch that was last sent.
+    /// Video tracks beside the lead of which it has not had a key frame yet.
+    waits: TrackSet,
+    /// The [`Chosen::epoch`] whose prelude was last sent.
     epoch: u32,
     /// DTS of the first unit it was sent: its zero, in formats that start at zero for each subscriber.
     zero_ms: Option<i64>,
@@ -49,43 +52,79 @@ pub struct Forwarded {
 
 /// A unit that a subscriber has taken whole.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct Delivery<'a> {
+    /// The unit.
+    pub entry: &'a Entry,
+    /// The tracks that the subscriber is sent.
+    pub chosen: &'a Chosen,
+    /// What the format's sessions share besides bytes.
+    pub shared: Option<&'a dyn std::any::Any>,
     prelude: Option<&'a Parts>,
-    unit: &'a Parts,
-    /// When its forwarding counts.
+    unit: Option<&'a Parts>,
+    /// Set when its forwarding counts.
     pub forwarded: Option<Forwarded>,
 }
 
-impl<'a> Given<'a> {
-    /// What it needs first, and itself.
+impl<'a> Delivery<'a> {
+    /// What it needs first, and itself, as the format packages them. Nothing where units are taken as they are.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
-        self.prelude.into_iter().chain([self.unit])
+        self.prelude.into_iter().chain(self.unit)
     }
 }
 
 impl Cursor {
-    /// Starts at the newest key frame, or waits for the next one. Without a video track there is nothing to wait
-    /// for: `video` tells.
+    /// Starts at the newest key frame of the lead video track, or waits for the next one. Without a video track there
+    /// is nothing to wait for.
     #[must_use]
-    pub fn new(ring: &Ring, video: bool) -> Self {
+    pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();
-        cursor.restart(ring, video);
+        cursor.restart(ring, chosen);
         cursor
     }
 
-    fn restart(&mut self, ring: &Ring, video: bool) {
-        self.next = ring.newest_key().filter(|_| video).unwrap_or_else(|| ring.head());
-        self.started = !video;
+    /// Starts at this entry, or at the first retained one behind it. The subscriber has had what lies before.
+    #[must_use]
+    pub(super) fn at(sequence: u64) -> Self {
+        Self { next: sequence, started: true, ..Self::default() }
+    }
+
+    /// Starts at the first key frame from this entry on.
+    #[must_use]
+    pub(super) fn waiting_at(sequence: u64) -> Self {
+        Self { next: sequence, ..Self::default() }
+    }
+
+    fn restart(&mut self, ring: &Ring, chosen: &Chosen) {
+        let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
+        self.begin_at(key.unwrap_or_else(|| ring.head()), chosen, chosen.lead().is_none());
         self.fresh_from = ring.head();
+    }
+
+    /// Moves to an entry at which decoding begins anew.
+    fn begin_at(&mut self, sequence: u64, chosen: &Chosen, started: bool) {
+        self.next = sequence;
+        self.started = started;
+        self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
+    }
+
+    /// Goes on with another choice of tracks from here on: at a key frame of its lead, unless that is the lead it had.
+    /// The first unit gets its prelude.
+    pub(super) fn switch(&mut self, from: &Chosen, to: &Chosen) {
+        let running = from.videos().and(to.videos()).without_all(self.waits);
+        self.waits = to.videos().without_all(running);
+        if let Some(lead) = to.lead() {
+            self.waits = self.waits.without(lead);
+        }
+        self.epoch = 0;
     }
 
     /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing but that
     /// what came meanwhile is old.
-    pub fn resume(&mut self, ring: &Ring, video: bool) {
+    pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
-        let newer = ring.newest_key().is_some_and(|key| key > self.next);
-        if !video || newer || self.next < ring.base() {
-            self.restart(ring, video);
+        let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
+        if chosen.lead().is_none() || key.is_some_and(|key| key > self.next) || self.next < ring.base() {
+            self.restart(ring, chosen);
         }
     }
 
@@ -97,7 +136,7 @@ impl Cursor {
     /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
     /// when the ring has dropped what comes next. Without a newer key frame a cursor that is only late stays; one
     /// that has lost its place waits for the next. Sound alone can start anywhere: it goes to the head.
-    pub fn check_lag(&mut self, ring: &Ring, video: bool, lag_ms: i64) -> Jump {
+    pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
             (Some(entry), Some(head)) => head.saturating_sub(entry.dts_ms) > lag_ms,
@@ -106,26 +145,46 @@ impl Cursor {
         if !lost && !late {
             return Jump::None;
         }
-        let key = ring.newest_key().filter(|&key| video && key > self.next);
+        let video = chosen.lead().is_some();
+        let key = chosen.lead().and_then(|lead| ring.newest_key(lead)).filter(|&key| key > self.next);
         if key.is_none() && video && !lost {
             return Jump::None;
         }
         let target = key.unwrap_or_else(|| ring.head());
         let skipped = target.saturating_sub(self.next);
-        self.next = target;
-        self.started = key.is_some() || !video;
+        self.begin_at(target, chosen, key.is_some() || !video);
         Jump::Skipped(skipped)
     }
 
-    /// Passes over what cannot be decoded yet: until a key frame has come, a cursor of a stream with video sends
-    /// nothing.
-    pub fn skip_undecodable(&mut self, ring: &Ring, until: u64) {
+    /// Passes over what cannot be decoded yet: until a key frame of the lead has come, a cursor of a stream with video
+    /// sends nothing.
+    pub fn skip_undecodable(&mut self, ring: &Ring, chosen: &Chosen, until: u64) {
         while !self.started && self.next < until {
-            match ring.get(self.next) {
-                Some(entry) if entry.unit.key_frame => self.started = true,
-                _ => self.next = self.next.saturating_add(1),
+            let is_start = |entry: &Entry| entry.unit.key_frame && Some(entry.unit.track) == chosen.lead();
+            if ring.get(self.next).is_some_and(is_start) {
+                self.started = true;
+            } else {
+                self.next = self.next.saturating_add(1);
             }
         }
+    }
+
+    /// Whether the cursor waits for a key frame that is not there.
+    #[must_use]
+    pub const fn waits_for_key(&self) -> bool {
+        !self.started
+    }
+
+    /// Whether a unit is sent, to a subscriber for whom these tracks still wait for a key frame. Its key frame ends the
+    /// wait of a track.
+    fn passes(waits: &mut TrackSet, entry: &Entry) -> bool {
+        if waits.is_empty() || !waits.contains(entry.unit.track) {
+            return true;
+        }
+        if entry.unit.key_frame {
+            *waits = waits.without(entry.unit.track);
+        }
+        entry.unit.key_frame
     }
 
     /// Names the rest of a unit begun. False when the gather is full.
@@ -141,20 +200,21 @@ impl Cursor {
         until: u64,
         gather: &mut Gather<'a>,
     ) -> bool {
-        let mut epoch = self.epoch;
-        let mut zero_ms = self.zero_ms;
+        let (mut epoch, mut zero_ms, mut waits) = (self.epoch, self.zero_ms, self.waits);
         for sequence in self.next..until {
             if !self.started {
                 return true;
             }
-            let (Some(entry), Some(unit)) = (ring.get(sequence), packager.unit(sequence)) else {
+            let (Some(entry), Some(Packaged { parts: unit, epoch: needs })) =
+                (ring.get(sequence), packager.unit(sequence))
+            else {
                 return true;
             };
-            let prelude = (entry.unit.config_epoch != epoch).then(|| packager.prelude(sequence)).flatten();
-            epoch = entry.unit.config_epoch;
-            if unit.is_empty() && prelude.is_none_or(Parts::is_empty) {
+            if unit.is_empty() || !Self::passes(&mut waits, entry) {
                 continue;
             }
+            let prelude = (*needs != epoch).then(|| packager.prelude(sequence)).flatten();
+            epoch = *needs;
             let zero_ms = *zero_ms.get_or_insert(entry.dts_ms);
             if !prelude.into_iter().chain([unit]).all(|parts| parts.gather(zero_ms, gather)) {
                 return false;
@@ -190,7 +250,7 @@ impl Cursor {
     }
 
     /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] named them; keeps the rest of the one that
-    /// was cut.
+    /// was cut. Gives back what is left for those behind them.
     pub fn units_sent(
         &mut self,
         ring: &Ring,
@@ -198,21 +258,27 @@ impl Cursor {
         until: u64,
         sent: usize,
         mut forwarded: impl FnMut(Forwarded),
-    ) {
+    ) -> usize {
         let mut sent = sent;
         while self.next < until && self.started {
-            let (Some(entry), Some(unit)) = (ring.get(self.next), packager.unit(self.next)) else {
-                return;
+            let (Some(entry), Some(Packaged { parts: unit, epoch: needs })) =
+                (ring.get(self.next), packager.unit(self.next))
+            else {
+                return sent;
             };
-            let change = entry.unit.config_epoch != self.epoch;
-            let prelude = change.then(|| packager.prelude(self.next)).flatten();
-            let total = unit.len().saturating_add(prelude.map_or(0, Parts::len));
-            if sent == 0 && total > 0 {
-                return;
+            let mut waits = self.waits;
+            // What is left out is nobody's zero, and moves no epoch.
+            if unit.is_empty() || !Self::passes(&mut waits, entry) {
+                self.next = self.next.saturating_add(1);
+                continue;
             }
-            // A unit that the format leaves out is nobody's zero.
-            let zero_ms = if total == 0 { 0 } else { *self.zero_ms.get_or_insert(entry.dts_ms) };
-            let of = self.forwarded(entry).filter(|_| !unit.is_empty());
+            if sent == 0 {
+                return 0;
+            }
+            let prelude = (*needs != self.epoch).then(|| packager.prelude(self.next)).flatten();
+            let total = unit.len().saturating_add(prelude.map_or(0, Parts::len));
+            let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
+            let of = self.forwarded(entry);
             if sent < total {
                 self.rest_of = of;
                 self.keep_rest(prelude.into_iter().chain([unit]), zero_ms, sent);
@@ -220,26 +286,70 @@ impl Cursor {
                 of.map(&mut forwarded);
             }
             sent = sent.saturating_sub(total);
-            self.epoch = entry.unit.config_epoch;
+            (self.epoch, self.waits) = (*needs, waits);
             self.next = self.next.saturating_add(1);
         }
+        sent
     }
 
     /// Moves past the next unit that has something to be sent, for a subscriber that keeps what it sends. Nothing of a unit
     /// is left behind: the cursor has no rest.
-    pub fn take_unit<'a>(&mut self, ring: &Ring, packager: &'a Packager, until: u64) -> Option<Given<'a>> {
+    pub fn take_unit<'a>(
+        &mut self,
+        ring: &'a Ring,
+        packager: &'a Packager,
+        until: u64,
+    ) -> Option<Delivery<'a>> {
         while self.started && self.next < until {
-            let (entry, unit) = (ring.get(self.next)?, packager.unit(self.next)?);
-            let change = entry.unit.config_epoch != self.epoch;
-            let prelude = change.then(|| packager.prelude(self.next)).flatten();
-            let forwarded = self.forwarded(entry).filter(|_| !unit.is_empty());
-            self.epoch = entry.unit.config_epoch;
+            let (sequence, entry) = (self.next, ring.get(self.next)?);
+            let packaged = packager.is_packaged().then(|| packager.unit(sequence));
+            let (unit, needs) = match packaged {
+                Some(packaged) => packaged.map(|packaged| (Some(&packaged.parts), packaged.epoch))?,
+                None => (None, packager.chosen().epoch()),
+            };
+            let is_sent =
+                packager.chosen().contains(entry.unit.track) && unit.is_none_or(|unit| !unit.is_empty());
+            let forwarded = self.forwarded(entry);
             self.next = self.next.saturating_add(1);
-            if !unit.is_empty() || prelude.is_some_and(|prelude| !prelude.is_empty()) {
-                return Some(Given { prelude, unit, forwarded });
+            if is_sent && Self::passes(&mut self.waits, entry) {
+                let prelude = (needs != self.epoch).then(|| packager.prelude(sequence)).flatten();
+                self.epoch = needs;
+                let (chosen, shared) = (packager.chosen(), packager.shared());
+                return Some(Delivery { entry, chosen, shared, prelude, unit, forwarded });
             }
         }
         None
+    }
+
+    /// The next entry of these tracks, for a mirror; what comes before it is passed over.
+    pub(super) fn peek_entry<'a>(&mut self, ring: &'a Ring, wanted: TrackSet) -> Option<&'a Entry> {
+        while let Some(entry) = ring.get(self.next) {
+            let is_wanted = wanted.contains(entry.unit.track);
+            self.started |= is_wanted && entry.unit.key_frame;
+            if self.started && is_wanted {
+                return Some(entry);
+            }
+            self.next = self.next.saturating_add(1);
+        }
+        None
+    }
+
+    /// Moves to the newest GOPs when the ring has dropped what comes next. The units skipped.
+    pub(super) fn skip_lost(&mut self, ring: &Ring) -> u64 {
+        if self.next < ring.base() { self.skip_to_start(ring) } else { 0 }
+    }
+
+    /// Moves to the newest GOPs, unless it is there already. The units skipped.
+    pub(super) fn skip_to_start(&mut self, ring: &Ring) -> u64 {
+        let start = ring.start().unwrap_or_else(|| ring.head());
+        let skipped = start.saturating_sub(self.next);
+        self.next = self.next.max(start);
+        skipped
+    }
+
+    /// Moves past the entry that [`Cursor::peek_entry`] has shown.
+    pub(super) const fn pass(&mut self) {
+        self.next = self.next.saturating_add(1);
     }
 
     /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
@@ -280,11 +390,11 @@ impl Cursor {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::packager::tests::{PLAIN, Plain};
-    use super::super::ring::tests::entry;
-    use super::super::{Entry, Package, Packager, Ring, RingLimits};
+    use super::super::packager::tests::{PLAIN, Plain, plain};
+    use super::super::ring::tests::{entry, vp8_tracks};
+    use super::super::{Entry, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
     use super::*;
-    use media::{Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
+    use media::{Track, TrackId, Tracks};
     use proptest::prelude::*;
 
     struct Line {
@@ -294,22 +404,31 @@ mod tests {
 
     impl Line {
         fn new() -> Self {
-            Self {
-                ring: Ring::new(RingLimits::with_lag_ms(5000)),
-                packager: Packager::new(PLAIN, Box::new(Plain), 0),
-            }
+            Self { ring: Ring::new(RingLimits::with_lag_ms(5000)), packager: plain(0) }
+        }
+
+        fn of(selection: Selection, tracks: Arc<Tracks>) -> Self {
+            let key = FormatKey { selection, ..PLAIN };
+            Self { packager: Packager::new(key, Some(Box::new(Plain)), &tracks, 0), ..Self::new() }
         }
 
         fn push(&mut self, dts_ms: i64, key: bool) {
-            let entry = entry(dts_ms, key, 1);
+            self.push_entry(entry(dts_ms, key, 1));
+        }
+
+        fn push_entry(&mut self, entry: Entry) {
             self.packager.push(&entry);
             self.ring.push(entry);
             self.packager.trim(self.ring.base());
         }
 
+        fn cursor(&self) -> Cursor {
+            Cursor::new(&self.ring, self.packager.chosen())
+        }
+
         /// One write of at most `room` bytes.
         fn write(&self, cursor: &mut Cursor, room: usize) -> Vec<u8> {
-            cursor.skip_undecodable(&self.ring, self.ring.head());
+            cursor.skip_undecodable(&self.ring, self.packager.chosen(), self.ring.head());
             let bytes: Vec<u8> = {
                 let mut gather = Gather::new(1 << 20);
                 let _ = cursor.gather_rest(&mut gather)
@@ -326,11 +445,11 @@ mod tests {
     fn units_that_are_taken_whole_are_those_that_a_write_would_name() {
         let mut line = Line::new();
         (0..5).for_each(|n| line.push(n * 33, n == 0 || n == 3));
-        let mut cursor = Cursor::new(&line.ring, true);
-        cursor.skip_undecodable(&line.ring, line.ring.head());
+        let mut cursor = line.cursor();
+        cursor.skip_undecodable(&line.ring, line.packager.chosen(), line.ring.head());
         let mut taken = Vec::new();
-        while let Some(given) = cursor.take_unit(&line.ring, &line.packager, line.ring.head()) {
-            taken.extend(given.parts().map(|parts| parts.slices().concat()));
+        while let Some(delivery) = cursor.take_unit(&line.ring, &line.packager, line.ring.head()) {
+            taken.extend(delivery.parts().map(|parts| parts.slices().concat()));
         }
         assert_eq!(taken.concat(), b"<1@99>[99][132]");
         assert!(!cursor.has_rest() && cursor.next() == 5);
@@ -340,7 +459,7 @@ mod tests {
     fn a_new_cursor_starts_at_the_newest_key_frame_with_a_prelude() {
         let mut line = Line::new();
         (0..5).for_each(|n| line.push(n * 33, n == 0 || n == 3));
-        let mut cursor = Cursor::new(&line.ring, true);
+        let mut cursor = line.cursor();
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@99>[99][132]");
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
     }
@@ -350,20 +469,25 @@ mod tests {
     struct Keys;
 
     impl Package for Keys {
-        fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+        fn carries(&self, _track: &Track) -> bool {
+            true
+        }
+
+        fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
             Parts::default()
         }
 
-        fn unit(&mut self, entry: &Entry) -> Parts {
-            if entry.unit.key_frame { Plain.unit(entry) } else { Parts::default() }
+        fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+            if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Parts::default() }
         }
     }
 
     #[test]
     fn units_that_the_format_leaves_out_are_passed_over() {
         let mut line = Line::new();
-        line.packager = Packager::new(PLAIN, Box::new(Keys), 0);
-        let mut cursor = Cursor::new(&line.ring, false);
+        line.packager = Packager::new(PLAIN, Some(Box::new(Keys)), &vp8_tracks(1), 0);
+        let mut cursor = line.cursor();
+        cursor.start();
         line.push(0, false);
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
@@ -383,7 +507,7 @@ mod tests {
     fn without_a_key_frame_it_waits_for_one() {
         let mut line = Line::new();
         line.push(0, false);
-        let mut cursor = Cursor::new(&line.ring, true);
+        let mut cursor = line.cursor();
         line.push(33, false);
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         line.push(66, true);
@@ -392,10 +516,15 @@ mod tests {
 
     #[test]
     fn sound_alone_starts_at_once() {
-        let mut line = Line::new();
-        line.push(0, false);
-        let mut cursor = Cursor::new(&line.ring, false);
-        line.push(23, false);
+        let mut line = Line::of(Selection { video: Pick::None, ..Selection::DEFAULT }, Arc::default());
+        let sound = |dts_ms| {
+            let mut entry = Entry { tracks: Arc::default(), ..entry(dts_ms, false, 1) };
+            entry.unit.track = TrackId::DATA;
+            entry
+        };
+        line.push_entry(sound(0));
+        let mut cursor = line.cursor();
+        line.push_entry(sound(23));
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@0>[23]");
     }
 
@@ -403,13 +532,13 @@ mod tests {
     fn m_23_over_the_lag_it_jumps_to_the_newest_key_frame_and_finishes_the_unit_begun() {
         let mut line = Line::new();
         (0..3).for_each(|n| line.push(n * 33, n == 0));
-        let mut cursor = Cursor::new(&line.ring, true);
+        let mut cursor = line.cursor();
         assert_eq!(line.write(&mut cursor, 8), b"<1@0>[0]");
         assert_eq!(line.write(&mut cursor, 2), b"[3");
-        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::None);
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 5000), Jump::None);
         (3..200).for_each(|n| line.push(n * 33, n % 30 == 0));
-        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::Skipped(178));
-        assert_eq!(cursor.check_lag(&line.ring, true, 5000), Jump::None);
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 5000), Jump::Skipped(178));
+        assert_eq!(cursor.check_lag(&line.ring, line.packager.chosen(), 5000), Jump::None);
         let sent = String::from_utf8(line.write(&mut cursor, usize::MAX)).unwrap();
         assert!(sent.starts_with("3][5940][5973]"), "{sent}");
     }
@@ -418,34 +547,51 @@ mod tests {
     fn a_pause_within_a_gop_goes_on_where_it_was_and_a_longer_one_at_the_newest_key_frame() {
         let mut line = Line::new();
         (0..3).for_each(|n| line.push(n * 33, n == 0));
-        let mut cursor = Cursor::new(&line.ring, true);
+        let mut cursor = line.cursor();
         line.write(&mut cursor, usize::MAX);
         line.push(99, false);
-        cursor.resume(&line.ring, true);
+        cursor.resume(&line.ring, line.packager.chosen());
         assert_eq!(line.write(&mut cursor, usize::MAX), b"[99]");
         (4..8).for_each(|n| line.push(n * 33, n == 6));
-        cursor.resume(&line.ring, true);
+        cursor.resume(&line.ring, line.packager.chosen());
         assert_eq!(line.write(&mut cursor, usize::MAX), b"[198][231]");
     }
 
     #[test]
-    fn what_came_during_a_pause_has_no_latency() {
-        let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
-        let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
-        let video = Some(Track { id, config, timescale, extra: None });
-        let tracks = Arc::new(Tracks { epoch: 1, video, ..Tracks::default() });
-        let mut line = Line::new();
-        let push = |line: &mut Line, dts_ms, key| {
-            let entry = Entry { tracks: Arc::clone(&tracks), ..entry(dts_ms, key, 1) };
-            line.packager.push(&entry);
-            line.ring.push(entry);
+    fn a_further_video_track_is_sent_from_its_own_key_frame_on() {
+        let second = TrackId::nth(TrackKind::Video, 1).unwrap();
+        let mut line = Line::of(Selection::ALL, vp8_tracks(2));
+        let other = |dts_ms, key| {
+            let mut entry = Entry { tracks: vp8_tracks(2), ..entry(dts_ms, key, 1) };
+            entry.unit.track = second;
+            entry
         };
-        push(&mut line, 0, true);
-        let mut cursor = Cursor::new(&line.ring, true);
+        line.push_entry(other(0, true));
+        let push = |line: &mut Line, dts_ms, key| {
+            line.push_entry(Entry { tracks: vp8_tracks(2), ..entry(dts_ms, key, 1) });
+        };
+        push(&mut line, 10, true);
+        line.push_entry(other(20, false));
+        push(&mut line, 30, false);
+        // Its GOP began before the viewer's first picture: nobody could decode it.
+        let mut cursor = line.cursor();
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@10>[10][30]");
+        line.push_entry(other(40, true));
+        line.push_entry(other(50, false));
+        push(&mut line, 60, false);
+        assert_eq!(line.write(&mut cursor, 6), b"[40][5");
+        assert_eq!(line.write(&mut cursor, usize::MAX), b"0][60]");
+    }
+
+    #[test]
+    fn what_came_during_a_pause_has_no_latency() {
+        let mut line = Line::new();
+        line.push(0, true);
+        let mut cursor = line.cursor();
         line.write(&mut cursor, usize::MAX);
-        push(&mut line, 33, false);
-        cursor.resume(&line.ring, true);
-        push(&mut line, 66, false);
+        line.push(33, false);
+        cursor.resume(&line.ring, line.packager.chosen());
+        line.push(66, false);
         let mut counted = 0;
         cursor.units_sent(&line.ring, &line.packager, 3, usize::MAX, |_| counted += 1);
         assert_eq!((cursor.next(), counted), (3, 1));
@@ -455,9 +601,9 @@ mod tests {
     fn a_cursor_that_the_ring_has_passed_goes_on_at_a_key_frame() {
         let mut line = Line::new();
         line.push(0, true);
-        let mut cursor = Cursor::new(&line.ring, true);
+        let mut cursor = line.cursor();
         (1..6000).for_each(|n| line.push(n, false));
-        assert!(matches!(cursor.check_lag(&line.ring, true, i64::MAX), Jump::Skipped(_)));
+        assert!(matches!(cursor.check_lag(&line.ring, line.packager.chosen(), i64::MAX), Jump::Skipped(_)));
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
         line.push(6001, true);
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@6001>[6001]");
@@ -468,9 +614,9 @@ mod tests {
         fn any_short_writes_deliver_the_same_bytes(rooms in prop::collection::vec(1usize..40, 1..80)) {
             let mut line = Line::new();
             (0..30).for_each(|n| line.push(n * 33, n == 0));
-            let mut whole = Cursor::new(&line.ring, true);
+            let mut whole = line.cursor();
             let want = line.write(&mut whole, usize::MAX);
-            let mut cursor = Cursor::new(&line.ring, true);
+            let mut cursor = line.cursor();
             let mut got = Vec::new();
             for room in rooms.iter().chain(std::iter::repeat_n(&usize::MAX, 1)) {
                 got.extend(line.write(&mut cursor, *room));

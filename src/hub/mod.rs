@@ -7,11 +7,15 @@
 //! The hub names no protocol: a format is a [`Package`] that a protocol brings along.
 
 mod cursor;
+mod mirror;
 mod packager;
 mod ring;
+mod selection;
 mod stream;
 
-pub use cursor::{Cursor, Forwarded, Given, Jump};
+pub use cursor::{Cursor, Delivery, Forwarded, Jump};
+pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits, dts_ms};
-pub use stream::{Flow, Flush, FormatIndex, Mirror, Pushed, Stream, Subscriber};
+pub use selection::{Chosen, Pick, Selection};
+pub use stream::{Flush, FormatIndex, Pushed, Stream, Subscriber};

@@ -1,13 +1,16 @@
 //! Packaging once per stream and format: the bytes that all subscribers of a format share.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use media::Tracks;
+use media::{Track, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
 use super::Entry;
+use super::selection::{Chosen, Selection};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
@@ -21,13 +24,21 @@ pub struct FormatKey {
     /// message stream id), the high half is what a subscriber can take beyond the plain format (RTMP: the FourCCs
     /// of the player).
     pub variant: u64,
+    /// Which tracks.
+    pub selection: Selection,
 }
 
 impl FormatKey {
+    /// The default tracks in a form.
+    #[must_use]
+    pub const fn new(name: &'static str, variant: u64) -> Self {
+        Self { name, variant, selection: Selection::DEFAULT }
+    }
+
     /// Whether it is what every subscriber of its protocol can take.
     #[must_use]
-    pub const fn is_plain(self) -> bool {
-        self.variant >> 32 == 0
+    pub fn is_plain(self) -> bool {
+        self.variant >> 32 == 0 && self.selection == Selection::DEFAULT
     }
 }
 
@@ -130,11 +141,17 @@ impl Parts {
 
 /// A format: how units become bytes. What it makes must suit every subscriber of its key.
 pub trait Package: std::fmt::Debug + Send {
+    /// Whether the format can carry a track.
+    fn carries(&self, track: &Track) -> bool;
     /// What a subscriber needs before a unit of these tracks when it has not had it for this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
-    fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts;
-    /// The unit itself. Empty when the format cannot carry it.
-    fn unit(&mut self, entry: &Entry) -> Parts;
+    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
+    /// A unit of a chosen track. Empty when the format cannot carry it.
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
+    /// What the sessions of the format share besides bytes, such as a log of packets.
+    fn shared(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 #[derive(Debug)]
@@ -145,41 +162,72 @@ struct Prelude {
     parts: Parts,
 }
 
-/// The packaged counterpart of a ring: the same sequence numbers, one [`Parts`] each.
+/// A packaged unit.
+#[derive(Debug)]
+pub(super) struct Packaged {
+    /// Its bytes; none when the subscribers are not sent it.
+    pub(super) parts: Parts,
+    /// The [`Chosen::epoch`] of the prelude that it needs.
+    pub(super) epoch: u32,
+}
+
+/// What the subscribers of one format and selection share: which tracks they are sent, and, where they are sent bytes, the
+/// packaged counterpart of the ring: the same sequence numbers, one [`Parts`] each.
 #[derive(Debug)]
 pub struct Packager {
     key: FormatKey,
-    package: Box<dyn Package>,
-    units: VecDeque<Parts>,
+    /// `None`: the subscribers take units as they are.
+    package: Option<Box<dyn Package>>,
+    chosen: Chosen,
+    units: VecDeque<Packaged>,
     base: u64,
     preludes: VecDeque<Prelude>,
     subscribers: usize,
 }
 
 impl Packager {
-    /// Starts with the unit numbered `base`.
+    /// Starts with the unit numbered `base`, on these tracks.
     #[must_use]
-    pub fn new(key: FormatKey, package: Box<dyn Package>, base: u64) -> Self {
-        Self { key, package, units: VecDeque::new(), base, preludes: VecDeque::new(), subscribers: 0 }
+    pub fn new(key: FormatKey, package: Option<Box<dyn Package>>, tracks: &Arc<Tracks>, base: u64) -> Self {
+        let (units, preludes) = (VecDeque::new(), VecDeque::new());
+        let mut new = Self { key, package, chosen: Chosen::default(), units, base, preludes, subscribers: 0 };
+        new.choose(tracks);
+        new
     }
 
-    /// Packages the next unit.
-    pub fn push(&mut self, entry: &Entry) {
-        let sequence = self.base.saturating_add(self.units.len() as u64);
+    /// Looks at the tracks of the stream. True when the set of chosen ones is another one.
+    fn choose(&mut self, tracks: &Arc<Tracks>) -> bool {
+        let package = self.package.as_deref();
+        let carries = |track: &Track| package.is_none_or(|package| package.carries(track));
+        self.chosen.update(self.key.selection, tracks, &carries)
+    }
+
+    /// Packages the next unit. True when the set of chosen tracks is another one than before.
+    pub fn push(&mut self, entry: &Entry) -> bool {
+        let changed = !Arc::ptr_eq(self.chosen.all(), &entry.tracks) && self.choose(&entry.tracks);
+        let Some(package) = &mut self.package else { return changed };
+        if !self.chosen.contains(entry.unit.track) {
+            let epoch = self.preludes.back().map_or(0, |prelude| prelude.epoch);
+            self.units.push_back(Packaged { parts: Parts::default(), epoch });
+            return changed;
+        }
+        let epoch = self.chosen.epoch();
         let stale = self.preludes.back().is_none_or(|last| {
-            last.epoch != entry.unit.config_epoch
+            last.epoch != epoch
                 || entry.unit.key_frame
                 || entry.dts_ms.saturating_sub(last.dts_ms) >= PRELUDE_AGE_MS
         });
         if stale {
             self.preludes.push_back(Prelude {
-                from: sequence,
-                epoch: entry.unit.config_epoch,
+                from: self.base.saturating_add(self.units.len() as u64),
+                epoch,
                 dts_ms: entry.dts_ms,
-                parts: self.package.prelude(&entry.tracks, entry.dts_ms),
+                parts: package.prelude(&self.chosen, entry.dts_ms),
             });
         }
-        self.units.push_back(self.package.unit(entry));
+        let parts = package.unit(entry, &self.chosen);
+        self.units.push_back(Packaged { parts, epoch });
+        changed
     }
 
     /// Forgets what lies before `base`, as the ring has.
@@ -204,7 +252,7 @@ impl Packager {
 
     /// The packaged unit, while it is retained.
     #[must_use]
-    pub fn unit(&self, sequence: u64) -> Option<&Parts> {
+    pub(super) fn unit(&self, sequence: u64) -> Option<&Packaged> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         self.units.get(index)
     }
@@ -221,6 +269,28 @@ impl Packager {
         self.key
     }
 
+    /// The tracks that the subscribers are sent.
+    #[must_use]
+    pub const fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// Whether the subscribers are sent bytes; else they take units as they are.
+    pub(super) const fn is_packaged(&self) -> bool {
+        self.package.is_some()
+    }
+
+    /// What the sessions of the format share.
+    pub(super) fn shared(&self) -> Option<&dyn Any> {
+        self.package.as_ref()?.shared()
+    }
+
+    /// The bytes of the newest unit.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Parts {
+        self.units.back().map(|unit| unit.parts.clone()).unwrap_or_default()
+    }
+
     pub(super) const fn add_subscriber(&mut self) {
         self.subscribers += 1;
     }
@@ -234,7 +304,7 @@ impl Packager {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::ring::tests::entry;
+    use super::super::ring::tests::{entry, vp8_tracks};
     use super::*;
 
     /// Packages a unit as its length, a prelude as its time.
@@ -242,16 +312,24 @@ pub(super) mod tests {
     pub(in crate::hub) struct Plain;
 
     impl Package for Plain {
-        fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
-            Parts::new(vec![Bytes::from(format!("<{}@{dts_ms}>", tracks.epoch))])
+        fn carries(&self, _track: &Track) -> bool {
+            true
         }
 
-        fn unit(&mut self, entry: &Entry) -> Parts {
+        fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
+            Parts::new(vec![Bytes::from(format!("<{}@{dts_ms}>", chosen.epoch()))])
+        }
+
+        fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
             Parts::new(vec![Bytes::from(format!("[{}", entry.dts_ms)), Bytes::from_static(b"]")])
         }
     }
 
-    pub(in crate::hub) const PLAIN: FormatKey = FormatKey { name: "plain", variant: 0 };
+    pub(in crate::hub) const PLAIN: FormatKey = FormatKey::new("plain", 0);
+
+    pub(in crate::hub) fn plain(base: u64) -> Packager {
+        Packager::new(PLAIN, Some(Box::new(Plain)), &vp8_tracks(1), base)
+    }
 
     #[test]
     fn a_stamp_is_each_subscribers_own_and_never_negative() {
@@ -273,17 +351,38 @@ pub(super) mod tests {
 
     #[test]
     fn numbers_follow_the_ring_and_a_late_start_gets_a_late_prelude() {
-        let mut packager = Packager::new(PLAIN, Box::new(Plain), 10);
+        let mut packager = plain(10);
         for n in 0..60 {
             packager.push(&entry(n * 33, n % 30 == 0, 1));
         }
         let text = |parts: &Parts| parts.slices().concat();
-        assert_eq!(text(packager.unit(41).unwrap()), b"[1023]");
+        assert_eq!(text(&packager.unit(41).unwrap().parts), b"[1023]");
         assert_eq!(text(packager.prelude(39).unwrap()), b"<1@0>");
         assert_eq!(text(packager.prelude(45).unwrap()), b"<1@990>");
         packager.trim(41);
         assert!(packager.unit(40).is_none() && packager.unit(41).is_some());
         assert_eq!(packager.preludes.len(), 1);
         assert!(packager.unit(70).is_none());
+    }
+
+    #[test]
+    fn what_is_not_selected_is_not_packaged() {
+        let second = media::TrackId::nth(media::TrackKind::Video, 1).unwrap();
+        let selection = Selection::only(media::TrackKind::Video, second);
+        let key = FormatKey { selection, ..PLAIN };
+        let mut packager = Packager::new(key, Some(Box::new(Plain)), &vp8_tracks(2), 0);
+        let push = |packager: &mut Packager, n: i64, track| {
+            let mut entry = Entry { tracks: vp8_tracks(2), ..entry(n, true, 1) };
+            entry.unit.track = track;
+            packager.push(&entry)
+        };
+        push(&mut packager, 0, media::TrackId::VIDEO);
+        push(&mut packager, 10, second);
+        assert!(packager.unit(0).unwrap().parts.is_empty() && !packager.unit(1).unwrap().parts.is_empty());
+        assert_eq!((packager.preludes.len(), packager.preludes[0].from), (1, 1));
+        // Its track goes: nothing is chosen, and whoever counts on it hears of it.
+        let gone = Entry { tracks: vp8_tracks(1), ..entry(20, true, 1) };
+        assert!(packager.push(&gone));
+        assert_eq!(packager.chosen().lead(), None);
     }
 }

@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{AccessUnit, Tracks};
+use media::{AccessUnit, TrackId, Tracks};
+use smallvec::SmallVec;
 
 /// Bytes a ring may retain: payload, and the parameter sets that its units point at.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Units a ring may retain.
 const UNITS_MAX: usize = 4000;
+/// A video track that is silent for longer, while another goes on, holds back no entries.
+const TRACK_SILENT_MS: i64 = 10_000;
 
 /// A unit with the tracks of its config epoch.
 #[derive(Debug, Clone)]
@@ -22,14 +25,16 @@ pub struct Entry {
     pub dts_ms: i64,
     /// When its last byte came to this server, on whichever worker.
     pub received: Instant,
+    /// The same moment on the wall clock, in milliseconds since the Unix epoch.
+    pub wall_ms: u64,
 }
 
 impl Entry {
-    /// With its DTS in milliseconds.
+    /// An entry for a unit that was received at this time.
     #[must_use]
-    pub fn new(received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
+    pub fn new(received: Instant, wall_ms: u64, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
         let dts_ms = dts_ms(&unit, &tracks);
-        Self { unit, tracks, dts_ms, received }
+        Self { unit, tracks, dts_ms, received, wall_ms }
     }
 }
 
@@ -58,6 +63,17 @@ impl RingLimits {
     }
 }
 
+/// Where the newest GOP of a video track begins.
+#[derive(Debug, Clone, Copy)]
+struct Gop {
+    track: TrackId,
+    /// Number of its key frame; `None` once that is no longer retained.
+    key: Option<u64>,
+    key_ms: i64,
+    /// Length of the GOP before it; 0 until one was seen whole.
+    previous_ms: i64,
+}
+
 /// A bounded sequence of entries. Sequence numbers start at 0 with the stream's first unit on this worker and are
 /// never reused.
 #[derive(Debug)]
@@ -65,9 +81,8 @@ pub struct Ring {
     entries: VecDeque<Entry>,
     base: u64,
     bytes: usize,
-    newest_key: Option<u64>,
-    newest_key_ms: i64,
-    gop_ms: i64,
+    /// One for each video track that has had a key frame.
+    gops: SmallVec<[Gop; 1]>,
     limits: RingLimits,
 }
 
@@ -75,25 +90,13 @@ impl Ring {
     /// Empty.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            base: 0,
-            bytes: 0,
-            newest_key: None,
-            newest_key_ms: 0,
-            gop_ms: 0,
-            limits,
-        }
+        Self { entries: VecDeque::new(), base: 0, bytes: 0, gops: SmallVec::new(), limits }
     }
 
     /// Appends, then evicts what a cap no longer allows.
     pub fn push(&mut self, entry: Entry) {
         if entry.unit.key_frame {
-            if self.newest_key.is_some() {
-                self.gop_ms = entry.dts_ms.saturating_sub(self.newest_key_ms).max(0);
-            }
-            self.newest_key = Some(self.head());
-            self.newest_key_ms = entry.dts_ms;
+            self.begin_gop(&entry);
         }
         let tracks = new_bytes(&entry, self.entries.back());
         self.bytes = self.bytes.saturating_add(entry.unit.payload.len()).saturating_add(tracks);
@@ -103,10 +106,22 @@ impl Ring {
         }
     }
 
-    /// Drops everything before the newest key frame (`keep_gop`) or before the head, but nothing at or behind
-    /// `slowest`, the slowest cursor.
+    fn begin_gop(&mut self, entry: &Entry) {
+        let (track, head, key_ms) = (entry.unit.track, self.head(), entry.dts_ms);
+        match self.gops.iter_mut().find(|gop| gop.track == track) {
+            Some(gop) => {
+                let length_ms = key_ms.saturating_sub(gop.key_ms).max(0);
+                let previous_ms = if gop.key.is_some() { length_ms } else { gop.previous_ms };
+                *gop = Gop { track, key: Some(head), key_ms, previous_ms };
+            }
+            None => self.gops.push(Gop { track, key: Some(head), key_ms, previous_ms: 0 }),
+        }
+    }
+
+    /// Drops everything before the newest key frame of each video track (`keep_gop`) or before the head, but nothing
+    /// at or behind `slowest`, the slowest cursor.
     pub fn trim(&mut self, keep_gop: bool, slowest: Option<u64>) {
-        let start = if keep_gop { self.newest_key.unwrap_or_else(|| self.head()) } else { self.head() };
+        let start = if keep_gop { self.start().unwrap_or_else(|| self.head()) } else { self.head() };
         let keep_from = slowest.map_or(start, |slowest| slowest.min(start));
         while self.base < keep_from && !self.entries.is_empty() {
             self.pop_front();
@@ -149,10 +164,24 @@ impl Ring {
         self.base.saturating_add(self.entries.len() as u64)
     }
 
-    /// Number of the newest key frame, while it is retained.
+    /// Number of the newest key frame of a video track, while it is retained.
     #[must_use]
-    pub const fn newest_key(&self) -> Option<u64> {
-        self.newest_key
+    pub fn newest_key(&self, track: TrackId) -> Option<u64> {
+        self.gops.iter().find(|gop| gop.track == track)?.key
+    }
+
+    /// Number of the first entry of the newest GOPs of all video tracks that are alive.
+    #[must_use]
+    pub fn start(&self) -> Option<u64> {
+        if let [gop] = self.gops.as_slice() {
+            return gop.key;
+        }
+        let newest_ms = self.gops.iter().map(|gop| gop.key_ms).max()?;
+        let is_alive = |gop: &&Gop| {
+            let patience_ms = gop.previous_ms.saturating_mul(2).max(TRACK_SILENT_MS);
+            newest_ms.saturating_sub(gop.key_ms) <= patience_ms
+        };
+        self.gops.iter().filter(is_alive).filter_map(|gop| gop.key).min()
     }
 
     /// DTS of the newest entry in milliseconds.
@@ -173,19 +202,22 @@ impl Ring {
             _ => 0,
         };
         // Until one GOP was seen whole its length is unknown, and only bytes and units bound the ring.
-        let gop_ms = self.gop_ms.max(self.running_gop_ms());
+        let (previous_ms, gop_ms) = self.gop_ms();
         let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1
             && (self.bytes > self.limits.bytes
                 || self.entries.len() > self.limits.units
-                || (self.gop_ms > 0 && span > span_max))
+                || (previous_ms > 0 && span > span_max))
     }
 
-    /// Length of the GOP that is not over: an encoder that cuts by scene may follow a short one with one of many
-    /// seconds, whose key frame must stay.
-    fn running_gop_ms(&self) -> i64 {
-        let head_ms = self.newest_key.and_then(|_| self.head_ms());
-        head_ms.map_or(0, |head_ms| head_ms.saturating_sub(self.newest_key_ms))
+    /// Length of the longest GOP that was seen whole, and the same with those that are not over: an encoder that cuts
+    /// by scene may follow a short one with one of many seconds, whose key frame must stay.
+    fn gop_ms(&self) -> (i64, i64) {
+        let head_ms = self.head_ms().unwrap_or_default();
+        self.gops.iter().fold((0, 0), |(previous, longest), gop| {
+            let running = gop.key.map_or(0, |_| head_ms.saturating_sub(gop.key_ms));
+            (previous.max(gop.previous_ms), longest.max(gop.previous_ms).max(running))
+        })
     }
 
     fn pop_front(&mut self) {
@@ -194,8 +226,8 @@ impl Ring {
             self.bytes = self.bytes.saturating_sub(entry.unit.payload.len()).saturating_sub(tracks);
             self.base = self.base.saturating_add(1);
         }
-        if self.newest_key.is_some_and(|key| key < self.base) {
-            self.newest_key = None;
+        for gop in &mut self.gops {
+            gop.key = gop.key.filter(|key| *key >= self.base);
         }
     }
 }
@@ -210,7 +242,8 @@ fn new_bytes(entry: &Entry, beside: Option<&Entry>) -> usize {
 pub(super) mod tests {
     use super::*;
     use bytes::Bytes;
-    use media::TrackId;
+    use media::codec::vp8;
+    use media::{CodecConfig, Timescale, Track, TrackKind};
 
     pub(in crate::hub) fn entry(dts_ms: i64, key_frame: bool, bytes: usize) -> Entry {
         let unit = AccessUnit {
@@ -221,7 +254,17 @@ pub(super) mod tests {
             config_epoch: 1,
             payload: Bytes::from(vec![0; bytes]),
         };
-        Entry::new(Instant::now(), unit, Arc::new(Tracks { epoch: 1, ..Tracks::default() }))
+        Entry::new(Instant::now(), 0, unit, vp8_tracks(1))
+    }
+
+    /// So many video tracks.
+    pub(in crate::hub) fn vp8_tracks(count: u8) -> Arc<Tracks> {
+        let track = |n| {
+            let id = TrackId::nth(TrackKind::Video, n).unwrap();
+            let config = CodecConfig::Vp8(vp8::Config::default());
+            Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) }
+        };
+        Arc::new(Tracks::new(1, (0..count).map(track)))
     }
 
     #[test]
@@ -231,11 +274,14 @@ pub(super) mod tests {
             ring.push(entry(n * 33, n % 30 == 0, 10));
             ring.trim(true, Some(ring.head()));
         }
-        assert_eq!((ring.base(), ring.head(), ring.newest_key(), ring.bytes()), (90, 100, Some(90), 100));
+        assert_eq!(
+            (ring.base(), ring.head(), ring.newest_key(TrackId::VIDEO), ring.bytes()),
+            (90, 100, Some(90), 100)
+        );
         ring.trim(false, Some(95));
         assert_eq!(ring.base(), 95);
         ring.trim(false, None);
-        assert_eq!((ring.base(), ring.bytes(), ring.newest_key()), (100, 0, None));
+        assert_eq!((ring.base(), ring.bytes(), ring.newest_key(TrackId::VIDEO)), (100, 0, None));
     }
 
     #[test]
@@ -246,7 +292,7 @@ pub(super) mod tests {
             ring.trim(true, Some(0));
             assert!(ring.bytes() <= BYTES_MAX && ring.entries.len() <= UNITS_MAX);
         }
-        assert_eq!(ring.newest_key(), None);
+        assert_eq!(ring.newest_key(TrackId::VIDEO), None);
     }
 
     #[test]
@@ -263,7 +309,9 @@ pub(super) mod tests {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
         for n in 0..3000 {
             let metadata = Some(Bytes::from(vec![0; 60_000]));
-            let tracks = Arc::new(Tracks { metadata, ..Tracks::default() });
+            let mut tracks = Tracks::default();
+            tracks.metadata = metadata;
+            let tracks = Arc::new(tracks);
             // The second unit of an epoch holds nothing more of it.
             for _ in 0..2 {
                 ring.push(Entry { tracks: Arc::clone(&tracks), ..entry(n, n == 0, 10) });
@@ -297,7 +345,29 @@ pub(super) mod tests {
             ring.push(entry(n * 33, n == 0 || n == 24, 100));
             ring.trim(true, Some(0));
         }
-        assert_eq!(ring.newest_key(), Some(24));
+        assert_eq!(ring.newest_key(TrackId::VIDEO), Some(24));
+    }
+
+    #[test]
+    fn each_video_track_has_its_own_key_frames_and_the_older_gop_stays() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let second = TrackId::nth(TrackKind::Video, 1).unwrap();
+        for n in 0..100 {
+            ring.push(entry(n * 33, n % 30 == 0, 10));
+            let mut other = entry(n * 33, n % 30 == 20, 10);
+            other.unit.track = second;
+            ring.push(other);
+            ring.trim(true, None);
+        }
+        assert_eq!((ring.newest_key(TrackId::VIDEO), ring.newest_key(second)), (Some(180), Some(161)));
+        assert_eq!((ring.base(), ring.start()), (161, Some(161)));
+        // A track that has ended holds nothing back.
+        for n in 100..500 {
+            ring.push(entry(n * 33, n % 30 == 0, 10));
+            ring.trim(true, None);
+        }
+        assert_eq!(ring.start(), ring.newest_key(TrackId::VIDEO));
+        assert_eq!(Some(ring.base()), ring.start());
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, TrackKind, Tracks};
+use media::{TrackId, TrackKind, TrackSet, Tracks};
 use wire::Gather;
 
-use super::{Cursor, Entry, FormatKey, Forwarded, Given, Jump, Package, Packager, Ring, RingLimits};
+use super::mirror::{Credit, Mirror};
+use super::{
+    Chosen, Cursor, Delivery, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits,
+};
 use crate::config::AppSettings;
-use crate::mail::{Ingest, Lane};
 use crate::stats::ForwardingIndex;
-use crate::types::{ConnId, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
 
 /// Index of a format within its stream. Slots of unused formats are kept and reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +33,9 @@ const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 pub struct Subscriber {
     /// The stream.
     pub stream: StreamId,
-    /// Which package it shares.
+    /// The package that it shares.
     pub format: FormatIndex,
-    /// Its place.
+    /// Its position in the ring.
     pub cursor: Cursor,
     /// Paused by its peer: nothing is sent.
     pub paused: bool,
@@ -43,28 +45,19 @@ pub struct Subscriber {
     pub skipped: u64,
     /// Times it jumped.
     pub jumps: u64,
+    /// Another selection is to follow.
+    switch: Option<Switch>,
 }
 
-/// A worker that receives this stream from here.
-#[derive(Debug)]
-pub struct Mirror {
-    /// Which one.
-    pub to: WorkerId,
-    /// Whether pictures are sent.
-    pub flow: Flow,
-    /// What is on the way to it.
-    pub lane: Lane,
-}
-
-/// Whether a mirror is sent what is not a key frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// Not yet: there was no key frame to begin with.
-    Waiting,
-    /// Yes.
-    Open,
-    /// Not before the next key frame: a unit was refused.
-    Cut,
+/// A change of selection in mid-stream.
+#[derive(Debug, Clone, Copy)]
+struct Switch {
+    /// The package to go on with.
+    to: FormatIndex,
+    /// The unit to begin it with, once that is known: a key frame of the new lead video track.
+    at: Option<u64>,
+    /// Units before this one are no such key frame.
+    searched: u64,
 }
 
 /// What an appended unit asks for.
@@ -74,6 +67,8 @@ pub struct Pushed {
     pub flush: Flush,
     /// The ring may have something to forget: call [`Stream::trim`].
     pub trim: bool,
+    /// What the subscribers are sent has changed with the tracks: look at [`Stream::wanted`].
+    pub rechosen: bool,
 }
 
 /// When an appended unit is sent.
@@ -100,8 +95,8 @@ pub struct Stream {
     pub settings: Arc<AppSettings>,
     /// Who to wake when there is something to send.
     pub subscribers: Vec<ConnId>,
-    /// Who else receives it from here.
-    pub mirrors: Vec<Mirror>,
+    /// The workers that receive it from here.
+    mirrors: Vec<Mirror>,
     /// Whether this worker asked the source for it.
     pub mirrored_here: bool,
     tracks: Arc<Tracks>,
@@ -116,6 +111,8 @@ pub struct Stream {
     pub grown: bool,
     last_video: Option<Instant>,
     untrimmed: u32,
+    /// The tracks that somebody here is sent.
+    wanted: TrackSet,
 }
 
 impl Stream {
@@ -147,21 +144,24 @@ impl Stream {
             grown: false,
             last_video: None,
             untrimmed: 0,
+            wanted: TrackSet::EMPTY,
         }
     }
 
     /// Appends a unit and packages it for the formats in use.
-    pub fn push(&mut self, now: Instant, received: Instant, unit: AccessUnit, tracks: Arc<Tracks>) -> Pushed {
-        let video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
+    pub fn push(&mut self, now: Instant, entry: Entry) -> Pushed {
+        let kind = entry.tracks.get(entry.unit.track).map(media::Track::kind);
         self.untrimmed = self.untrimmed.saturating_add(1);
-        let trim = unit.key_frame || self.untrimmed >= TRIM_UNITS;
-        self.tracks = Arc::clone(&tracks);
-        let entry = Entry::new(received, unit, tracks);
+        let trim = entry.unit.key_frame || self.untrimmed >= TRIM_UNITS;
+        if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
+            self.tracks = Arc::clone(&entry.tracks);
+        }
+        let mut rechosen = false;
         for packager in self.formats.iter_mut().flatten() {
-            packager.push(&entry);
+            rechosen |= packager.push(&entry);
         }
         self.ring.push(entry);
-        Pushed { flush: self.flush_when(now, video), trim }
+        Pushed { flush: self.flush_when(now, kind == Some(TrackKind::Video)), trim, rechosen }
     }
 
     /// After a panic in [`Stream::push`]: the unit is nowhere, not in some of the packages alone.
@@ -183,34 +183,159 @@ impl Stream {
         self.flush_at
     }
 
-    /// The entries from the newest key frame on (without video: none): what a new mirror needs.
-    pub fn backlog(&self) -> impl Iterator<Item = &Entry> {
-        let start = self.ring.newest_key().unwrap_or_else(|| self.ring.head());
-        (start..self.ring.head()).filter_map(|sequence| self.ring.get(sequence))
+    // ---- mirrors
+
+    /// Has another worker receive the stream: from its newest key frames on, or behind `after_ms`, up to which it has the
+    /// stream from a former source.
+    pub fn add_mirror(&mut self, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
+        self.remove_mirror(to);
+        let (start, head) = (self.ring.start(), self.ring.head());
+        let at = match after_ms {
+            None if self.has_video() => start,
+            None => Some(head),
+            Some(after_ms) => {
+                let is_new = |sequence: &u64| self.ring.get(*sequence).is_some_and(|e| e.dts_ms > after_ms);
+                Some((start.unwrap_or(head)..head).find(is_new).unwrap_or(head))
+            }
+        };
+        self.mirrors.push(Mirror::new(to, wanted, at, head));
     }
 
-    /// Subscribes `conn` to the format, making the package when it is the first. `None` when the stream has too
-    /// many formats already.
+    /// Another worker wants other tracks than before.
+    pub fn mirror_wants(&mut self, to: WorkerId, wanted: TrackSet) {
+        if let Some(mirror) = self.mirrors.iter_mut().find(|mirror| mirror.to == to) {
+            mirror.wanted = wanted;
+        }
+    }
+
+    /// Another worker needs the stream no more.
+    pub fn remove_mirror(&mut self, to: WorkerId) {
+        self.mirrors.retain(|mirror| mirror.to != to);
+    }
+
+    /// The source is elsewhere now: no other worker receives the stream from here.
+    pub fn remove_mirrors(&mut self) {
+        self.mirrors.clear();
+    }
+
+    /// The next unit for each mirror that has room, until there is none. Then the units that mirrors missed since this was
+    /// asked before.
+    pub fn feed_mirrors(&mut self, mut send: impl FnMut(WorkerId, Entry, Credit)) -> u64 {
+        let lag_ms = self.lag_ms();
+        let mut missed = 0_u64;
+        for mirror in &mut self.mirrors {
+            while let Some((entry, credit)) = mirror.next(&self.ring, lag_ms) {
+                send(mirror.to, entry, credit);
+            }
+            missed = missed.saturating_add(mirror.take_missed());
+        }
+        missed
+    }
+
+    // ---- demand
+
+    /// The tracks that somebody is sent, when these are others than when this was asked before.
+    pub fn wanted_anew(&mut self) -> Option<TrackSet> {
+        let wanted = self.wanted();
+        (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(wanted)
+    }
+
+    /// The tracks that somebody is sent, here or by way of another worker.
+    #[must_use]
+    pub fn wanted(&self) -> TrackSet {
+        let here = self.formats.iter().flatten().map(|packager| packager.chosen().set());
+        here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
+    }
+
+    /// The video track whose key frame a subscriber waits for.
+    #[must_use]
+    pub fn key_needed(&self, subscriber: &Subscriber) -> Option<TrackId> {
+        match subscriber.switch {
+            Some(Switch { to, at: None, .. }) => self.packager(to)?.chosen().lead(),
+            _ if subscriber.cursor.waits_for_key() => self.packager(subscriber.format)?.chosen().lead(),
+            _ => None,
+        }
+    }
+
+    // ---- subscribers
+
+    /// Subscribes `conn` to the format, making the package when it is the first. `package` is `None` for a subscriber that
+    /// takes units as they are. The answer is `None` when the stream has too many formats already.
     pub fn subscribe(
         &mut self,
         conn: ConnId,
         key: FormatKey,
         forwarding: ForwardingIndex,
-        package: impl FnOnce() -> Box<dyn Package>,
+        package: impl FnOnce() -> Option<Box<dyn Package>>,
     ) -> Option<Subscriber> {
         let format = self.format(key, package)?;
         self.subscribers.push(conn);
-        let cursor = Cursor::new(&self.ring, self.has_video());
+        let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
         // A backlog is sent at once, also when the head has not been flushed to the others yet.
         self.flush_to = self.flush_to.max(self.ring.head());
-        Some(Subscriber { stream: self.id, format, cursor, paused: false, forwarding, skipped: 0, jumps: 0 })
+        let (stream, paused, switch) = (self.id, false, None);
+        Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
     }
 
     /// Ends a subscription.
-    pub fn unsubscribe(&mut self, conn: ConnId, format: FormatIndex) {
+    pub fn unsubscribe(&mut self, conn: ConnId, subscriber: &Subscriber) {
         if let Some(at) = self.subscribers.iter().position(|&other| other == conn) {
             self.subscribers.swap_remove(at);
         }
+        self.leave_format(subscriber.format);
+        if let Some(switch) = subscriber.switch {
+            self.leave_format(switch.to);
+        }
+    }
+
+    /// Gives a subscriber other tracks: at once where the lead video track stays the same, else from its next key frame
+    /// on. What it was sent before goes on until then. False when the stream has too many formats already.
+    pub fn select(
+        &mut self,
+        subscriber: &mut Subscriber,
+        key: FormatKey,
+        package: impl FnOnce() -> Option<Box<dyn Package>>,
+    ) -> bool {
+        let Some(to) = self.format(key, package) else { return false };
+        if let Some(former) = subscriber.switch.take() {
+            self.leave_format(former.to);
+        }
+        if to == subscriber.format {
+            self.leave_format(to);
+            return true;
+        }
+        let next = subscriber.cursor.next();
+        subscriber.switch = Some(Switch { to, at: None, searched: next });
+        self.search_switch(subscriber);
+        true
+    }
+
+    /// Looks for the unit at which a switch can happen, and switches when the subscriber is there.
+    fn search_switch(&mut self, subscriber: &mut Subscriber) {
+        let Some(switch) = &mut subscriber.switch else { return };
+        let next = subscriber.cursor.next();
+        let slot = |format: FormatIndex| self.formats.get(format.0).and_then(Option::as_ref);
+        let (Some(from), Some(to)) = (slot(subscriber.format), slot(switch.to)) else { return };
+        let (from, to) = (from.chosen(), to.chosen());
+        if switch.at.is_none_or(|at| at < next) {
+            let (head, lead) = (self.ring.head(), to.lead());
+            let is_start = |sequence: &u64| {
+                self.ring.get(*sequence).is_some_and(|e| e.unit.key_frame && Some(e.unit.track) == lead)
+            };
+            let is_free = lead.is_none() || lead == from.lead();
+            let start = switch.searched.max(next);
+            switch.at = if is_free { Some(next) } else { (start..head).find(is_start) };
+            switch.searched = head;
+        }
+        if switch.at == Some(next) {
+            subscriber.cursor.switch(from, to);
+            let former = std::mem::replace(&mut subscriber.format, switch.to);
+            subscriber.switch = None;
+            self.leave_format(former);
+        }
+    }
+
+    fn leave_format(&mut self, format: FormatIndex) {
         if let Some(slot) = self.formats.get_mut(format.0)
             && slot.as_mut().is_some_and(Packager::remove_subscriber)
         {
@@ -219,9 +344,13 @@ impl Stream {
     }
 
     /// Prepares a write to a subscriber: jumps when it lags, passes over what cannot be decoded. The units skipped.
-    pub fn prepare(&self, subscriber: &mut Subscriber) -> u64 {
-        let lag_ms = i64::try_from(self.settings.max_latency.as_millis()).unwrap_or(i64::MAX);
-        let skipped = match subscriber.cursor.check_lag(&self.ring, self.has_video(), lag_ms) {
+    pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
+        if subscriber.switch.is_some() {
+            self.search_switch(subscriber);
+        }
+        let Some(packager) = self.formats.get(subscriber.format.0).and_then(Option::as_ref) else { return 0 };
+        let chosen = packager.chosen();
+        let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
             // What it did not want to be sent it did not miss.
             Jump::Skipped(_) if subscriber.paused => 0,
@@ -231,50 +360,60 @@ impl Stream {
                 units
             }
         };
-        if !self.has_video() {
+        if chosen.lead().is_none() {
             subscriber.cursor.start();
         }
-        subscriber.cursor.skip_undecodable(&self.ring, self.flush_to);
-        if let Some(packager) = self.packager(subscriber.format)
-            && !subscriber.paused
-        {
-            subscriber.cursor.skip_empty(&self.ring, packager, self.flush_to);
+        let until = self.until(subscriber);
+        subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
+        if packager.is_packaged() && !subscriber.paused {
+            subscriber.cursor.skip_empty(&self.ring, packager, until);
         }
         skipped
+    }
+
+    /// The subscriber is sent the units before this one.
+    fn until(&self, subscriber: &Subscriber) -> u64 {
+        let switch_at = subscriber.switch.and_then(|switch| switch.at);
+        switch_at.map_or(self.flush_to, |at| at.min(self.flush_to))
     }
 
     /// After a pause: from the newest key frame on.
     pub fn resume(&self, subscriber: &mut Subscriber) {
         subscriber.paused = false;
-        subscriber.cursor.resume(&self.ring, self.has_video());
+        if let Some(packager) = self.packager(subscriber.format) {
+            subscriber.cursor.resume(&self.ring, packager.chosen());
+        }
     }
 
     /// Names what a subscriber is to be sent, behind the rest of its unit begun. False when the gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
-                subscriber.cursor.gather_units(&self.ring, packager, self.flush_to, gather)
+                subscriber.cursor.gather_units(&self.ring, packager, self.until(subscriber), gather)
             }
             _ => true,
         }
     }
 
-    /// Accounts sent bytes, in the order in which they were named.
-    pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) {
-        if let Some(packager) = self.formats.get(subscriber.format.0).and_then(Option::as_ref)
-            && !subscriber.paused
-        {
-            subscriber.cursor.units_sent(&self.ring, packager, self.flush_to, bytes, forwarded);
+    /// Accounts sent bytes, in the order in which they were named. Gives back what is left for those behind them.
+    pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) -> usize {
+        let until = self.until(subscriber);
+        match self.packager(subscriber.format) {
+            Some(packager) if !subscriber.paused => {
+                subscriber.cursor.units_sent(&self.ring, packager, until, bytes, forwarded)
+            }
+            _ => bytes,
         }
     }
 
     /// The next unit of a subscriber that takes units whole; its cursor moves past it.
-    pub fn next_unit<'a>(&'a self, subscriber: &mut Subscriber) -> Option<Given<'a>> {
-        let packager = self.formats.get(subscriber.format.0).and_then(Option::as_ref)?;
+    pub fn next_unit<'a>(&'a self, subscriber: &mut Subscriber) -> Option<Delivery<'a>> {
+        let packager = self.packager(subscriber.format)?;
         if subscriber.paused {
             return None;
         }
-        subscriber.cursor.take_unit(&self.ring, packager, self.flush_to)
+        let until = self.until(subscriber);
+        subscriber.cursor.take_unit(&self.ring, packager, until)
     }
 
     /// Whether a subscriber has something to be sent.
@@ -285,6 +424,8 @@ impl Stream {
 
     /// Forgets what lies before the newest key frame, but nothing that `slowest`, the slowest cursor, still needs.
     pub fn trim(&mut self, slowest: Option<u64>) {
+        let mirrors = self.mirrors.iter().map(Mirror::position);
+        let slowest = slowest.into_iter().chain(mirrors).min();
         let keep_gop = self.settings.gop_cache && self.has_video();
         self.ring.trim(keep_gop, slowest);
         self.untrimmed = 0;
@@ -297,12 +438,6 @@ impl Stream {
         self.ring.clear();
         self.trim(None);
         self.flush();
-    }
-
-    /// Number of the newest key frame, while it is retained.
-    #[must_use]
-    pub const fn newest_key(&self) -> Option<u64> {
-        self.ring.newest_key()
     }
 
     /// DTS of the newest unit in milliseconds.
@@ -330,14 +465,28 @@ impl Stream {
     }
 
     fn has_video(&self) -> bool {
-        self.tracks.video.is_some()
+        self.tracks.video().is_some()
+    }
+
+    fn lag_ms(&self) -> i64 {
+        i64::try_from(self.settings.max_latency.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The tracks that the subscribers of a format are sent.
+    #[must_use]
+    pub fn chosen(&self, format: FormatIndex) -> Option<&Chosen> {
+        self.packager(format).map(Packager::chosen)
     }
 
     fn packager(&self, format: FormatIndex) -> Option<&Packager> {
         self.formats.get(format.0).and_then(Option::as_ref)
     }
 
-    fn format(&mut self, key: FormatKey, package: impl FnOnce() -> Box<dyn Package>) -> Option<FormatIndex> {
+    fn format(
+        &mut self,
+        key: FormatKey,
+        package: impl FnOnce() -> Option<Box<dyn Package>>,
+    ) -> Option<FormatIndex> {
         let known = self.formats.iter().position(|slot| slot.as_ref().is_some_and(|p| p.key() == key));
         let index = match known {
             Some(index) => index,
@@ -348,10 +497,12 @@ impl Stream {
                 if index >= limit {
                     return None;
                 }
-                let mut packager = Packager::new(key, package(), self.ring.base());
-                (self.ring.base()..self.ring.head())
-                    .filter_map(|sequence| self.ring.get(sequence))
-                    .for_each(|entry| packager.push(entry));
+                let mut packager = Packager::new(key, package(), &self.tracks, self.ring.base());
+                (self.ring.base()..self.ring.head()).filter_map(|sequence| self.ring.get(sequence)).for_each(
+                    |entry| {
+                        packager.push(entry);
+                    },
+                );
                 if free.is_none() {
                     self.formats.push(None);
                 }
@@ -391,24 +542,23 @@ mod tests {
 
     fn stream() -> Stream {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp, settings)
+        Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL, settings)
     }
 
     #[test]
     fn a_paused_viewer_is_moved_on_and_not_called_slow() {
         let mut stream = stream();
-        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "plain");
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "plain");
         let mut subscribe = |slot| {
             let conn = ConnId { slot, generation: 0 };
-            stream.subscribe(conn, PLAIN, forwarding, || Box::new(Plain)).unwrap()
+            stream.subscribe(conn, PLAIN, forwarding, || Some(Box::new(Plain))).unwrap()
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
         // As much as the ring holds, and more.
         let now = Instant::now();
         for dts_ms in 0..6000 {
-            let entry = entry(dts_ms, false, 1);
-            stream.push(now, now, entry.unit, entry.tracks);
+            stream.push(now, entry(dts_ms, false, 1));
         }
         stream.flush();
         assert_eq!(stream.prepare(&mut paused), 0);
@@ -420,10 +570,12 @@ mod tests {
     #[test]
     fn inventive_viewers_leave_room_for_plain_ones() {
         let mut stream = stream();
-        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::Rtmp, "rtmp");
+        let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {
-            let key = FormatKey { name: "rtmp", variant };
-            stream.subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Box::new(Plain)).is_some()
+            let key = FormatKey::new("rtmp", variant);
+            stream
+                .subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Some(Box::new(Plain)))
+                .is_some()
         };
         let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);

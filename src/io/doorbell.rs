@@ -15,7 +15,8 @@ use mio::net::TcpStream;
 
 use super::budget::Place;
 use super::tls::Configs;
-use crate::mail::{MirroredUnit, ToWorker};
+use crate::hub::MirroredUnit;
+use crate::mail::ToWorker;
 use crate::protocol::Listener;
 
 /// What a worker's shell receives.
@@ -36,7 +37,7 @@ pub(super) enum Mail {
 pub(super) struct Handover {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
-    pub(super) listener: Listener,
+    pub(super) listener: &'static Listener,
     pub(super) place: Place,
 }
 

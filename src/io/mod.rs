@@ -22,4 +22,4 @@ mod udp;
 pub use local::{AddUserError, add_user};
 pub use tls::{CertificateError, CertificateFiles};
 
-pub use server::{Addresses, Notice, Server, StartError, StopReason};
+pub use server::{Notice, Server, StartError, StopReason};

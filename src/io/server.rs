@@ -1,7 +1,7 @@
 //! The whole server as one value: binds everything, starts the threads, and says when it ends.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -24,27 +24,12 @@ use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::ToWorker;
-use crate::protocol::{Listener, Port};
+use crate::protocol::{Addresses, Listener, Port};
 use crate::store::{self, RedbStore, Store};
 use crate::types::WorkerId;
 
 /// Descriptors below which the configured density cannot be reached.
 const OPEN_FILES_WANTED: u64 = 20_000;
-
-/// Where the server listens, as bound.
-#[derive(Debug, Clone, Copy)]
-pub struct Addresses {
-    /// HTTP and the API.
-    pub http: SocketAddr,
-    /// The same over TLS.
-    pub https: Option<SocketAddr>,
-    /// RTMP.
-    pub rtmp: SocketAddr,
-    /// RTMP over TLS.
-    pub rtmps: Option<SocketAddr>,
-    /// SRT.
-    pub srt: Option<SocketAddr>,
-}
 
 /// Why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +38,7 @@ pub enum StartError {
     #[error("{what} port {port}: {error}")]
     Bind {
         /// Which listener.
-        what: &'static str,
+        what: String,
         /// The configured port.
         port: u16,
         /// What the system said.
@@ -128,7 +113,7 @@ impl Server {
         let seed = seed_of_the_system()?;
         let control_seed = seed.derive("control", 0);
         let control =
-            Control::new(clock::now(), control_config(config, addresses, &seed), records, &control_seed)?;
+            Control::new(clock::now(), control_config(config, &addresses, &seed), records, &control_seed)?;
         let (desk, mail) = office::desk();
         let mut ends = Vec::with_capacity(sockets.len());
         for _ in 0..sockets.len() {
@@ -187,8 +172,8 @@ impl Server {
 
     /// Where it listens.
     #[must_use]
-    pub const fn addresses(&self) -> Addresses {
-        self.addresses
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Begins the drain: no new sessions, peers are told, the store is flushed.
@@ -286,49 +271,33 @@ fn start_thread(
 /// What one worker listens on.
 #[derive(Default)]
 struct Sockets {
-    listeners: Vec<(Listener, TcpListener)>,
-    ports: Vec<(Port, UdpSocket)>,
+    listeners: Vec<(&'static Listener, TcpListener)>,
+    ports: Vec<(&'static Port, UdpSocket)>,
 }
 
 /// Binds every port, once per worker.
 fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError> {
     let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
-    let srt = server.srt_port.map(|port| bind_srt(server, port, &mut of_workers)).transpose()?;
-    let mut one = |what, listener, host, port| -> Result<SocketAddr, StartError> {
-        let bound = listen::listen(host, port, of_workers.len());
-        let (address, sockets) = bound.map_err(|error| StartError::Bind { what, port, error })?;
+    let mut addresses = Addresses::default();
+    for listener in Listener::all() {
+        let Some((host, port)) = listener.listen(server) else { continue };
+        let failed = |error| StartError::Bind { what: listener.name.to_ascii_uppercase(), port, error };
+        let (address, sockets) = listen::listen(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
             of_worker.listeners.push((listener, socket));
         }
-        Ok(address)
-    };
-    let addresses = Addresses {
-        http: one("HTTP", Listener::Http, server.http_host, server.http_port)?,
-        https: server
-            .https_port
-            .map(|port| one("HTTPS", Listener::Https, server.http_host, port))
-            .transpose()?,
-        rtmp: one("RTMP", Listener::Rtmp, server.rtmp_host, server.rtmp_port)?,
-        rtmps: server
-            .rtmps_port
-            .map(|port| one("RTMPS", Listener::Rtmps, server.rtmp_host, port))
-            .transpose()?,
-        srt,
-    };
-    Ok((addresses, of_workers))
-}
-
-fn bind_srt(
-    server: &ServerSettings,
-    port: u16,
-    of_workers: &mut [Sockets],
-) -> Result<SocketAddr, StartError> {
-    let failed = |error| StartError::Bind { what: "SRT", port, error };
-    let (address, sockets) = listen::bind_udp(server.srt_host, port, of_workers.len()).map_err(failed)?;
-    for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
-        of_worker.ports.push((Port::Srt, UdpSocket::for_many(socket).map_err(failed)?));
+        addresses.insert(listener.name, address);
     }
-    Ok(address)
+    for shared in Port::all() {
+        let Some((host, port)) = shared.listen(server) else { continue };
+        let failed = |error| StartError::Bind { what: shared.name.to_ascii_uppercase(), port, error };
+        let (address, sockets) = listen::bind_udp(host, port, of_workers.len()).map_err(failed)?;
+        for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
+            of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));
+        }
+        addresses.insert(shared.name, address);
+    }
+    Ok((addresses, of_workers))
 }
 
 /// The files of the certificate; a self-signed one is made when there is none.
@@ -367,7 +336,7 @@ fn note_open_files() {
     }
 }
 
-fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> ControlConfig {
+fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> ControlConfig {
     let own_addresses = own_addresses();
     let node: String = format!("{:016x}", seed.derive("node", 0).random().u64());
     ControlConfig {
@@ -379,15 +348,12 @@ fn control_config(config: &Config, addresses: Addresses, seed: &Seed) -> Control
         outbound: OutboundPolicy {
             deny: config.server.outbound_deny.clone(),
             own_addresses,
-            own_ports: [Some(addresses.http), addresses.https]
-                .into_iter()
-                .flatten()
-                .map(|a| a.port())
+            own_ports: Listener::all()
+                .filter(|listener| listener.manages)
+                .filter_map(|listener| addresses.port(listener.name))
                 .collect(),
         },
-        rtmp_port: addresses.rtmp.port(),
-        rtmps_port: addresses.rtmps.map(|address| address.port()),
-        srt_port: addresses.srt.map(|address| address.port()),
+        addresses: addresses.clone(),
     }
 }
 
@@ -402,7 +368,7 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// What the records call this server (`hostAddress`): the environment, else the first private IPv4,
+/// What the records call this server (hostAddress, docs/rest.md): the environment, else the first private IPv4,
 /// else any address that is not loopback.
 fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());

@@ -106,9 +106,9 @@ pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
     pub(super) inbox: Inbox,
-    pub(super) listeners: Vec<(Listener, TcpListener)>,
+    pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
     /// UDP ports that many peers share.
-    pub(super) ports: Vec<(Port, UdpSocket)>,
+    pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     pub(super) peers: Vec<Postbox>,
     pub(super) desk: Desk,
     pub(super) jobs: Jobs,
@@ -356,7 +356,7 @@ impl Shell {
         }
     }
 
-    fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: Listener) {
+    fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: &'static Listener) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let place = match self.parts.budget.admit(peer, now.mono) {
             Ok(place) => place,
@@ -399,11 +399,11 @@ impl Shell {
     }
 
     /// The transport that the listener speaks.
-    fn accepted(&self, stream: TcpStream, listener: Listener) -> Option<Transport> {
-        let config = match listener.security() {
+    fn accepted(&self, stream: TcpStream, listener: &'static Listener) -> Option<Transport> {
+        let config = match listener.security {
             Security::Plain => return Some(Transport::plain(stream)),
-            Security::Tls => &self.parts.tls.rtmps,
-            Security::TlsHttp => &self.parts.tls.https,
+            Security::Tls => &self.parts.tls.plain,
+            Security::TlsHttp => &self.parts.tls.http,
         };
         Transport::server(stream, config)
             .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))

@@ -3,10 +3,10 @@
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
 //! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`MirroredUnit`]), which may be full.
+//! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod files;
-mod mirror;
+mod outbound;
 mod play;
 mod publish;
 mod pull;
@@ -14,37 +14,37 @@ mod push;
 mod report;
 
 pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
-pub use mirror::{Credit, Lane, MirroredUnit};
+pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
-pub use publish::{Departure, Grant, Ingest, PublishRequest, Refusal, StreamEnd};
-pub use pull::{PullOrder, PullSource, PullState};
-pub use push::{PushOrder, PushState, PushTarget, via_entry};
+pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
+pub use pull::{PullOrder, PullState};
+pub use push::{PushOrder, PushState, via_entry};
 pub use report::{Report, SourceFigures};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::Position;
+use media::{Position, TrackSet};
 
-use crate::config::{AppSettings, ServerSettings, SrtSettings};
+use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
 use crate::stats::{SrtFigures, WorkerFigures};
-use crate::types::{ConnId, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// What sessions need to know of the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
-    /// `srt.*`.
-    pub srt: SrtSettings,
+    /// What each protocol has of its own.
+    pub protocols: Extensions,
 }
 
 impl SessionSettings {
     /// Out of the server's.
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
-        Self { cors_origins: server.cors_origins.clone(), srt: server.srt.clone() }
+        Self { cors_origins: server.cors_origins.clone(), protocols: server.protocols.clone() }
     }
 }
 
@@ -225,10 +225,21 @@ pub enum ToWorker {
     Mirror {
         /// Which stream.
         stream: StreamId,
-        /// To whom.
+        /// The worker that asks.
         to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
         /// Units up to this DTS (milliseconds) are there already, from a former source.
         after_ms: Option<i64>,
+    },
+    /// From a worker whose subscribers are sent other tracks now.
+    MirrorWants {
+        /// Which stream.
+        stream: StreamId,
+        /// The worker that asks.
+        to: WorkerId,
+        /// The tracks that somebody there is sent.
+        wanted: TrackSet,
     },
     /// From a worker without subscribers any more.
     Unmirror {

@@ -7,40 +7,7 @@ use media::Position;
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
-use crate::types::{PullId, SessionRef, StreamId, StreamKey};
-
-/// How a stream came in, with the reference's name for it (`publishType`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ingest {
-    /// Published by RTMP.
-    Rtmp,
-    /// Published by SRT.
-    Srt,
-    /// Pulled from another server.
-    Pull,
-}
-
-impl Ingest {
-    /// The value of `publishType`.
-    #[must_use]
-    pub const fn publish_type(self) -> &'static str {
-        match self {
-            Self::Rtmp => "RTMP",
-            Self::Srt => "SRT",
-            Self::Pull => "Pull",
-        }
-    }
-
-    /// In metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rtmp => "rtmp",
-            Self::Srt => "srt",
-            Self::Pull => "pull",
-        }
-    }
-}
+use crate::types::{Ingest, PullId, SessionRef, StreamId, StreamKey};
 
 /// Someone wants to publish.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::auth::srt::SrtAddress;
+use super::Target;
 use crate::types::{PullId, StreamKey};
 
 /// Where an attempt of a pull stands. That it has media is a [`crate::mail::ToControl::Publish`].
@@ -27,31 +27,6 @@ pub struct PullOrder {
     pub key: StreamKey,
     /// Where to connect; resolved and checked against the outbound policy.
     pub address: SocketAddr,
-    /// Over TLS, to a server that proves to have this name.
-    pub tls_name: Option<Box<str>>,
-    /// What to ask for there.
-    pub source: PullSource,
-}
-
-/// What a pull asks its server for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PullSource {
-    /// RTMP `connect` and `play`.
-    Rtmp {
-        /// `app` of the connect command.
-        app: String,
-        /// `tcUrl` of the connect command.
-        tc_url: String,
-        /// The stream's name with its query.
-        name: String,
-    },
-    /// HTTP `GET` of a live FLV file.
-    HttpFlv {
-        /// `Host` of the request.
-        authority: String,
-        /// Path and query.
-        target: String,
-    },
-    /// SRT, MPEG-TS inside.
-    Srt(SrtAddress),
+    /// The server, and what is asked for there.
+    pub target: Target,
 }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::auth::srt::SrtAddress;
+use super::Target;
 use crate::config::AppSettings;
 use crate::types::{PushId, StreamId, StreamKey};
 
-/// Where a push stands.
+/// Where a push stands (docs/rest.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
     /// Connected and publishing is asked for.
@@ -33,30 +33,12 @@ pub struct PushOrder {
     pub stream: StreamId,
     /// Where to connect; resolved and checked against the outbound policy.
     pub address: SocketAddr,
-    /// Over TLS, to a server that proves to have this name.
-    pub tls_name: Option<Box<str>>,
-    /// What to ask for there.
-    pub target: PushTarget,
+    /// Where it goes, and how.
+    pub target: Target,
+    /// The streams that this one went through, itself last.
+    pub via: Vec<String>,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
-}
-
-/// What a push asks its target for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PushTarget {
-    /// RTMP `connect` and `publish`.
-    Rtmp {
-        /// `app` of the connect command.
-        app: String,
-        /// `tcUrl` of the connect command.
-        tc_url: String,
-        /// The publish name with its query.
-        name: String,
-        /// The streams this one went through, this one last.
-        via: Vec<String>,
-    },
-    /// SRT as a caller.
-    Srt(SrtAddress),
 }
 
 /// The name of this node in `via` entries and of its streams.

@@ -1,11 +1,14 @@
 //! The registry of protocols, and what the worker sees of each: a [`Session`] that speaks in the hub's words.
 //!
-//! Adding a protocol is its machine crate, one folder here and one line in `protocols!`. A session composes
+//! Adding a protocol is its machine crate, one folder here and one row in `registry`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 mod http;
 mod http_live;
+pub mod outbound;
+mod planned;
 mod pull;
+mod registry;
 mod rtmp;
 mod srt;
 mod tags;
@@ -17,19 +20,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::rtmp::FourCcs;
 use crypto::Seed;
-use media::{AccessUnit, Tracks};
+use media::{AccessUnit, Track, TrackId, TrackKind, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::auth::access::Params;
 use crate::config::AppSettings;
-use crate::hub::{FormatKey, Package, Parts};
+use crate::hub::{Chosen, FormatKey, Package, Parts, Pick, Selection};
 use crate::mail::{
-    Departure, FileAsk, FileReply, Grant, Ingest, NoSubscription, PullOrder, PullState, PushOrder, PushState,
-    PushTarget, Refusal, SessionSettings, StreamEnd,
+    Departure, FileAsk, FileReply, Grant, NoSubscription, PullState, PushState, Refusal, SessionSettings,
+    StreamEnd,
 };
-use crate::types::{ConnId, Now, StreamKey, WorkerId};
+use crate::types::{ConnId, Ingest, Now, StreamKey};
+pub use registry::{Addresses, Listener, Port, Security, listener_names, publish_url, schema};
 
 /// An outgoing connection that is not there by then is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -78,61 +81,96 @@ pub struct PlayAsk {
     pub origin: String,
 }
 
+/// A kind of format: what its protocol says of it once.
+#[derive(Debug)]
+pub struct FormatKind {
+    /// Its name, in metrics and hooks.
+    pub name: &'static str,
+    /// Whether an application lets viewers play it.
+    pub is_enabled: fn(&AppSettings) -> bool,
+    /// Makes the package of a variant. `None`: the sessions take units as they are.
+    pub package: fn(u64) -> Option<Box<dyn Package>>,
+    /// A viewer that closes its side of the connection gives up what it asked for. (An HTTP client may do so and read on.)
+    pub is_given_up_by_close: bool,
+}
+
 /// A format that subscribers of one protocol share; see [`crate::hub::Package`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// RTMP messages in chunks.
-    Rtmp {
-        /// The message stream they belong to.
-        message_stream: u32,
-        /// What the player announced beyond the legacy codecs.
-        four_ccs: FourCcs,
-    },
-    /// FLV tags.
-    Flv,
-    /// FLV tags, each a message of a WebSocket.
-    WsFlv,
-    /// MPEG-TS packets.
-    Ts,
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    kind: &'static FormatKind,
+    variant: u64,
+    selection: Selection,
 }
 
 impl Format {
+    /// The default tracks in a variant of a kind.
+    #[must_use]
+    pub const fn new(kind: &'static FormatKind, variant: u64) -> Self {
+        Self { kind, variant, selection: Selection::DEFAULT }
+    }
+
+    /// The default tracks in a variant of the kind with this name.
+    #[must_use]
+    pub fn find(name: &str, variant: u64) -> Option<Self> {
+        registry::format(name).map(|kind| Self::new(kind, variant))
+    }
+
+    /// The same with other tracks.
+    #[must_use]
+    pub const fn select(self, selection: Selection) -> Self {
+        Self { selection, ..self }
+    }
+
+    /// What its protocol says of it.
+    #[must_use]
+    pub const fn kind(self) -> &'static FormatKind {
+        self.kind
+    }
+
     /// What the hub finds it by.
     #[must_use]
     pub const fn key(self) -> FormatKey {
-        match self {
-            Self::Rtmp { message_stream, four_ccs } => {
-                let variant = message_stream as u64 | (four_ccs.bits() as u64) << 32;
-                FormatKey { name: "rtmp", variant }
-            }
-            Self::Flv => FormatKey { name: "flv", variant: 0 },
-            Self::WsFlv => FormatKey { name: "ws-flv", variant: 0 },
-            Self::Ts => FormatKey { name: "ts", variant: 0 },
-        }
-    }
-
-    /// Whether an application lets viewers play it.
-    #[must_use]
-    pub const fn is_enabled(self, app: &AppSettings) -> bool {
-        match self {
-            Self::Rtmp { .. } => app.rtmp_playback_enabled,
-            Self::Flv | Self::WsFlv => app.http_flv_enabled,
-            Self::Ts => app.srt_playback_enabled,
-        }
+        FormatKey { name: self.kind.name, variant: self.variant, selection: self.selection }
     }
 
     /// Makes the package for the first subscriber.
     #[must_use]
-    pub fn package(self) -> Box<dyn Package> {
-        match self {
-            Self::Rtmp { message_stream, four_ccs } => {
-                Box::new(rtmp::RtmpPackage::new(message_stream, four_ccs))
-            }
-            Self::Flv => Box::new(http_live::FlvPackage::new(false)),
-            Self::WsFlv => Box::new(http_live::FlvPackage::new(true)),
-            Self::Ts => Box::new(ts::TsPackage::new()),
-        }
+    pub fn package(self) -> Option<Box<dyn Package>> {
+        (self.kind.package)(self.variant)
     }
+
+    /// The tracks of a stream that its subscribers are sent.
+    #[must_use]
+    pub fn choose(self, tracks: &Tracks) -> Chosen {
+        let package = self.package();
+        let carries = |track: &Track| package.as_ref().is_none_or(|package| package.carries(track));
+        let mut chosen = Chosen::default();
+        chosen.update(self.selection, &Arc::new(tracks.clone()), &carries);
+        chosen
+    }
+}
+
+/// The tracks that a viewer asks for by parameters of its URL: `tracks=all`, or `video=` and `audio=` with the number of
+/// a track, `all` or `none`. `None`: it asks for none in particular.
+#[must_use]
+pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
+    let mut selection = None;
+    for (name, value) in params {
+        let pick = |kind| match value.as_str() {
+            "all" => Some(Pick::All),
+            "none" => Some(Pick::None),
+            number => Some(Pick::Only(TrackId::nth(kind, number.parse().ok()?)?)),
+        };
+        let so_far = selection.unwrap_or(Selection::DEFAULT);
+        let asked = match name.as_str() {
+            "tracks" if value == "all" => Some(Selection::ALL),
+            "video" => pick(TrackKind::Video).map(|video| Selection { video, ..so_far }),
+            "audio" => pick(TrackKind::Audio).map(|audio| Selection { audio, ..so_far }),
+            _ => None,
+        };
+        selection = asked.or(selection);
+    }
+    selection
 }
 
 /// What a session tells the worker.
@@ -278,8 +316,8 @@ pub enum Route {
 pub trait Demux: Debug + Send {
     /// Tells whose the datagram is. Room is made for a session only after the peer has proved its address.
     fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route;
-    /// Begins the session of whom [`Route::New`] was said of right before. `peer` is its address without the socket's
-    /// point of view.
+    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of a
+    /// dual-stack socket has its IPv4 address.
     fn begin(
         &mut self,
         ctx: &Context<'_>,
@@ -291,96 +329,10 @@ pub trait Demux: Debug + Send {
     fn forget(&mut self, conn: ConnId);
 }
 
-/// What lies between a listener's sockets and its sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// Nothing.
-    Plain,
-    /// TLS.
-    Tls,
-    /// TLS for a peer that may ask which HTTP is spoken.
-    TlsHttp,
-}
-
-/// The one list of protocols: a listener each, what secures it, and how a session of it begins.
-macro_rules! protocols {
-    ($($(#[$doc:meta])* $name:ident ($security:ident) => $begin:path),* $(,)?) => {
-        /// What a listening socket speaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Listener { $($(#[$doc])* $name),* }
-
-        impl Listener {
-            /// What secures it.
-            #[must_use]
-            pub const fn security(self) -> Security {
-                match self { $(Self::$name => Security::$security),* }
-            }
-
-            /// Begins a session on an accepted connection.
-            #[must_use]
-            pub fn begin(self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
-                match self { $(Self::$name => Box::new($begin(now, peer, seed))),* }
-            }
-        }
-    };
-}
-
-protocols! {
-    /// RTMP, port 1935.
-    Rtmp (Plain) => rtmp::RtmpSession::new,
-    /// RTMPS, port 8443.
-    Rtmps (Tls) => rtmp::RtmpSession::new,
-    /// HTTP: the API, live streams, files; port 5080.
-    Http (Plain) => http::HttpSession::new,
-    /// The same over TLS, port 5443.
-    Https (TlsHttp) => http::HttpSession::over_tls,
-}
-
-/// The one list of protocols whose peers share a UDP port.
-macro_rules! ports {
-    ($($(#[$doc:meta])* $name:ident => $new:path),* $(,)?) => {
-        /// What a UDP port speaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Port { $($(#[$doc])* $name),* }
-
-        impl Port {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// What tells its peers apart. `secret` is the same for all workers of the server.
-            #[must_use]
-            pub fn demux(self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
-                match self { $(Self::$name => Box::new($new(now, worker, secret))),* }
-            }
-        }
-    };
-}
-
-ports! {
-    /// SRT, port 4200.
-    Srt => srt::SrtPort::new,
-}
-
 /// What the load generator shares with the sessions.
 pub(crate) mod bench {
-    pub(crate) use super::srt::{Line, LineEvent, Packer};
+    pub(crate) use super::rtmp::RtmpUrl;
+    pub(crate) use super::srt::{OutboundConnection, OutboundEvent, Packer, SrtAddress, SrtSettings, SrtUrl};
     pub(crate) use super::tags::{Ingest as TagIngest, Outcome};
     pub(crate) use super::ts::{Ingest as TsIngest, TsPackage};
-}
-
-/// Begins the session of a pull on an outgoing connection.
-#[must_use]
-pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Box<dyn Session> {
-    Box::new(pull::PullSession::new(now, order, seed))
-}
-
-/// Begins the session of a push on an outgoing connection.
-#[must_use]
-pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Box<dyn Session> {
-    match &order.target {
-        PushTarget::Rtmp { app, tc_url, name, via } => {
-            Box::new(rtmp::RtmpPush::new(now, rtmp::PushAddress::new(app, tc_url, name, via), seed))
-        }
-        PushTarget::Srt(address) => Box::new(srt::SrtPush::new(address, seed)),
-    }
 }

@@ -276,7 +276,7 @@ impl Page {
         for row in self.forwarding() {
             for (kind, histogram) in [("video", &row.video), ("audio", &row.audio)] {
                 let labels = [
-                    ("ingest", row.ingest.name().to_owned()),
+                    ("ingest", row.ingest.name.to_owned()),
                     ("egress", row.egress.to_owned()),
                     ("kind", kind.to_owned()),
                 ];
@@ -406,8 +406,7 @@ mod tests {
 
     use super::super::{StreamFigures, Traffic};
     use super::*;
-    use crate::mail::Ingest;
-    use crate::types::StreamKey;
+    use crate::types::{Ingest, StreamKey};
 
     #[test]
     fn the_page_has_every_documented_name_and_no_other() {
@@ -415,7 +414,7 @@ mod tests {
         figures.counters.busy = Duration::from_millis(1500);
         figures.traffic.push(Traffic { open: 3, ..Traffic::new("rtmp") });
         let now = Instant::now();
-        let index = figures.forwarding.index(Ingest::Rtmp, "rtmp");
+        let index = figures.forwarding.index(Ingest { publish_type: "RTMP", name: "rtmp" }, "rtmp");
         figures.forwarding.record(index, true, now, now + Duration::from_micros(120));
         let key = StreamKey::new("live", "s\"1");
         figures.per_stream.push(StreamFigures {

@@ -12,8 +12,7 @@ pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::HostFigures;
 
-use crate::mail::Ingest;
-use crate::types::StreamKey;
+use crate::types::{Ingest, StreamKey};
 
 /// What the units of one ingest took to the subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]

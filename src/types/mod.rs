@@ -1,9 +1,11 @@
-//! The words below all rooms: ids, keys, time. Nothing here knows any other room.
+//! The words below all rooms: ids, keys, time, ways in. Nothing here knows any other room.
 
 mod ids;
+mod ingest;
 mod key;
 mod time;
 
 pub use ids::{ConnId, PullId, PushId, SessionRef, StreamId, WorkerId};
+pub use ingest::Ingest;
 pub use key::StreamKey;
 pub use time::Now;

@@ -61,7 +61,7 @@ pub(super) enum Link {
     /// In order, over a socket of its own.
     Bytes,
     /// In datagrams, through a port that many share.
-    Port(Port, Remote),
+    Port(&'static Port, Remote),
     /// In datagrams, over a socket of its own.
     Own,
 }

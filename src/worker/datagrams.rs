@@ -30,14 +30,20 @@ pub enum Routed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// Through a shared port.
-    Port(Port, Remote),
+    Port(&'static Port, Remote),
     /// Through the connection's own socket; `None`: to whom it is connected.
     Own(Option<SocketAddr>),
 }
 
 impl Worker {
     /// A datagram of a shared port.
-    pub fn handle_datagram(&mut self, now: Now, port: Port, from: Remote, datagram: &[u8]) -> Routed {
+    pub fn handle_datagram(
+        &mut self,
+        now: Now,
+        port: &'static Port,
+        from: Remote,
+        datagram: &[u8],
+    ) -> Routed {
         self.now = now;
         self.reply.clear();
         let ctx = Context { now, apps: &self.apps, server: &self.server, draining: self.draining };
@@ -70,7 +76,7 @@ impl Worker {
     }
 
     /// Begins the session of a datagram that was [`Routed::New`] right before.
-    pub fn accept_peer(&mut self, now: Now, port: Port, from: Remote) -> Option<ConnId> {
+    pub fn accept_peer(&mut self, now: Now, port: &'static Port, from: Remote) -> Option<ConnId> {
         self.now = now;
         let seed = self.session_seed();
         let id = self.conns.next_id()?;
@@ -181,11 +187,10 @@ impl Worker {
     }
 
     /// Has a socket of its own opened for a connection: to call its peer, or to wait for it there.
-    pub(super) fn open_udp(&mut self, id: ConnId, address: SocketAddr, listens: bool) {
+    pub(super) fn open_udp(&mut self, id: ConnId, bind: Option<SocketAddr>, to: Option<SocketAddr>) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.link = Link::Own;
         }
-        let (bind, to) = if listens { (Some(address), None) } else { (None, Some(address)) };
         self.outputs.push_back(Output::OpenUdp { conn: id, bind, to });
     }
 }

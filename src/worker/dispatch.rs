@@ -9,7 +9,7 @@ use media::{AccessUnit, Tracks};
 use super::conn::{Conn, Link, Publishing};
 use super::deadlines::Timer;
 use super::{Output, SourceCount, Worker};
-use crate::hub::{Flush, dts_ms};
+use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, FileAsk, PublishRequest, PushState, ToControl, ToWorker};
 use crate::protocol::{Event, Format, PublishAsk};
 use crate::stats::Traffic;
@@ -169,31 +169,27 @@ impl Worker {
         let count = self.sources.entry(stream).or_default();
         count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
         count.last_unit = Some(self.now.mono);
-        count.position.dts_ms = count.position.dts_ms.max(dts_ms(&unit, &tracks));
+        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
+        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
         if !std::mem::replace(&mut count.position.started, true) {
             self.tell(ToControl::SourceStarted(stream));
         }
-        self.mirror_unit(stream, self.now.mono, &unit, &tracks);
-        if self.append(stream, self.now.mono, unit, tracks).is_err() {
+        let appended = self.append(stream, entry);
+        self.feed_mirrors(stream);
+        if appended.is_err() {
             self.remove_panicked(id);
         }
     }
 
     /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
     /// left out.
-    pub(super) fn append(
-        &mut self,
-        id: StreamId,
-        received: Instant,
-        unit: AccessUnit,
-        tracks: Arc<Tracks>,
-    ) -> std::thread::Result<()> {
+    pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         self.stats.units = self.stats.units.saturating_add(1);
         let first = stream.tracks().is_empty();
         let now = self.now.mono;
-        let pushed = catch_unwind(AssertUnwindSafe(|| stream.push(now, received, unit, tracks)))
-            .inspect_err(|_| stream.leave_out())?;
+        let pushed =
+            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
         match pushed.flush {
             Flush::Now => {
                 if !std::mem::replace(&mut stream.grown, true) {
@@ -204,6 +200,9 @@ impl Worker {
         }
         if pushed.trim {
             self.trim(id);
+        }
+        if pushed.rechosen {
+            self.settle_demand(id);
         }
         if first {
             self.tell_tracks(id);
@@ -272,7 +271,8 @@ impl Worker {
         }
         if stream.source != self.id && !stream.mirrored_here {
             stream.mirrored_here = true;
-            let mirror = ToWorker::Mirror { stream: stream_id, to: self.id, after_ms: stream.head_ms() };
+            let (after_ms, wanted) = (stream.head_ms(), stream.wanted());
+            let mirror = ToWorker::Mirror { stream: stream_id, to: self.id, wanted, after_ms };
             let source = stream.source;
             self.outputs.push_back(Output::Worker(source, mirror));
         }
@@ -289,7 +289,7 @@ impl Worker {
         self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
         let stream_id = subscriber.stream;
         let Some(stream) = self.streams.get_mut(&stream_id) else { return };
-        stream.unsubscribe(id, subscriber.format);
+        stream.unsubscribe(id, &subscriber);
         if stream.subscribers.is_empty() && stream.mirrored_here {
             stream.mirrored_here = false;
             stream.clear();

@@ -42,7 +42,7 @@ impl Worker {
 
     fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
         let tracks = self.streams.get(&stream)?.tracks();
-        let size = tracks.video.as_ref().and_then(|track| track.config.picture_size());
+        let size = tracks.video().and_then(|track| track.config.picture_size());
         let (width, height) = size.unwrap_or((0, 0));
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
         Some(SourceFigures {
@@ -52,7 +52,7 @@ impl Worker {
             epoch: tracks.epoch,
             width,
             height,
-            video_codec: tracks.video.as_ref().map(|track| track.config.codec()),
+            video_codec: tracks.video().map(|track| track.config.codec()),
             dropped: count.dropped,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
         })

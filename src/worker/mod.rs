@@ -12,6 +12,7 @@
 mod conn;
 mod datagrams;
 mod deadlines;
+mod demand;
 mod dispatch;
 mod figures;
 mod pulls;
@@ -27,11 +28,9 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::hub::{Forwarded, Stream};
-use crate::mail::{
-    FileAsk, MirroredUnit, PushOrder, PushState, PushTarget, SessionSettings, ToControl, ToWorker,
-};
-use crate::protocol::{self, Apps, Context, Demux, Listener, Port, Session};
+use crate::hub::{Forwarded, MirroredUnit, Stream};
+use crate::mail::{FileAsk, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport};
+use crate::protocol::{Apps, Context, Demux, Listener, Port, Session, outbound};
 use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
 use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};
 pub use conn::CLOSE_STALL;
@@ -111,7 +110,7 @@ pub struct Worker {
     began: Instant,
     seed: Seed,
     conns: Slab<Conn>,
-    ports: Vec<(Port, Box<dyn Demux>)>,
+    ports: Vec<(&'static Port, Box<dyn Demux>)>,
     /// The answer to a datagram without a session.
     reply: Vec<u8>,
     /// Units that a viewer has taken since the last send.
@@ -156,7 +155,7 @@ impl Worker {
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {
-            ports: Port::ALL.iter().map(|port| (*port, port.demux(now, id, common))).collect(),
+            ports: Port::all().map(|port| (port, port.demux(now, id, common))).collect(),
             reply: Vec::new(),
             forwarded: Vec::new(),
             id,
@@ -196,7 +195,7 @@ impl Worker {
     // ---- inputs: sockets
 
     /// A connection was accepted. `None`: close it.
-    pub fn accept(&mut self, now: Now, listener: Listener, peer: SocketAddr) -> Option<ConnId> {
+    pub fn accept(&mut self, now: Now, listener: &Listener, peer: SocketAddr) -> Option<ConnId> {
         self.now = now;
         if self.draining {
             return None;
@@ -415,25 +414,32 @@ impl Worker {
 
     fn start_push(&mut self, order: &PushOrder) {
         let seed = self.session_seed();
-        let session = protocol::begin_push(self.now, order, seed);
-        let mut conn = Conn::new(order.address, session, self.now.mono);
-        conn.push = Some(PushRole { push: order.push, attempt: order.attempt, stream: order.stream });
-        conn.connecting = true;
-        let Some(id) = self.conns.insert(conn) else {
+        let conn = outbound::begin_push(self.now, order, seed).and_then(|session| {
+            let mut conn = Conn::new(order.address, session, self.now.mono);
+            conn.push = Some(PushRole { push: order.push, attempt: order.attempt, stream: order.stream });
+            conn.connecting = true;
+            self.conns.insert(conn)
+        });
+        let Some(id) = conn else {
             let state = PushState::Failed("out of connections".into());
             self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
             return;
         };
         self.pushes.insert(order.push, id);
-        match &order.target {
-            PushTarget::Rtmp { .. } => self.connect(id, order.address, order.tls_name.clone()),
-            PushTarget::Srt(target) => self.open_udp(id, order.address, target.listens),
-        }
+        self.connect(id, order.address, &order.target);
         self.touch(id);
     }
 
-    fn connect(&mut self, conn: ConnId, address: SocketAddr, tls_name: Option<Box<str>>) {
-        self.outputs.push_back(Output::Connect { conn, address, tls_name });
+    /// Has the socket of an outgoing connection opened.
+    fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
+        match target.transport {
+            Transport::Tcp | Transport::Tls => {
+                let tls_name = target.tls_name();
+                self.outputs.push_back(Output::Connect { conn, address, tls_name });
+            }
+            Transport::Udp => self.open_udp(conn, None, Some(address)),
+            Transport::UdpListener => self.open_udp(conn, Some(address), None),
+        }
     }
 
     fn tell(&mut self, mail: ToControl) {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::Worker;
 use super::conn::{Conn, PullRole};
-use crate::mail::{Departure, NoSubscription, PullOrder, PullSource, PullState, ToControl};
-use crate::protocol::{self, PlayAsk};
+use crate::mail::{Departure, NoSubscription, PullOrder, PullState, ToControl};
+use crate::protocol::{PlayAsk, outbound};
 use crate::types::{ConnId, PullId, StreamKey};
 
 /// How long a viewer waits for the stream that it has started.
@@ -21,22 +21,19 @@ pub(super) struct Held {
 impl Worker {
     pub(super) fn start_pull(&mut self, order: &PullOrder) {
         let seed = self.session_seed();
-        let session = protocol::begin_pull(self.now, order, seed);
-        let mut conn = Conn::new(order.address, session, self.now.mono);
-        conn.pull = Some(PullRole { pull: order.pull, attempt: order.attempt });
-        conn.connecting = true;
-        let Some(id) = self.conns.insert(conn) else {
+        let conn = outbound::begin_pull(self.now, order, seed).and_then(|session| {
+            let mut conn = Conn::new(order.address, session, self.now.mono);
+            conn.pull = Some(PullRole { pull: order.pull, attempt: order.attempt });
+            conn.connecting = true;
+            self.conns.insert(conn)
+        });
+        let Some(id) = conn else {
             let state = PullState::Failed("out of connections".into());
             self.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
             return;
         };
         self.pulls.insert(order.pull, id);
-        match &order.source {
-            PullSource::Srt(source) => self.open_udp(id, order.address, source.listens),
-            PullSource::Rtmp { .. } | PullSource::HttpFlv { .. } => {
-                self.connect(id, order.address, order.tls_name.clone());
-            }
-        }
+        self.connect(id, order.address, &order.target);
         self.touch(id);
     }
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use media::TrackSet;
+
 use super::conn::Publishing;
-use super::{MirroredUnit, Output, Worker};
-use crate::hub::{Flow, Mirror, Stream};
-use crate::mail::{Grant, Lane, Refusal, StreamEnd, ToControl, ToWorker};
+use super::{Output, Worker};
+use crate::hub::{MirroredUnit, Stream};
+use crate::mail::{Grant, Refusal, StreamEnd, ToControl, ToWorker};
 use crate::types::{ConnId, Now, PushId, StreamId, WorkerId};
 
 impl Worker {
@@ -52,11 +54,18 @@ impl Worker {
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Srt(stream) => self.tell_srt(stream),
             ToWorker::Drain => self.drain(),
-            ToWorker::Mirror { stream, to, after_ms } => self.mirror(stream, to, after_ms),
+            ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
+            ToWorker::MirrorWants { stream, to, wanted } => {
+                if let Some(stream) = self.streams.get_mut(&stream) {
+                    stream.mirror_wants(to, wanted);
+                }
+                self.settle_demand(stream);
+            }
             ToWorker::Unmirror { stream, to } => {
                 if let Some(stream) = self.streams.get_mut(&stream) {
-                    stream.mirrors.retain(|mirror| mirror.to != to);
+                    stream.remove_mirror(to);
                 }
+                self.settle_demand(stream);
             }
         }
     }
@@ -64,9 +73,9 @@ impl Worker {
     /// A unit of the media lane.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
-        let MirroredUnit { stream, received, unit, tracks, credit } = mirrored;
+        let MirroredUnit { stream, entry, credit } = mirrored;
         let is_wanted = self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here);
-        if is_wanted && self.append(stream, received, unit, tracks).is_err() {
+        if is_wanted && self.append(stream, entry).is_err() {
             // Its publisher is another worker's.
             self.stats.panics = self.stats.panics.saturating_add(1);
         }
@@ -82,7 +91,7 @@ impl Worker {
         stream.ingest = ingest;
         if stream.source != source {
             stream.source = source;
-            stream.mirrors.clear();
+            stream.remove_mirrors();
             if source == self.id {
                 stream.mirrored_here = false;
             } else {
@@ -93,7 +102,8 @@ impl Worker {
                 stream.clear();
             }
             if stream.mirrored_here {
-                let mail = ToWorker::Mirror { stream: id, to: self.id, after_ms: stream.head_ms() };
+                let (after_ms, wanted) = (stream.head_ms(), stream.wanted());
+                let mail = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
                 self.outputs.push_back(Output::Worker(source, mail));
             }
         }
@@ -166,24 +176,15 @@ impl Worker {
         self.remove(id, "replaced by a new publisher", false);
     }
 
-    fn mirror(&mut self, id: StreamId, to: WorkerId, after_ms: Option<i64>) {
+    fn mirror(&mut self, id: StreamId, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != self.id {
             // Asked of a former source: who asks has heard, or will hear, of the new one.
             return;
         }
-        stream.mirrors.retain(|mirror| mirror.to != to);
-        let lane = Lane::default();
-        for entry in stream.backlog().filter(|entry| after_ms.is_none_or(|after| entry.dts_ms > after)) {
-            // The backlog is bounded by the ring and shares its memory.
-            let credit = lane.credit_beyond(entry.unit.payload.len());
-            let (received, unit, tracks) = (entry.received, entry.unit.clone(), Arc::clone(&entry.tracks));
-            let mirrored = MirroredUnit { stream: id, received, unit, tracks, credit };
-            self.outputs.push_back(Output::Mirrored(to, mirrored));
-        }
-        let has_start = after_ms.is_some() || stream.newest_key().is_some();
-        let flow = if has_start { Flow::Open } else { Flow::Waiting };
-        stream.mirrors.push(Mirror { to, flow, lane });
+        stream.add_mirror(to, wanted, after_ms);
+        self.feed_mirrors(id);
+        self.settle_demand(id);
     }
 
     /// Pushes of a stream that ended before their target had answered.

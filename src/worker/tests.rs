@@ -5,15 +5,16 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
+use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, TrackSet, Tracks};
 use wire::SendQueue;
 
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Entry, FormatKey, Package, Parts};
-use crate::mail::{Departure, Ingest, Lane};
+use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
+use crate::mail::Departure;
 use crate::protocol::{Event, Format, PlayAsk, Remote, Route};
 use crate::stats::WorkerFigures;
+use crate::types::Ingest;
 
 /// What a session does next.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Rig {
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
-        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::Rtmp);
+        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL);
         let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
         worker.handle_mail(now, up);
         Self { worker, now }
@@ -147,12 +148,8 @@ impl Rig {
 
 fn video_tracks() -> Arc<Tracks> {
     let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
-    let (id, timescale) = (TrackId::VIDEO, Timescale::MILLISECONDS);
-    Arc::new(Tracks {
-        epoch: 1,
-        video: Some(Track { id, config, timescale, extra: None }),
-        ..Tracks::default()
-    })
+    let track = Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS);
+    Arc::new(Tracks::new(1, [Track { epoch: 1, ..track }]))
 }
 
 fn picture(dts: i64, key_frame: bool) -> Event {
@@ -164,7 +161,7 @@ fn picture(dts: i64, key_frame: bool) -> Event {
 fn subscribe() -> Event {
     Event::Subscribe(PlayAsk {
         key: StreamKey::new("live", "s"),
-        format: Format::Flv,
+        format: Format::find("flv", 0).unwrap(),
         params: Vec::new(),
         origin: String::new(),
     })
@@ -222,7 +219,7 @@ fn a_stream_stands_where_its_units_do_whatever_they_count() {
     let (id, actor) = rig.publisher();
     let Event::Unit { mut unit, tracks } = picture(180_000, true) else { panic!("no unit") };
     let mut tracks = Tracks::clone(&tracks);
-    tracks.video = tracks.video.map(|track| Track { timescale: Timescale::new(90_000), ..track });
+    tracks.get_mut(TrackId::VIDEO).unwrap().timescale = Timescale::new(90_000);
     unit.pts += 3000;
     let departure = Departure::Lost;
     rig.say(id, &actor, [Event::Unit { unit, tracks: Arc::new(tracks) }, Event::Unpublished(departure)]);
@@ -233,13 +230,18 @@ fn a_stream_stands_where_its_units_do_whatever_they_count() {
     assert_eq!(position, Some(media::Position { dts_ms: 2000, started: true }));
 }
 
+fn mirror(after_ms: Option<i64>) -> ToWorker {
+    let wanted = TrackSet::of(TrackId::VIDEO);
+    ToWorker::Mirror { stream: STREAM, to: WorkerId(1), wanted, after_ms }
+}
+
 #[test]
 fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
     let mirrored = |rig: &mut Rig| -> Vec<i64> {
         let units = rig.outputs().into_iter().filter_map(|output| match output {
-            Output::Mirrored(WorkerId(1), unit) => Some(unit.unit.dts),
+            Output::Mirrored(WorkerId(1), unit) => Some(unit.entry.unit.dts),
             _ => None,
         });
         units.collect()
@@ -247,13 +249,13 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     rig.say(id, &actor, [picture(0, true), picture(33, false)]);
     // As without a GOP cache, or behind a GOP longer than the ring.
     rig.worker.streams.get_mut(&STREAM).unwrap().clear();
-    rig.worker.handle_mail(rig.now, ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: None });
+    rig.worker.handle_mail(rig.now, mirror(None));
     rig.say(id, &actor, [picture(66, false), picture(99, false), picture(132, true), picture(165, false)]);
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.stats.units_unmirrored, 0, "nothing was refused");
     // Who has the beginning goes on where it is.
     rig.worker.streams.get_mut(&STREAM).unwrap().clear();
-    let again = ToWorker::Mirror { stream: STREAM, to: WorkerId(1), after_ms: Some(165) };
+    let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
     rig.say(id, &actor, [picture(198, false)]);
     assert_eq!(mirrored(&mut rig), [198]);
@@ -294,11 +296,15 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
 struct Fragile(i64);
 
 impl Package for Fragile {
-    fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+    fn carries(&self, _track: &Track) -> bool {
+        true
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry) -> Parts {
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
         assert_ne!(entry.dts_ms, self.0, "as the test says");
         Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))])
     }
@@ -308,10 +314,10 @@ impl Rig {
     /// A viewer in a format that fails at the picture of this time.
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
-        let key = FormatKey { name, variant: 0 };
-        let forwarding = self.worker.forwarding.index(Ingest::Rtmp, name);
+        let key = FormatKey::new(name, 0);
+        let forwarding = self.worker.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.streams.get_mut(&STREAM).unwrap();
-        let subscriber = stream.subscribe(id, key, forwarding, || Box::new(Fragile(fails_at)));
+        let subscriber = stream.subscribe(id, key, forwarding, || Some(Box::new(Fragile(fails_at))));
         self.worker.conns.get_mut(id).unwrap().subscriber = subscriber;
         id
     }
@@ -357,8 +363,8 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
         let Event::Unit { unit, tracks } = picture(dts, key_frame) else { panic!() };
-        let (received, credit) = (rig.now.mono, Lane::default().credit(1).unwrap());
-        let mirrored = MirroredUnit { stream: STREAM, received, unit, tracks, credit };
+        let entry = Entry::new(rig.now.mono, 0, unit, tracks);
+        let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
     }
     assert_eq!(rig.worker.stats.panics, 1);
@@ -392,14 +398,15 @@ impl Demux for Gate {
 fn a_port_that_panics_at_a_stranger_goes_on() {
     let mut rig = Rig::new();
     let script = Arc::new(Mutex::new(("", Vec::new())));
-    rig.worker.ports = vec![(Port::Srt, Box::new(Gate(Arc::clone(&script))))];
+    let port = Port::all().next().unwrap();
+    rig.worker.ports = vec![(port, Box::new(Gate(Arc::clone(&script))))];
     let from = Remote { peer: ([192, 0, 2, 1], 9).into(), local: None };
     for method in ["route", "begin", ""] {
         script.lock().unwrap().0 = method;
-        let routed = rig.worker.handle_datagram(rig.now, Port::Srt, from, b"x");
+        let routed = rig.worker.handle_datagram(rig.now, port, from, b"x");
         assert_eq!(routed, if method == "route" { Routed::Done } else { Routed::New }, "{method}");
         if routed == Routed::New {
-            assert_eq!(rig.worker.accept_peer(rig.now, Port::Srt, from).is_some(), method.is_empty());
+            assert_eq!(rig.worker.accept_peer(rig.now, port, from).is_some(), method.is_empty());
         }
     }
     assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (2, 1));

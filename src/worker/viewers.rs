@@ -7,7 +7,7 @@ use super::Worker;
 use super::conn::{Publishing, Watching};
 use crate::auth::access::{Credentials, Denial};
 use crate::mail::{NoSubscription, PlayRequest, ToControl};
-use crate::protocol::{Format, PlayAsk};
+use crate::protocol::PlayAsk;
 use crate::types::{ConnId, StreamId};
 
 impl Worker {
@@ -53,7 +53,7 @@ impl Worker {
             return Err(NoSubscription::Unavailable);
         }
         let app = self.apps.get(&ask.key.app).ok_or(NoSubscription::NotFound)?;
-        if !ask.format.is_enabled(app) {
+        if !(ask.format.kind().is_enabled)(app) {
             return Err(NoSubscription::Disabled);
         }
         // A subscriber may be blocked, or there often enough, whatever else is checked.
@@ -135,7 +135,7 @@ impl Worker {
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let asks =
-                matches!(&conn.watching, Watching::Asked(ask) if matches!(ask.format, Format::Rtmp { .. }));
+                matches!(&conn.watching, Watching::Asked(ask) if ask.format.kind().is_given_up_by_close);
             conn.publishing == Publishing::Asked || asks
         })
     }

@@ -1,12 +1,11 @@
 //! The way out: which connection writes next, what it writes, and what follows from how much was taken.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use wire::Gather;
 
 use super::Worker;
-use crate::hub::{Flow, Forwarded};
+use crate::hub::{Forwarded, MirroredUnit};
 use crate::types::{ConnId, StreamId};
 
 impl Worker {
@@ -21,7 +20,7 @@ impl Worker {
             let mut has_more = conn.unsent || !conn.queue.is_empty();
             if let Some(subscriber) = &mut conn.subscriber {
                 has_more |= subscriber.cursor.has_rest();
-                if let Some(stream) = self.streams.get(&subscriber.stream) {
+                if let Some(stream) = self.streams.get_mut(&subscriber.stream) {
                     self.stats.units_skipped =
                         self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
                     has_more |= stream.has_more(subscriber);
@@ -131,7 +130,8 @@ impl Worker {
     pub(super) fn trim(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
-        for &conn in &stream.subscribers {
+        let subscribers = std::mem::take(&mut stream.subscribers);
+        for &conn in &subscribers {
             let Some(subscriber) = self.conns.get_mut(conn).and_then(|conn| conn.subscriber.as_mut()) else {
                 continue;
             };
@@ -139,39 +139,18 @@ impl Worker {
             let next = subscriber.cursor.next();
             slowest = Some(slowest.map_or(next, |slowest: u64| slowest.min(next)));
         }
+        stream.subscribers = subscribers;
         stream.trim(slowest);
     }
 
-    /// Hands a published unit to the workers that mirror its stream.
-    pub(super) fn mirror_unit(
-        &mut self,
-        id: StreamId,
-        received: Instant,
-        unit: &media::AccessUnit,
-        tracks: &Arc<media::Tracks>,
-    ) {
+    /// Hands what is new of a stream to the workers that mirror it.
+    pub(super) fn feed_mirrors(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        for mirror in &mut stream.mirrors {
-            if mirror.flow != Flow::Open && !unit.key_frame && tracks.video.is_some() {
-                let missed = u64::from(mirror.flow == Flow::Cut);
-                self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(missed);
-                continue;
-            }
-            let Some(credit) = mirror.lane.credit(unit.payload.len()) else {
-                mirror.flow = Flow::Cut;
-                self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(1);
-                continue;
-            };
-            mirror.flow = Flow::Open;
-            let unit = super::MirroredUnit {
-                stream: id,
-                received,
-                unit: unit.clone(),
-                tracks: Arc::clone(tracks),
-                credit,
-            };
-            self.outputs.push_back(super::Output::Mirrored(mirror.to, unit));
-        }
+        let outputs = &mut self.outputs;
+        let missed = stream.feed_mirrors(|to, entry, credit| {
+            outputs.push_back(super::Output::Mirrored(to, MirroredUnit { stream: id, entry, credit }));
+        });
+        self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(missed);
     }
 }
 

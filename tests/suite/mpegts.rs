@@ -122,7 +122,7 @@ fn mux(packets: &[Pes]) -> Vec<u8> {
         let pts = pes.pts.unwrap();
         let kind = if pes.stream.kind.is_video() { Kind::Video } else { Kind::Audio };
         let (dts, random_access) = (pes.dts.unwrap_or(pts), pes.random_access);
-        muxer.write(&Unit { kind, pts, dts, random_access, payload: &[&pes.payload] })
+        muxer.write(&Unit { kind, number: 0, pts, dts, random_access, payload: &[&pes.payload] })
     };
     packets.iter().map(write).collect::<Vec<_>>().concat()
 }

@@ -15,5 +15,5 @@ mod unit;
 pub use codec::{Codec, CodecConfig};
 pub use time::{Timescale, Unwrap};
 pub use timeline::{Position, Timeline};
-pub use track::{Track, TrackId, TrackKind, Tracks};
+pub use track::{Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
 pub use unit::AccessUnit;

@@ -15,8 +15,6 @@ const JUMP_BACK_MS: i64 = 3_000;
 const START_KEPT_MS: i64 = 5_000;
 /// Time given to the unit behind a jump or a change of publisher.
 const RESUME_GAP_MS: i64 = 40;
-/// Tracks that a timeline tells apart.
-const TRACKS: usize = 4;
 
 /// Where a timeline stands; handed to the next publisher of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,7 +32,8 @@ pub struct Timeline {
     timescale: Timescale,
     offset: Option<i64>,
     last_raw: i64,
-    last_by_track: [Option<i64>; TRACKS],
+    /// The last DTS of each track; a stream has few.
+    last_by_track: Vec<(crate::TrackId, i64)>,
     /// The highest DTS given out.
     head: i64,
     started: bool,
@@ -50,7 +49,7 @@ impl Timeline {
             timescale,
             offset: None,
             last_raw: 0,
-            last_by_track: [None; TRACKS],
+            last_by_track: Vec::new(),
             head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
             started: position.started,
             jumps: 0,
@@ -121,13 +120,16 @@ impl Timeline {
     }
 
     fn place(&mut self, track: crate::TrackId, dts: i64) -> i64 {
-        let dts = match self.last_by_track.get_mut(usize::from(track.0)) {
-            Some(last) => {
-                let dts = last.map_or(dts, |last| dts.max(last));
-                *last = Some(dts);
+        let known = self.last_by_track.iter_mut().find(|(of, _)| *of == track);
+        let dts = match known {
+            Some((_, last)) => {
+                *last = dts.max(*last);
+                *last
+            }
+            None => {
+                self.last_by_track.push((track, dts));
                 dts
             }
-            None => dts,
         };
         self.head = self.head.max(dts);
         self.started = true;

@@ -28,7 +28,7 @@ pub struct AccessUnit {
     pub pts: i64,
     /// Whether a decoder can start here: a video random access point. Units of other tracks are never key frames.
     pub key_frame: bool,
-    /// The [`crate::Tracks::epoch`] that decodes it.
+    /// The [`crate::Track::epoch`] of its track that decodes it; 0 of data.
     pub config_epoch: u32,
     /// The data.
     pub payload: Bytes,

@@ -1,4 +1,4 @@
-//! Access units to transport packets: one program of one video and one audio stream.
+//! Access units to transport packets: one program, usually of one video and one audio stream.
 //!
 //! Every unit becomes a PES packet of its own, in packets that nobody else shares: it is sent when it is there. Before
 //! it may stand the tables (at each key frame, when the streams change, and every [`TABLES_INTERVAL`]) and packets
@@ -19,10 +19,18 @@ use crate::{CLOCK_BITS, CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
 /// Where the PMT is written; the PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
 pub const PMT_PID: Pid = Pid::new(0x1000);
-/// Where video is written.
+/// Where the first video stream is written.
 pub const VIDEO_PID: Pid = Pid::new(0x100);
-/// Where audio is written.
+/// Where the first audio stream is written.
 pub const AUDIO_PID: Pid = Pid::new(0x101);
+/// Further video streams, by their number.
+const MORE_VIDEO_PID: u16 = 0x110;
+/// Further audio streams, by their number.
+const MORE_AUDIO_PID: u16 = 0x130;
+/// Streams of a program: their descriptions fit into one packet whatever they are. Further ones are left out.
+pub const PROGRAM_STREAMS_MAX: usize = 8;
+/// Numbers of streams are below this.
+const NUMBERS: u8 = 32;
 /// How long before a unit's DTS the clock stands when it is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
 
@@ -40,20 +48,48 @@ const CLOCK_BACK_MAX: u64 = 90_000;
 /// transport_stream_id and program_number: there is only one of each.
 const PROGRAM: u16 = 1;
 
-/// Of which of the two streams a unit is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a stream carries. The clock is that of the first stream in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Pictures.
+    /// Video.
     Video,
-    /// Sound.
+    /// Audio.
     Audio,
+}
+
+/// Names a stream of the program: the first of a kind is number 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamNumber {
+    /// What it carries.
+    pub kind: Kind,
+    /// Which one of its kind, below 32.
+    pub number: u8,
+}
+
+impl StreamNumber {
+    /// The first stream of a kind.
+    #[must_use]
+    pub const fn first(kind: Kind) -> Self {
+        Self { kind, number: 0 }
+    }
+
+    const fn pid(self) -> Pid {
+        match (self.kind, self.number) {
+            (Kind::Video, 0) => VIDEO_PID,
+            (Kind::Audio, 0) => AUDIO_PID,
+            (Kind::Video, number) => Pid::new(MORE_VIDEO_PID + number as u16),
+            (Kind::Audio, number) => Pid::new(MORE_AUDIO_PID + number as u16),
+        }
+    }
 }
 
 /// What becomes a PES packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit<'a> {
-    /// Of which stream.
+    /// What its stream carries.
     pub kind: Kind,
+    /// Which stream of that kind; 0 is the first.
+    pub number: u8,
     /// Presentation time, of which 33 bits are written.
     pub pts: u64,
     /// Decoding time, of which 33 bits are written.
@@ -67,16 +103,13 @@ pub struct Unit<'a> {
 /// Where one of the streams is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lane {
+    stream: StreamNumber,
     kind: StreamKind,
     pid: Pid,
     continuity: u8,
 }
 
 impl Lane {
-    const fn new(kind: StreamKind, pid: Pid) -> Self {
-        Self { kind, pid, continuity: 0 }
-    }
-
     /// The counter of the next packet with payload.
     const fn count(&mut self) -> u8 {
         let continuity = self.continuity;
@@ -88,8 +121,8 @@ impl Lane {
 /// Makes transport packets.
 #[derive(Debug)]
 pub struct Muxer {
-    video: Option<Lane>,
-    audio: Option<Lane>,
+    /// In the order of their numbers: the first has the clock.
+    lanes: Vec<Lane>,
     pat_continuity: u8,
     pmt_continuity: u8,
     version: u8,
@@ -111,8 +144,7 @@ impl Muxer {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            video: None,
-            audio: None,
+            lanes: Vec::new(),
             pat_continuity: 0,
             pmt_continuity: 0,
             version: 0,
@@ -122,34 +154,52 @@ impl Muxer {
         }
     }
 
-    /// Sets the program's streams. The tables are written before the next unit in any case; when the streams are
-    /// others than before, with the next version. Counters go on.
+    /// Sets a program of at most one stream of each kind; see [`Muxer::set_program`].
     pub fn set_streams(&mut self, video: Option<StreamKind>, audio: Option<StreamKind>) {
-        let kind = |lane: Option<Lane>| lane.map(|lane| lane.kind);
+        let first = |of, kind: Option<StreamKind>| kind.map(|kind| (StreamNumber::first(of), kind));
+        self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
+    }
+
+    /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are written
+    /// before the next unit in any case; when the streams are others than before, with the next version. Counters go on.
+    pub fn set_program(&mut self, streams: impl IntoIterator<Item = (StreamNumber, StreamKind)>) {
+        let mut streams: Vec<_> = streams
+            .into_iter()
+            .filter(|(stream, _)| stream.number < NUMBERS)
+            .take(PROGRAM_STREAMS_MAX)
+            .collect();
+        streams.sort_unstable_by_key(|(stream, _)| *stream);
+        streams.dedup_by_key(|(stream, _)| *stream);
         let had_any = !self.tables.is_empty();
         self.tables_at = None;
-        if had_any && kind(self.video) == video && kind(self.audio) == audio {
+        if had_any && self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied()) {
             return;
         }
         if had_any {
             self.version = (self.version + 1) & 0x1f;
         }
-        let lane = |kind: Option<StreamKind>, lane: Option<Lane>, pid| {
-            kind.map(|kind| Lane { kind, ..lane.unwrap_or_else(|| Lane::new(kind, pid)) })
+        let continuity = |stream| self.lane(stream).map_or(0, |lane| lane.continuity);
+        let lane = |(stream, kind): (StreamNumber, _)| Lane {
+            stream,
+            kind,
+            pid: stream.pid(),
+            continuity: continuity(stream),
         };
-        self.video = lane(video, self.video, VIDEO_PID);
-        self.audio = lane(audio, self.audio, AUDIO_PID);
+        self.lanes = streams.into_iter().map(lane).collect();
         self.make_tables();
+    }
+
+    fn lane(&self, stream: StreamNumber) -> Option<Lane> {
+        self.lanes.iter().find(|lane| lane.stream == stream).copied()
     }
 
     /// Makes the packets of a unit, whole ones, in one piece. Empty when the program has no such stream.
     #[must_use]
     pub fn write(&mut self, unit: &Unit<'_>) -> Bytes {
-        let (lane, is_clock) = match unit.kind {
-            Kind::Video => (self.video, true),
-            Kind::Audio => (self.audio, self.video.is_none()),
-        };
-        let Some(mut lane) = lane else { return Bytes::new() };
+        let stream = StreamNumber { kind: unit.kind, number: unit.number };
+        let Some(mut lane) = self.lane(stream) else { return Bytes::new() };
+        let is_clock = self.lanes.first().is_some_and(|first| first.stream == stream);
+        let is_video = unit.kind == Kind::Video;
         let dts = unit.dts & CLOCK_MASK;
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let header = PesHeader::bytes(unit.pts & CLOCK_MASK != dts);
@@ -157,14 +207,13 @@ impl Muxer {
         let packets = (payload + header) / 184 + 5;
         let mut out = BytesMut::with_capacity(packets * PACKET_BYTES);
         let tables_due = self.tables_at.is_none_or(|at| since(at, dts) >= TABLES_INTERVAL);
-        if tables_due || (unit.random_access && unit.kind == Kind::Video) {
+        if tables_due || (unit.random_access && is_video) {
             self.tables_at = Some(dts);
             self.write_tables(&mut out);
         }
         let pcr = self.next_pcr(dts, is_clock, &mut out);
         let mut head = BytesMut::with_capacity(header);
-        let aligned = unit.kind == Kind::Video;
-        PesHeader::write(lane.kind.stream_id(), aligned, unit.pts, dts, payload, &mut head);
+        PesHeader::write(lane.kind.stream_id(), is_video, unit.pts, dts, payload, &mut head);
         let first = Head {
             pid: lane.pid,
             unit_start: true,
@@ -174,9 +223,8 @@ impl Muxer {
             pcr: pcr.map(|(pcr, _)| pcr),
         };
         write_pes(&mut lane, first, &head, unit.payload, &mut out);
-        match unit.kind {
-            Kind::Video => self.video = Some(lane),
-            Kind::Audio => self.audio = Some(lane),
+        if let Some(slot) = self.lanes.iter_mut().find(|slot| slot.stream == stream) {
+            *slot = lane;
         }
         out.freeze()
     }
@@ -226,7 +274,7 @@ impl Muxer {
 
     /// A packet without payload: its counter is that of the packet before it (§2.4.3.3).
     fn write_clock(&self, pcr: Pcr, discontinuity: bool, out: &mut BytesMut) {
-        let Some(lane) = self.video.or(self.audio) else { return };
+        let Some(lane) = self.lanes.first() else { return };
         let head = Head {
             pid: lane.pid,
             unit_start: false,
@@ -241,8 +289,8 @@ impl Muxer {
     /// Both tables fit into a packet each, whatever the streams are.
     fn make_tables(&mut self) {
         let pat = Pat { transport_stream: PROGRAM, program: PROGRAM, pmt_pid: PMT_PID };
-        let lanes = [self.video, self.audio].into_iter().flatten();
-        let streams: Vec<Stream> = lanes.map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
+        let streams: Vec<Stream> =
+            self.lanes.iter().map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
         let pcr_pid = streams.first().map_or(Pid::NULL, |stream| stream.pid);
         let pmt = Pmt { program: PROGRAM, version: self.version, pcr_pid, streams, streams_left_out: 0 };
         self.tables.clear();
@@ -316,7 +364,7 @@ mod tests {
     use crate::{Demuxer, Event, Packet};
 
     fn unit<'a>(kind: Kind, dts: u64, payload: &'a [&'a [u8]]) -> Unit<'a> {
-        Unit { kind, pts: dts, dts, random_access: false, payload }
+        Unit { kind, number: 0, pts: dts, dts, random_access: false, payload }
     }
 
     fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
@@ -451,5 +499,39 @@ mod tests {
         }
         assert_eq!(with_tables, [0, 3, 6, 9, 10, 13, 16, 19, 22, 25, 28]);
         assert!(Muxer::new().write(&unit(Kind::Video, 0, &[&[1]])).is_empty());
+    }
+
+    #[test]
+    fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
+        let mut muxer = Muxer::new();
+        let number = |kind, number| StreamNumber { kind, number };
+        let streams: Vec<_> = (0..5)
+            .flat_map(|n| {
+                let opus = StreamKind::Opus { channels: 2 };
+                [(number(Kind::Audio, n), opus), (number(Kind::Video, n), StreamKind::H265)]
+            })
+            .collect();
+        muxer.set_program(streams);
+        let second = Unit { number: 1, ..unit(Kind::Video, 3000, &[&[7; 300]]) };
+        let bytes = [muxer.write(&unit(Kind::Video, 0, &[&[1]])), muxer.write(&second)].concat();
+        let mut demuxer = Demuxer::new();
+        let mut input = &bytes[..];
+        let mut seen = Vec::new();
+        while let Some(event) = demuxer.read(&mut input) {
+            match event {
+                Event::Program(map) => assert_eq!(map.streams.len(), PROGRAM_STREAMS_MAX),
+                Event::Pes(pes) => seen.push((pes.stream.pid, pes.payload.len())),
+            }
+        }
+        demuxer.finish();
+        while let Some(event) = demuxer.read(&mut input) {
+            if let Event::Pes(pes) = event {
+                seen.push((pes.stream.pid, pes.payload.len()));
+            }
+        }
+        seen.sort_unstable_by_key(|(_, length)| *length);
+        assert_eq!(seen, [(VIDEO_PID, 1), (Pid::new(MORE_VIDEO_PID + 1), 300)]);
+        // What the program has not is not written.
+        assert!(muxer.write(&Unit { number: 9, ..second }).is_empty());
     }
 }

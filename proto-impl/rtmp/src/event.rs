@@ -67,6 +67,8 @@ pub struct ConnectRequest {
     pub object_encoding: f64,
     /// What the peer can decode beyond the codecs of Flash Player; `None` when it does not say.
     pub four_ccs: Option<FourCcs>,
+    /// Whether the peer takes several tracks of a kind (`capsEx` of Enhanced RTMP v2).
+    pub multitrack: bool,
 }
 
 /// Query and URL may hold credentials and are not printed.

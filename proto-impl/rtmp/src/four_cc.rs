@@ -46,8 +46,21 @@ impl Ability {
     }
 }
 
-/// `CapsExMask` ModEx: modifiers before a packet are understood.
-const CAPS_EX_MOD_EX: f64 = 4.0;
+/// `CapsExMask`: what a peer understands beside codecs.
+#[derive(Debug, Clone, Copy)]
+struct CapsEx(u32);
+
+impl CapsEx {
+    /// Several tracks of a kind.
+    const MULTITRACK: Self = Self(2);
+    /// Modifiers before a packet.
+    const MOD_EX: Self = Self(4);
+}
+
+/// Whether a peer says that it takes several tracks of a kind.
+pub(crate) fn takes_multitrack(object: &Value) -> bool {
+    object.get(property::CAPS_EX).is_some_and(|caps| Ability(CapsEx::MULTITRACK.0).meets(caps))
+}
 
 /// A set of FourCCs of Enhanced RTMP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -89,6 +102,12 @@ impl FourCcs {
         self.0
     }
 
+    /// The set with this number; see [`FourCcs::bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     fn names(self) -> impl Iterator<Item = (usize, &'static str)> {
         NAMES
             .iter()
@@ -125,7 +144,8 @@ impl FourCcs {
         };
         object.push((property::VIDEO_MAP.to_owned(), Value::Object(map(true))));
         object.push((property::AUDIO_MAP.to_owned(), Value::Object(map(false))));
-        object.push((property::CAPS_EX.to_owned(), Value::Number(CAPS_EX_MOD_EX)));
+        let caps = CapsEx::MULTITRACK.0 | CapsEx::MOD_EX.0;
+        object.push((property::CAPS_EX.to_owned(), Value::Number(f64::from(caps))));
     }
 }
 
@@ -226,14 +246,16 @@ mod tests {
         let replies = rig.replies();
         let properties = &replies.iter().find(|reply| reply.name == "_result").unwrap().values[0];
         assert_eq!(FourCcs::read(properties, Ability::FORWARD), Some(ours));
-        assert_eq!(properties.get("capsEx"), Some(&Value::Number(4.0)));
+        assert_eq!((properties.get("capsEx"), request.multitrack), (Some(&Value::Number(6.0)), true));
         assert!(properties.get("fmsVer").is_some());
     }
 
     #[test]
     fn a_server_says_nothing_to_who_did_not_ask() {
         let rig = asked(FourCcs::ALL, &[]);
-        assert!(matches!(rig.events.first(), Some(Event::Connect(request)) if request.four_ccs.is_none()));
+        assert!(
+            matches!(rig.events.first(), Some(Event::Connect(request)) if request.four_ccs.is_none() && !request.multitrack)
+        );
         let replies = rig.replies();
         let properties = &replies.iter().find(|reply| reply.name == "_result").unwrap().values[0];
         assert_eq!(properties.pairs().map(<[_]>::len), Some(3));
@@ -257,7 +279,7 @@ mod tests {
                 panic!("{:?}", pump.rig.events)
             };
             assert_eq!(request.four_ccs, Some(announced).filter(|set| !set.is_empty()));
-            assert_eq!(pump.client.four_ccs(), heard);
+            assert_eq!((pump.client.four_ccs(), pump.client.takes_multitrack()), (heard, heard.is_some()));
         }
     }
 

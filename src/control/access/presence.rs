@@ -157,7 +157,7 @@ impl Control {
         let presence = Presence {
             key: request.key.clone(),
             direction: Direction::Publish,
-            protocol: request.ingest.name(),
+            protocol: request.ingest.name,
             params: Params::new(),
             subscriber: Some(id.to_owned()),
             started: true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::call::{Caller, Reply, RootCall, bad_request};
-use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name, members};
+use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{parse_json, status};
 use crate::control::management::{Role, SYSTEM};
@@ -13,6 +13,7 @@ use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork};
 use crate::mail::{StreamEnd, ToWorker};
+use crate::protocol;
 use crate::types::StreamKey;
 
 fn done(outcome: Outcome<'_>) -> Reply {
@@ -204,7 +205,8 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
             .user(email)
             .is_some_and(|user| [SYSTEM, name].iter().any(|scope| user.role_in(scope) == Some(Role::Admin))),
     };
-    let shown: Map<String, Value> = members()
+    let shown: Map<String, Value> = protocol::schema()
+        .members()
         .map(|member| {
             let value = match member.name {
                 "appName" => Value::from(name),
@@ -261,7 +263,7 @@ const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey
 fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
     let mut edit = Edit::default();
     let mut after = app.values.clone();
-    for member in members().filter(|member| !OWN.contains(&member.name)) {
+    for member in protocol::schema().members().filter(|member| !OWN.contains(&member.name)) {
         let key = member.key.name;
         let given = body.get(member.name);
         if given.is_none() && KEPT.contains(&key) {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use super::call::{Call, Reply, bad_request};
-use crate::auth::HookUrl;
-use crate::auth::outbound::{Endpoint, URL_BYTES_MAX};
+use crate::auth::url::URL_BYTES_MAX;
+use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
 use crate::control::sources::is_source;
@@ -12,6 +12,7 @@ use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::StreamEnd;
+use crate::protocol::outbound;
 use crate::types::StreamKey;
 
 /// Of a `listenerHookURL` that nothing could be sent to.
@@ -22,8 +23,6 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Schemes of a stream source that this version can pull; their URLs are read whole.
-const PULLED_SCHEMES: [&str; 5] = ["http://", "https://", "rtmp://", "rtmps://", "srt://"];
 /// The other schemes of a stream source: stored, and refused when they are to be started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
@@ -104,8 +103,8 @@ fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<
 
 /// Whether a source may be stored with this URL. Where it leads is checked when it is started.
 fn is_source_url(url: &str) -> bool {
-    if PULLED_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-        return Endpoint::parse_source(url).is_ok();
+    if outbound::is_source_scheme(url) {
+        return matches!(outbound::read_source(url), Ok(_) | Err(UrlError::Unsupported(_)));
     }
     url.len() <= URL_BYTES_MAX
         && url.bytes().all(|b| b.is_ascii_graphic())

@@ -3,11 +3,12 @@
 use serde::Deserialize;
 
 use super::call::{Call, Reply, bad_request};
-use crate::auth::outbound::{Endpoint, redact};
+use crate::auth::redact;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
 use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
+use crate::protocol::outbound;
 use crate::types::StreamKey;
 
 /// Bytes of an id that a client chooses.
@@ -102,13 +103,12 @@ impl Control {
     /// Whether an endpoint may have this URL. Addresses are checked when they are connected to; what can be seen
     /// in the text already is refused here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
-        let target = Endpoint::parse(url).map_err(|e| e.to_string())?;
+        let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
         if self.is_loop(key, &target) {
             return Err("the stream would be pushed into itself".to_owned());
         }
-        let listens = target.srt.as_ref().is_some_and(|srt| srt.listens);
         match target.host.parse() {
-            Ok(address) if !listens => self
+            Ok(address) if !target.listens() => self
                 .config
                 .outbound
                 .check(std::net::SocketAddr::new(address, target.port))

@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Shape, members};
+use crate::config::Shape;
 use crate::control::broadcast::Broadcast;
+use crate::protocol;
 
 /// Schemas by name.
 pub(super) fn all() -> Map<String, Value> {
@@ -382,7 +383,8 @@ const BROADCAST_TYPES: &[(&str, &str)] = &[
 ];
 
 fn app_settings() -> Value {
-    let properties: Map<String, Value> = members()
+    let properties: Map<String, Value> = protocol::schema()
+        .members()
         .map(|member| {
             let kind = match member.shape {
                 Shape::Bool => "boolean",

@@ -62,7 +62,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "srtPort": number("server.srt_port"),
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
-        "rtmpPort": control.config.rtmp_port,
+        "rtmpPort": control.config.addresses.port("rtmp"),
         "serverStatusWebHookURL": text("server.statusWebHookURL"),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,

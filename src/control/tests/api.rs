@@ -27,7 +27,7 @@ fn create_without_a_body_generates_an_id() {
 #[test]
 fn the_rtmp_url_carries_an_unusual_port() {
     let mut config = config(&[("server.name", "media.example.org")], &[]);
-    config.rtmp_port = 19350;
+    config.addresses = Addresses::of(&[("rtmp", 19350)]);
     let mut rig = Rig::start(config, Memory::new());
     rig.create("s");
     assert_eq!(rig.record("s")["rtmpURL"], "rtmp://media.example.org:19350/live/s");

@@ -1,6 +1,8 @@
 //! Restreaming endpoints and their supervisor.
 
 use super::*;
+use crate::mail::Transport;
+use crate::protocol::outbound::request_text;
 
 const ENDPOINT: &str = "/live/rest/v2/broadcasts/s/endpoint";
 
@@ -129,9 +131,10 @@ fn a_push_starts_with_the_stream_on_the_worker_of_its_source() {
         (worker, order.attempt, order.address),
         (WorkerId(1), 1, "198.51.100.1:1935".parse().unwrap())
     );
-    let crate::mail::PushTarget::Rtmp { app, tc_url, name, via } = order.target else { panic!("no RTMP") };
-    assert_eq!((app.as_str(), tc_url.as_str(), name.as_str()), ("app", "rtmp://198.51.100.1/app", "key?t=1"));
-    assert_eq!(via, ["far/live/s", "node1/live/s"]);
+    let asked = request_text(&order.target);
+    let parts = r#"app: "app", tc_url: "rtmp://198.51.100.1/app", name: "key?t=1""#;
+    assert!(asked.contains(parts), "{asked}");
+    assert_eq!(order.via, ["far/live/s", "node1/live/s"]);
     rig.news(order.push, 1, PushState::Preparing);
     assert_eq!(rig.status(), "preparing");
     rig.news(order.push, 1, PushState::Broadcasting);
@@ -296,11 +299,11 @@ fn a_push_over_srt_asks_for_what_the_url_says() {
     );
     let (_, order) = rig.one_order();
     assert_eq!(order.address, "198.51.100.1:4200".parse().unwrap());
-    let crate::mail::PushTarget::Srt(address) = order.target else { panic!("no SRT") };
-    assert_eq!(address.stream_id, "#!::r=a/b,m=publish,via=node1/live/s");
-    assert_eq!(address.passphrase.as_ref().map(|secret| secret.reveal()), Some("0123456789"));
-    assert_eq!((address.key_bytes, address.listens), (Some(32), false));
-    assert_eq!(address.latency, Some(Duration::from_millis(200)));
+    let asked = request_text(&order.target);
+    assert!(asked.contains(r##"stream_id: "#!::r=a/b,m=publish""##), "{asked}");
+    assert!(asked.contains("passphrase: Some(") && !asked.contains("0123456789"), "{asked}");
+    assert!(asked.contains("key_bytes: Some(32), latency: Some(200ms), listens: false"), "{asked}");
+    assert_eq!((order.target.transport, order.via), (Transport::Udp, vec!["node1/live/s".to_owned()]));
     assert!(!rig.record("s").to_string().contains("0.0.0.0"));
 }
 

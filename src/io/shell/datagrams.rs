@@ -75,7 +75,7 @@ impl Shell {
         }
     }
 
-    fn route(&mut self, now: Now, index: usize, port: Port, from: Remote, datagram: &[u8]) {
+    fn route(&mut self, now: Now, index: usize, port: &'static Port, from: Remote, datagram: &[u8]) {
         match self.worker.handle_datagram(now, port, from, datagram) {
             Routed::Done => {}
             Routed::Reply => {
@@ -90,7 +90,7 @@ impl Shell {
     }
 
     /// A peer that has proved its address gets a session, if there is a place for it.
-    fn admit_peer(&mut self, now: Now, port: Port, from: Remote) {
+    fn admit_peer(&mut self, now: Now, port: &'static Port, from: Remote) {
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let place = match self.parts.budget.admit(peer, now.mono) {
             Ok(place) => place,

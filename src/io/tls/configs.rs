@@ -19,10 +19,10 @@ const PREFERRED: [CipherSuite; 3] = [
 /// Shared by all connections of a worker; replaced as a whole when the certificate changes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Configs {
-    /// HTTPS: says `http/1.1` where the client asks (RFC 7301).
-    pub(in crate::io) https: Arc<ServerConfig>,
-    /// RTMPS.
-    pub(in crate::io) rtmps: Arc<ServerConfig>,
+    /// For HTTP: says `http/1.1` where the client asks (RFC 7301).
+    pub(in crate::io) http: Arc<ServerConfig>,
+    /// For protocols without a name in ALPN.
+    pub(in crate::io) plain: Arc<ServerConfig>,
     /// Outgoing connections: the server's name is verified, and there is no way around it.
     pub(in crate::io) client: Arc<ClientConfig>,
 }
@@ -46,7 +46,7 @@ impl Configs {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots())
             .with_no_client_auth();
-        Ok(Self { https: server(&[b"http/1.1"])?, rtmps: server(&[])?, client: Arc::new(client) })
+        Ok(Self { http: server(&[b"http/1.1"])?, plain: server(&[])?, client: Arc::new(client) })
     }
 }
 

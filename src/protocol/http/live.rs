@@ -11,7 +11,7 @@ use wire::SendQueue;
 use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
 use crate::mail::{NoSubscription, StreamEnd};
-use crate::protocol::{Context, Event, Format, PlayAsk, http_live};
+use crate::protocol::{Context, Event, Format, PlayAsk, asked_selection, http_live};
 use crate::types::{Now, StreamKey};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
@@ -41,6 +41,7 @@ pub(super) struct Viewer {
     stage: Stage,
     /// What it watches.
     key: StreamKey,
+    format: Format,
     /// The 101 to send, for WS-FLV.
     upgrade: Option<Response>,
     /// Fields that every answer gets.
@@ -55,13 +56,19 @@ impl Viewer {
         fields: Vec<(&'static str, String)>,
         head_only: bool,
     ) -> Self {
-        Self { stage: Stage::Asked, key, upgrade, fields, head_only }
+        let format = Format::new(&http_live::FLV, 0);
+        Self { stage: Stage::Asked, key, format, upgrade, fields, head_only }
+    }
+
+    fn format(&mut self, params: &[(String, String)]) -> Format {
+        let kind = if self.upgrade.is_some() { &http_live::WS_FLV } else { &http_live::FLV };
+        self.format = Format::new(kind, 0).select(asked_selection(params).unwrap_or_default());
+        self.format
     }
 
     /// What the worker is asked.
-    pub(super) fn ask(&self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
-        let format = if self.upgrade.is_some() { Format::WsFlv } else { Format::Flv };
-        PlayAsk { key: self.key.clone(), format, params, origin }
+    pub(super) fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
+        PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
     /// The worker's verdict. Gives what the worker must do.
@@ -84,7 +91,7 @@ impl Viewer {
             self.stage = Stage::Over;
             return Some(Event::Unsubscribe);
         }
-        match http_live::header(tracks) {
+        match http_live::header(&self.format.choose(tracks)) {
             Some(header) => {
                 self.start(ctx.now, connection, header);
                 None
@@ -99,7 +106,7 @@ impl Viewer {
 
     /// The tracks are known now. Gives what the worker must do.
     pub(super) fn tracks(&mut self, now: Now, connection: &mut Connection, tracks: &Tracks) -> Option<Event> {
-        let header = http_live::header(tracks)?;
+        let header = http_live::header(&self.format.choose(tracks))?;
         self.end_wait(now, connection, header)
     }
 

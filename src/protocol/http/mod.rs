@@ -17,6 +17,7 @@ use crypto::Seed;
 use media::Tracks;
 use wire::SendQueue;
 
+use super::registry::{Listener, Protocol, Security};
 use super::{Context, Event, Session};
 use crate::http::cors::{self, Policy, Verdict};
 use crate::http::{self, Method, Request, Response, websocket};
@@ -25,7 +26,28 @@ use crate::types::{Now, StreamKey};
 use files::{Nowhere, Place, Transfer};
 use live::Viewer;
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[
+        Listener {
+            name: "http",
+            security: Security::Plain,
+            manages: true,
+            listen: |server| Some((server.http_host, server.http_port)),
+            begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
+        },
+        Listener {
+            name: "https",
+            security: Security::TlsHttp,
+            manages: true,
+            listen: |server| Some((server.http_host, server.https_port?)),
+            begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
+        },
+    ],
+    ..Protocol::NONE
+};
+
+/// The limits, the same for all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
 /// Where the API is, below an application and at the root.
@@ -154,7 +176,7 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
         self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
         self.stage = Stage::Live(Box::new(viewer));

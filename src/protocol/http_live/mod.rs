@@ -7,14 +7,68 @@
 //! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
 //! first unit that the viewer was sent.
 
+mod pull;
+mod url;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use crypto::Seed;
 use flv::file::{Header, TagHead, TagKind};
-use media::Tracks;
+use media::{Track, TrackKind};
 use smallvec::SmallVec;
 
+use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
-use crate::hub::{Entry, Package, Parts, Stamp};
+use crate::hub::{Chosen, Entry, Package, Parts, Stamp};
+use crate::mail::Transport;
+use crate::protocol::FormatKind;
+use crate::protocol::outbound::{Outbound, Request, Scheme};
+use crate::protocol::pull::Client;
+use crate::protocol::registry::{Addresses, Protocol};
 use crate::protocol::tags::{self, Body};
+use crate::protocol::{Now, Session};
+use crate::types::StreamKey;
+use pull::FlvPull;
+use url::FlvUrl;
+
+/// See [`super::registry`]. Viewers come to the listeners of HTTP.
+pub(super) static PROTOCOL: Protocol = Protocol {
+    schemes: &[
+        Scheme {
+            name: "http",
+            default_port: 80,
+            pushes: false,
+            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "https",
+            default_port: 443,
+            pushes: false,
+            read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+    ],
+    formats: &[&FLV, &WS_FLV],
+    ..Protocol::NONE
+};
+
+fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let url = FlvUrl::read(url, scheme.default_port)?;
+    Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
+}
+
+impl Request for FlvUrl {
+    /// The server's own HTTP ports are closed to it by the outbound policy.
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        false
+    }
+
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn pull(&self, _seed: Seed) -> Box<dyn Client> {
+        Box::new(FlvPull::new(self))
+    }
+}
 
 /// Heads are cut out of blocks of this size: one allocation for some hundred tags.
 const SCRATCH_BYTES: usize = 4096;
@@ -28,6 +82,22 @@ const TIMESTAMP_AT: usize = 4;
 const TAG_BYTES_MAX: usize = 0xff_ffff;
 /// Longest onMetaData that is looked at for what it announces.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// HTTP-FLV.
+pub(super) static FLV: FormatKind = FormatKind {
+    name: "flv",
+    is_enabled: |app| app.http_flv_enabled,
+    package: |_| Some(Box::new(FlvPackage::new(false))),
+    is_given_up_by_close: false,
+};
+
+/// WS-FLV.
+pub(super) static WS_FLV: FormatKind = FormatKind {
+    name: "ws-flv",
+    is_enabled: |app| app.http_flv_enabled,
+    package: |_| Some(Box::new(FlvPackage::new(true))),
+    is_given_up_by_close: false,
+};
 
 /// FLV tags of one stream.
 #[derive(Debug)]
@@ -90,26 +160,34 @@ impl Tag {
 }
 
 impl Package for FlvPackage {
-    fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
+    fn carries(&self, _track: &Track) -> bool {
+        true
+    }
+
+    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         let mut tag = Tag::default();
-        if let Some(metadata) = &tracks.metadata {
+        if let Some(metadata) = &chosen.all().metadata {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
-            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload: metadata };
+            let told = tags::without_left_out(chosen, metadata);
+            let payload = told.as_ref().unwrap_or(metadata);
+            let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload };
             self.tag(&mut tag, &body, None);
         }
-        for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
+        for track in chosen.iter() {
             // No colour, no channel order (`tags::extra`): a player of FLV cannot say that it knows them, and mpegts.js
             // ends at a packet type that it does not.
-            if let Some(body) = tags::config(track) {
+            if let Some(body) = tags::config(track, chosen) {
                 self.tag(&mut tag, &body, Some(dts_ms));
             }
         }
         tag.parts()
     }
 
-    fn unit(&mut self, entry: &Entry) -> Parts {
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
         let mut tag = Tag::default();
-        self.tag(&mut tag, &tags::unit(entry), Some(entry.dts_ms));
+        if let Some(body) = tags::unit(entry, chosen) {
+            self.tag(&mut tag, &body, Some(entry.dts_ms));
+        }
         tag.parts()
     }
 }
@@ -122,10 +200,12 @@ fn tag_time(ms: i64) -> [u8; 4] {
 
 /// The file header for what is known of the tracks: those that are there, and those that onMetaData announces.
 /// `None` while nothing is known.
-pub(crate) fn header(tracks: &Tracks) -> Option<Header> {
-    let announced = |name: &str| tracks.metadata.as_ref().is_some_and(|body| announces(body, name));
-    let video = tracks.video.is_some() || announced("videocodecid");
-    let audio = tracks.audio.is_some() || announced("audiocodecid");
+pub(crate) fn header(chosen: &Chosen) -> Option<Header> {
+    let announced = |name: &str| chosen.all().metadata.as_ref().is_some_and(|body| announces(body, name));
+    let has = |kind, name| {
+        chosen.of_kind(kind).next().is_some() || (chosen.all().default_of(kind).is_none() && announced(name))
+    };
+    let (video, audio) = (has(TrackKind::Video, "videocodecid"), has(TrackKind::Audio, "audiocodecid"));
     (video || audio).then_some(Header { audio, video })
 }
 
@@ -148,20 +228,20 @@ mod tests {
     use super::*;
     use crate::http::websocket::{FrameHead, Opcode};
     use media::codec::h264;
-    use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
+    use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
     use std::sync::Arc;
 
     fn tracks() -> Arc<Tracks> {
         let record = Bytes::from_static(b"\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");
         let config = CodecConfig::H264(h264::Config::read(record).unwrap());
-        let video = Track { id: TrackId::VIDEO, config, timescale: Timescale::MILLISECONDS, extra: None };
-        Arc::new(Tracks {
-            video: Some(video),
-            metadata: Some(Bytes::from_static(
-                b"\x02\0\x0aonMetaData\x03\0\x0caudiocodecid\0\0\0\0\0\0\0\0\0\0\0\x09",
-            )),
-            ..Tracks::default()
-        })
+        let mut tracks = Tracks::new(1, [Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS)]);
+        tracks.metadata =
+            Some(Bytes::from_static(b"\x02\0\x0aonMetaData\x03\0\x0caudiocodecid\0\0\0\0\0\0\0\0\0\0\0\x09"));
+        Arc::new(tracks)
+    }
+
+    fn chosen(tracks: &Arc<Tracks>) -> Chosen {
+        Chosen::all_of(tracks)
     }
 
     fn entry(dts: i64, payload: usize) -> Entry {
@@ -174,7 +254,7 @@ mod tests {
             config_epoch: 0,
             payload,
         };
-        Entry::new(std::time::Instant::now(), unit, tracks())
+        Entry::new(std::time::Instant::now(), 0, unit, tracks())
     }
 
     fn read(bytes: &[u8]) -> Vec<flv::file::Tag> {
@@ -188,7 +268,7 @@ mod tests {
     fn a_unit_is_a_tag_of_three_slices_and_the_payload_is_not_copied() {
         let mut package = FlvPackage::new(false);
         let entry = entry(5000, 1000);
-        let parts = package.unit(&entry);
+        let parts = package.unit(&entry, &chosen(&tracks()));
         assert_eq!((parts.slices().len(), parts.len()), (3, 11 + 5 + 1000 + 4));
         assert_eq!(parts.slices()[1].as_ptr(), entry.unit.payload.as_ptr());
         let tags = read(&parts.slices().concat());
@@ -199,7 +279,7 @@ mod tests {
     fn a_message_of_a_websocket_holds_one_tag() {
         let mut package = FlvPackage::new(true);
         for payload in [1, 100, 200, 70_000] {
-            let parts = package.unit(&entry(5000, payload));
+            let parts = package.unit(&entry(5000, payload), &chosen(&tracks()));
             let bytes = parts.slices().concat();
             let (head, head_bytes) = FrameHead::read(&bytes).unwrap().unwrap();
             assert_eq!((head.opcode, head.is_final, head.mask), (Opcode::Binary, true, None));
@@ -212,7 +292,7 @@ mod tests {
     #[test]
     fn the_prelude_has_metadata_and_parameter_sets() {
         let mut package = FlvPackage::new(false);
-        let tags = read(&package.prelude(&tracks(), 9000).slices().concat());
+        let tags = read(&package.prelude(&chosen(&tracks()), 9000).slices().concat());
         assert_eq!(tags.iter().map(|tag| tag.kind).collect::<Vec<_>>(), [TagKind::Data, TagKind::Video]);
         assert_eq!(tag_time(0x0102_0304), [2, 3, 4, 1]);
     }
@@ -220,22 +300,21 @@ mod tests {
     #[test]
     fn the_colour_of_a_picture_stays_with_players_that_announced_its_codec() {
         let record = Bytes::from_static(b"\x81\x08\x0c\0");
-        let video = Track {
-            id: TrackId::VIDEO,
-            config: CodecConfig::Av1(media::codec::av1::Config::read(record).unwrap()),
-            timescale: Timescale::MILLISECONDS,
-            extra: Some(Bytes::from_static(b"\x02\0\x09colorInfo\x05")),
-        };
-        let tracks = Tracks { video: Some(video), ..Tracks::default() };
+        let config = CodecConfig::Av1(media::codec::av1::Config::read(record).unwrap());
+        let extra = Some(Bytes::from_static(b"\x02\0\x09colorInfo\x05"));
+        let video = Track { extra, ..Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS) };
+        let tracks = chosen(&Arc::new(Tracks::new(1, [video])));
         let tags = read(&FlvPackage::new(false).prelude(&tracks, 0).slices().concat());
         assert_eq!(tags.iter().map(|tag| &tag.body[..]).collect::<Vec<_>>(), [b"\x90av01\x81\x08\x0c\0"]);
     }
 
     #[test]
     fn the_header_tells_of_tracks_that_are_there_or_announced() {
-        assert_eq!(header(&Tracks::default()), None);
-        assert_eq!(header(&tracks()), Some(BOTH));
-        let alone = Tracks { metadata: None, ..(*tracks()).clone() };
-        assert_eq!(header(&alone), Some(Header { audio: false, video: true }));
+        assert_eq!(header(&Chosen::default()), None);
+        assert_eq!(header(&chosen(&tracks())), Some(BOTH));
+        let mut alone = Tracks::clone(&tracks());
+        alone.metadata = None;
+        let alone = Arc::new(alone);
+        assert_eq!(header(&chosen(&alone)), Some(Header { audio: false, video: true }));
     }
 }

@@ -59,15 +59,7 @@ impl Feed {
                     TagKind::Data => ingest.data(tag.timestamp, &tag.body),
                     TagKind::Other(_) => return,
                 };
-                match outcome {
-                    tags::Outcome::Unit(unit) => out.push(fed(unit, ingest.tracks())),
-                    tags::Outcome::Taken => {}
-                    tags::Outcome::Dropped => {
-                        out.push(Fed::Dropped { units: 1, media: tag.kind != TagKind::Data });
-                    }
-                    tags::Outcome::Bad => out.push(Fed::Bad),
-                    tags::Outcome::Unsupported(what) => out.push(Fed::Unsupported(what)),
-                }
+                outcome_of(outcome, tag.kind, ingest.tracks(), out);
             }
             (Self::Ts(ingest), Media::Payload(payload)) => {
                 ingest.handle(payload);
@@ -82,6 +74,19 @@ impl Feed {
             (Self::Ts(ingest), Media::Lost) => ingest.lost(),
             // A server sends one kind.
             (Self::Tags(_), Media::Payload(_) | Media::Lost) | (Self::Ts(_), Media::Tag(_)) => {}
+        }
+    }
+}
+
+fn outcome_of(outcome: tags::Outcome, kind: TagKind, tracks: &Arc<Tracks>, out: &mut Vec<Fed>) {
+    match outcome {
+        tags::Outcome::Unit(unit) => out.push(fed(unit, tracks)),
+        tags::Outcome::Taken => {}
+        tags::Outcome::Dropped => out.push(Fed::Dropped { units: 1, media: kind != TagKind::Data }),
+        tags::Outcome::Bad => out.push(Fed::Bad),
+        tags::Outcome::Unsupported(what) => out.push(Fed::Unsupported(what)),
+        tags::Outcome::Several(several) => {
+            several.into_iter().for_each(|one| outcome_of(one, kind, tracks, out));
         }
     }
 }

@@ -5,13 +5,10 @@
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
-//! A protocol is a [`Client`] more. The server is not trusted: what it sends is bounded as a publisher's is, and one that
+//! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is, and one that
 //! sends faster than its own timestamps allow is read no faster than they do.
 
 mod feed;
-mod http_flv;
-mod rtmp;
-mod srt;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -19,23 +16,19 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crypto::Seed;
 use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{self, Departure, Grant, PullOrder, PullSource, PullState, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, PullState, Refusal, StreamEnd};
 use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
-use crate::types::{Now, StreamKey};
+use crate::types::{Ingest, Now, StreamKey};
 use feed::{Fed, Feed};
-use http_flv::HttpFlv;
-use rtmp::Rtmp;
-use srt::Srt;
 
 /// From the connection to the first picture or sound.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// Between two frames of a stream that flows (docs/robustness.md).
+/// Between two frames of a stream that flows.
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// What came before the first picture or sound: metadata.
 const HELD_MAX: usize = 16;
@@ -52,7 +45,7 @@ const REASON_CHARS_MAX: usize = 200;
 
 /// What a server sends of a stream.
 #[derive(Debug, Clone, PartialEq)]
-enum Media {
+pub(super) enum Media {
     /// A tag of FLV.
     Tag(Tag),
     /// Packets of MPEG-TS.
@@ -84,9 +77,9 @@ impl Media {
     }
 }
 
-/// What a [`Client`] has.
+/// What a [`Client`] reports.
 #[derive(Debug, PartialEq)]
-enum Said {
+pub(super) enum ClientEvent {
     /// The peers know each other, where that is more than the socket.
     Connected,
     /// A piece of the stream.
@@ -96,7 +89,7 @@ enum Said {
 }
 
 /// The protocol of a pull.
-trait Client: Debug + Send {
+pub(super) trait Client: Debug + Send {
     /// The connection is there.
     fn begin(&mut self, ctx: &Context<'_>);
     /// Bytes of the server.
@@ -116,7 +109,7 @@ trait Client: Debug + Send {
     /// A deadline may have passed.
     fn handle_timeout(&mut self, now: Instant);
     /// The next thing.
-    fn poll(&mut self) -> Option<Said>;
+    fn poll(&mut self) -> Option<ClientEvent>;
     /// Moves what is to be sent.
     fn poll_transmit(&mut self, _out: &mut SendQueue) {}
     /// The next deadline.
@@ -164,14 +157,9 @@ pub(crate) struct PullSession {
 }
 
 impl PullSession {
-    pub(crate) fn new(now: Now, order: &PullOrder, seed: Seed) -> Self {
-        let client: Box<dyn Client> = match &order.source {
-            PullSource::Rtmp { app, tc_url, name } => Box::new(Rtmp::new(app, tc_url, name, seed)),
-            PullSource::HttpFlv { authority, target } => Box::new(HttpFlv::new(authority, target)),
-            PullSource::Srt(address) => Box::new(Srt::new(address, seed)),
-        };
+    pub(super) fn new(now: Now, key: StreamKey, client: Box<dyn Client>) -> Self {
         Self {
-            key: order.key.clone(),
+            key,
             client,
             stage: Stage::Connecting { until: now.mono + CONNECT_TIMEOUT },
             held: VecDeque::new(),
@@ -184,9 +172,9 @@ impl PullSession {
     fn drain_client(&mut self, now: Instant) {
         while self.events.is_empty() && self.wants_media(now) {
             match self.client.poll() {
-                Some(Said::Connected) => self.connected(now),
-                Some(Said::Media(media)) => self.take(now, media),
-                Some(Said::Ended(reason)) => self.end(&reason),
+                Some(ClientEvent::Connected) => self.connected(now),
+                Some(ClientEvent::Media(media)) => self.take(now, media),
+                Some(ClientEvent::Ended(reason)) => self.end(&reason),
                 None => return,
             }
         }
@@ -229,7 +217,7 @@ impl PullSession {
             self.stage = Stage::Asked;
             self.events.push_back(Event::Publish(PublishAsk {
                 key: self.key.clone(),
-                ingest: mail::Ingest::Pull,
+                ingest: Ingest::PULL,
                 user_agent: String::new(),
                 params: Vec::new(),
                 via: Vec::new(),

@@ -4,16 +4,16 @@
 
 use std::time::{Duration, Instant};
 
+use crypto::Seed;
 use flv::file::{Header, TagHead};
 
 use std::sync::Arc;
 
 use super::*;
-use crate::auth::srt::SrtAddress;
 use crate::config::AppSettings;
 use crate::mail::SessionSettings;
-use crate::protocol::Apps;
-use crate::types::{PullId, StreamId};
+use crate::protocol::{Apps, outbound};
+use crate::types::StreamId;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 const CONFIG: &[u8] = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
@@ -29,24 +29,17 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(source: PullSource) -> Self {
+    fn new(url: &str) -> Self {
         let began = Instant::now();
         let now = Now { mono: began, wall_ms: 0 };
-        let order = PullOrder {
-            pull: PullId(1),
-            attempt: 1,
-            key: StreamKey::new("live", "s"),
-            address: "127.0.0.1:80".parse().unwrap(),
-            tls_name: None,
-            source,
-        };
-        let session = PullSession::new(now, &order, Seed::from_number(1));
+        let target = outbound::read_source(url).unwrap();
+        let client = outbound::pull_client(&target, Seed::from_number(1)).unwrap();
+        let session = PullSession::new(now, StreamKey::new("live", "s"), client);
         Self { session, now, began, apps: Apps::new(), server: SessionSettings::default() }
     }
 
     fn flv() -> Self {
-        let target = "/live/s.flv?t=1".to_owned();
-        Self::new(PullSource::HttpFlv { authority: "h:80".to_owned(), target })
+        Self::new("http://h/live/s.flv?t=1")
     }
 
     fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
@@ -118,7 +111,7 @@ impl Rig {
 fn name(event: &Event) -> String {
     match event {
         Event::Publish(ask) => {
-            assert_eq!((ask.ingest, &*ask.key.id), (mail::Ingest::Pull, "s"));
+            assert_eq!((ask.ingest, &*ask.key.id), (Ingest::PULL, "s"));
             "publish".to_owned()
         }
         Event::Unit { unit, .. } => format!("unit {}", unit.dts),
@@ -290,10 +283,7 @@ fn a_file_that_comes_at_once_is_read_in_its_own_time() {
 
 #[test]
 fn u_20_rtmp_servers_that_are_silent_or_hostile() {
-    let new = || {
-        let (app, tc_url, name) = ("a".to_owned(), "rtmp://h/a".to_owned(), "s".to_owned());
-        Rig::new(PullSource::Rtmp { app, tc_url, name })
-    };
+    let new = || Rig::new("rtmp://h/a/s");
     let mut rig = new();
     rig.connected();
     assert_eq!(rig.sent().len(), 1537);
@@ -345,9 +335,7 @@ impl Rig {
 
 /// A pull that was called by an SRT server.
 fn called() -> (Rig, ::srt::Connection) {
-    let mut rig = Rig::new(PullSource::Srt(SrtAddress { listens: true, ..SrtAddress::default() }));
-    let (latency, latency_max) = (Duration::from_millis(120), secs(8));
-    rig.server.srt = crate::config::SrtSettings { latency, latency_max, ..Default::default() };
+    let mut rig = Rig::new("srt://:9000?mode=listener");
     rig.connected();
     let (id, seed) = (::srt::SocketId(1), Seed::from_number(2));
     let mut peer = ::srt::Connection::caller(rig.now.mono, Arc::default(), id, "", &seed);

@@ -1,45 +1,36 @@
 //! Access units to RTMP messages, in chunks that every viewer of a message stream shares.
 
 use bytes::{Bytes, BytesMut};
-use flv::data::Data;
 use flv::file::TagKind;
-use media::{Track, Tracks};
+use media::Track;
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
-use crate::hub::{Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Package, Parts};
 use crate::protocol::tags::{self, Body};
+use crate::protocol::{Format, FormatKind};
 
 /// Heads are cut out of blocks of this size: one allocation for some hundred messages.
 const SCRATCH_BYTES: usize = 4096;
 /// Room that a head may need: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
 
-/// Members of onMetaData that speak of the picture, and of the sound.
-const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
-const AUDIO_MEMBERS: [&str; 6] =
-    ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
-
-/// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
-/// half a minute for a picture whose codec it was told.
-fn without_left_out(tracks: &Tracks, four_ccs: FourCcs, body: &Bytes) -> Option<Bytes> {
-    let is_left_out = |track: &Option<Track>| track.as_ref().is_some_and(|track| !is_sent(track, four_ccs));
-    let (video, audio) = (is_left_out(&tracks.video), is_left_out(&tracks.audio));
-    if !video && !audio {
-        return None;
-    }
-    let metadata = Data::read(body).ok()?;
-    let mut members = metadata.as_metadata()?.to_vec();
-    members.retain(|(name, _)| {
-        let name = name.as_str();
-        !(video && VIDEO_MEMBERS.contains(&name) || audio && AUDIO_MEMBERS.contains(&name))
-    });
-    Some(Data::metadata(members).write())
-}
-
 /// Whether a player that announced `four_ccs` is sent the track.
 pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
     tags::needed_four_cc(track).is_none_or(|four_cc| four_ccs.contains(four_cc))
+}
+
+/// RTMP messages.
+pub(super) static FORMAT: FormatKind = FormatKind {
+    name: "rtmp",
+    is_enabled: super::is_playback_enabled,
+    package: |variant| Some(Box::new(RtmpPackage::of_variant(variant))),
+    is_given_up_by_close: true,
+};
+
+/// The format of players of a message stream that announced these codecs.
+pub(super) fn format(message_stream: u32, four_ccs: FourCcs) -> Format {
+    Format::new(&FORMAT, u64::from(message_stream) | u64::from(four_ccs.bits()) << 32)
 }
 
 /// RTMP messages of one message stream, for players that can decode the same.
@@ -54,7 +45,13 @@ pub(crate) struct RtmpPackage {
 }
 
 impl RtmpPackage {
-    pub(crate) fn new(message_stream: u32, four_ccs: FourCcs) -> Self {
+    fn of_variant(variant: u64) -> Self {
+        let low = |number: u64| u32::try_from(number & 0xffff_ffff).unwrap_or_default();
+        let four_ccs = u16::try_from(variant >> 32).map_or(FourCcs::NONE, FourCcs::from_bits);
+        Self::new(low(variant), four_ccs)
+    }
+
+    fn new(message_stream: u32, four_ccs: FourCcs) -> Self {
         Self { message_stream, four_ccs, scratch: BytesMut::new(), out: Vec::new() }
     }
 
@@ -83,34 +80,35 @@ impl RtmpPackage {
 }
 
 impl Package for RtmpPackage {
-    fn prelude(&mut self, tracks: &Tracks, dts_ms: i64) -> Parts {
-        if let Some(metadata) = &tracks.metadata {
+    fn carries(&self, track: &Track) -> bool {
+        is_sent(track, self.four_ccs)
+    }
+
+    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
+        if let Some(metadata) = &chosen.all().metadata {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
-            let told = without_left_out(tracks, self.four_ccs, metadata);
+            let told = tags::without_left_out(chosen, metadata);
             self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
         }
-        for track in [&tracks.video, &tracks.audio].into_iter().flatten() {
-            if !is_sent(track, self.four_ccs) {
-                continue;
-            }
+        for track in chosen.iter() {
             let knows = track.config.codec().four_cc().is_some_and(|four_cc| self.four_ccs.contains(four_cc));
-            let extra = tags::extra(track).filter(|_| knows);
-            for body in tags::config(track).into_iter().chain(extra) {
+            let extra = tags::extra(track, chosen).filter(|_| knows);
+            for body in tags::config(track, chosen).into_iter().chain(extra) {
                 self.body(dts_ms, &body);
             }
         }
         Parts::new(self.out.drain(..))
     }
 
-    fn unit(&mut self, entry: &Entry) -> Parts {
-        match entry.tracks.get(entry.unit.track) {
-            Some(track) if !is_sent(track, self.four_ccs) => {}
-            Some(_) => self.body(entry.dts_ms, &tags::unit(entry)),
-            None => {
-                let payload = &entry.unit.payload;
-                let told = without_left_out(&entry.tracks, self.four_ccs, payload);
-                self.message(MediaKind::Data, entry.dts_ms, &[], told.as_ref().unwrap_or(payload));
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+        match tags::unit(entry, chosen) {
+            Some(body) if body.kind == TagKind::Data => {
+                let told = tags::without_left_out(chosen, body.payload);
+                let payload = told.as_ref().unwrap_or(body.payload);
+                self.message(MediaKind::Data, entry.dts_ms, &[], payload);
             }
+            Some(body) => self.body(entry.dts_ms, &body),
+            None => {}
         }
         Parts::new(self.out.drain(..))
     }
@@ -119,28 +117,32 @@ impl Package for RtmpPackage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::Packager;
+    use flv::data::Data;
     use media::codec::{opus, vp8};
-    use media::{AccessUnit, CodecConfig, Timescale, TrackId};
+    use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
     use std::sync::Arc;
 
     fn track(id: TrackId, config: CodecConfig) -> Track {
         let extra = Some(Bytes::from_static(b"extra"));
-        Track { id, config, timescale: Timescale::MILLISECONDS, extra }
+        Track { extra, ..Track::new(id, config, Timescale::MILLISECONDS) }
     }
 
     /// VP8 and a sound, both with something beside their parameter sets.
     fn tracks(audio: CodecConfig) -> Tracks {
-        Tracks {
-            epoch: 1,
-            video: Some(track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()))),
-            audio: Some(track(TrackId::AUDIO, audio)),
-            metadata: None,
-        }
+        let video = track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()));
+        Tracks::new(1, [video, track(TrackId::AUDIO, audio)])
+    }
+
+    fn chosen(tracks: &Tracks, four_ccs: FourCcs) -> Chosen {
+        format(1, four_ccs).choose(tracks)
     }
 
     /// What a player that announced this is sent: bodies of the prelude, of a picture, of a sound.
     fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
-        let mut package = RtmpPackage::new(1, four_ccs);
+        let chosen = chosen(tracks, four_ccs);
+        let package = format(1, four_ccs).package();
+        let mut packager = Packager::new(format(1, four_ccs).key(), package, &Arc::new(tracks.clone()), 0);
         let mut unit = |track| {
             let unit = AccessUnit {
                 track,
@@ -150,14 +152,12 @@ mod tests {
                 config_epoch: 1,
                 payload: Bytes::from_static(b"unit"),
             };
-            package
-                .unit(&Entry::new(std::time::Instant::now(), unit, Arc::new(tracks.clone())))
-                .slices()
-                .concat()
+            let entry = Entry::new(std::time::Instant::now(), 0, unit, Arc::new(tracks.clone()));
+            packager.push(&entry);
+            packager.newest().slices().concat()
         };
-        let units = [unit(TrackId::VIDEO), unit(TrackId::AUDIO)];
-        let prelude = package.prelude(tracks, 0).slices().concat();
-        let [video, audio] = units;
+        let [video, audio] = [unit(TrackId::VIDEO), unit(TrackId::AUDIO)];
+        let prelude = RtmpPackage::new(1, four_ccs).prelude(&chosen, 0).slices().concat();
         [prelude, video, audio]
     }
 
@@ -195,7 +195,7 @@ mod tests {
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
         // Other data is nobody's business.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
-        assert_eq!(without_left_out(&tracks, FourCcs::NONE, &text), None);
+        assert_eq!(tags::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }
 
     #[test]

@@ -1,19 +1,105 @@
 //! RTMP: publishers and players on port 1935, and pushes to other servers.
 //!
 //! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, [`super::tags`] turns its
-//! messages into access units, [`RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] is the
-//! client side.
+//! messages into access units, [`RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] and
+//! [`RtmpPull`] are the client side.
 
 mod egress;
+mod pull;
 mod push;
 mod session;
+mod settings;
+mod url;
 
 use ::rtmp::FourCcs;
+use crypto::Seed;
 use media::Codec;
 
-pub(super) use egress::RtmpPackage;
-pub(super) use push::{PushAddress, RtmpPush};
-pub(super) use session::RtmpSession;
+use super::outbound::{Outbound, Request, Scheme};
+use super::pull::Client;
+use super::registry::{Addresses, Listener, Protocol, Security};
+use super::{Now, Session};
+use crate::auth::url::{Url, UrlError};
+use crate::mail::Transport;
+use crate::types::{Ingest, StreamKey};
+use pull::RtmpPull;
+use push::RtmpPush;
+use session::RtmpSession;
+use settings::is_playback_enabled;
+pub(crate) use url::RtmpUrl;
+
+/// The port that stands in no URL.
+const DEFAULT_PORT: u16 = 1935;
+
+/// How its streams come in.
+const INGEST: Ingest = Ingest { publish_type: "RTMP", name: "rtmp" };
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[
+        Listener {
+            name: "rtmp",
+            security: Security::Plain,
+            manages: false,
+            listen: settings::listen,
+            begin: |now, peer, seed| Box::new(RtmpSession::new(now, peer, seed)),
+        },
+        Listener {
+            name: "rtmps",
+            security: Security::Tls,
+            manages: false,
+            listen: settings::listen_tls,
+            begin: |now, peer, seed| Box::new(RtmpSession::new(now, peer, seed)),
+        },
+    ],
+    section: &settings::SECTION,
+    formats: &[&egress::FORMAT],
+    schemes: &[
+        Scheme {
+            name: "rtmp",
+            default_port: DEFAULT_PORT,
+            pushes: true,
+            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "rtmps",
+            default_port: 443,
+            pushes: true,
+            read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+    ],
+    publish_url: Some(publish_url),
+    ..Protocol::NONE
+};
+
+fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let url = RtmpUrl::read(url, scheme.default_port)?;
+    Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
+}
+
+impl Request for RtmpUrl {
+    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool {
+        [addresses.port("rtmp"), addresses.port("rtmps")].contains(&Some(port))
+            && self.app.split('/').next() == Some(&*key.app)
+            && self.stream_id() == &*key.id
+    }
+
+    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>> {
+        Some(Box::new(RtmpPush::new(now, self, via, seed)))
+    }
+
+    fn pull(&self, seed: Seed) -> Box<dyn Client> {
+        Box::new(RtmpPull::new(self, seed))
+    }
+}
+
+/// `rtmp://host[:port]/app/id`; the port only when it is not the default.
+fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String {
+    match addresses.port("rtmp") {
+        None | Some(DEFAULT_PORT) => format!("rtmp://{host}/{key}"),
+        Some(port) => format!("rtmp://{host}:{port}/{key}"),
+    }
+}
 
 /// What this server forwards, to tell peers.
 pub(super) fn forwarded() -> FourCcs {

@@ -7,32 +7,16 @@ use crypto::Seed;
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, FourCcs};
 use wire::SendQueue;
 
+use super::url::RtmpUrl;
+use crate::hub::Selection;
 use crate::mail::{PushState, StreamEnd};
-use crate::protocol::{Context, Event, Format, Session};
+use crate::protocol::{Context, Event, Session};
 use crate::types::Now;
-
-/// What to ask the target for.
-#[derive(Debug)]
-pub(crate) struct PushAddress(ClientConfig);
-
-impl PushAddress {
-    pub(crate) fn new(app: &str, tc_url: &str, name: &str, via: &[String]) -> Self {
-        Self(ClientConfig {
-            app: app.to_owned(),
-            tc_url: tc_url.to_owned(),
-            stream: name.to_owned(),
-            via: via.to_vec(),
-            four_ccs: super::forwarded(),
-            digest: true,
-            ..ClientConfig::default()
-        })
-    }
-}
 
 /// One try of a push.
 #[derive(Debug)]
 pub(crate) struct RtmpPush {
-    address: Option<ClientConfig>,
+    config: Option<ClientConfig>,
     seed: Seed,
     /// Begins when the connection is there.
     machine: Option<Box<Client>>,
@@ -45,9 +29,18 @@ pub(crate) struct RtmpPush {
 }
 
 impl RtmpPush {
-    pub(crate) fn new(now: Now, address: PushAddress, seed: Seed) -> Self {
+    pub(super) fn new(now: Now, url: &RtmpUrl, via: &[String], seed: Seed) -> Self {
+        let config = ClientConfig {
+            app: url.app.clone(),
+            tc_url: url.tc_url.clone(),
+            stream: url.name.clone(),
+            via: via.to_vec(),
+            four_ccs: super::forwarded(),
+            digest: true,
+            ..ClientConfig::default()
+        };
         Self {
-            address: Some(address.0),
+            config: Some(config),
             seed,
             machine: None,
             connect_deadline: Some(now.mono + crate::protocol::CONNECT_TIMEOUT),
@@ -63,7 +56,9 @@ impl RtmpPush {
             match event {
                 ClientEvent::Ready { message_stream } => {
                     self.broadcasting = true;
-                    let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs() };
+                    let takes_all = self.machine.as_ref().is_some_and(|machine| machine.takes_multitrack());
+                    let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
+                    let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
                     self.events.push_back(Event::SubscribePush { format });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
@@ -112,8 +107,8 @@ impl Session for RtmpPush {
 
     fn handle_connected(&mut self, ctx: &Context<'_>) {
         self.connect_deadline = None;
-        if let Some(address) = self.address.take() {
-            self.machine = Some(Box::new(Client::publish(ctx.now.mono, address.into(), self.seed.clone())));
+        if let Some(config) = self.config.take() {
+            self.machine = Some(Box::new(Client::publish(ctx.now.mono, config.into(), self.seed.clone())));
             self.events.push_back(Event::Push(PushState::Preparing));
         }
     }

@@ -6,16 +6,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crypto::Seed;
-use flv::tag::OtherTrack;
-use media::{Track, Tracks};
+use media::{TrackKind, Tracks};
 use rtmp::{CloseReason, FourCcs, MediaKind, MediaMessage, PlayTracks, Rejection, Server};
 use wire::SendQueue;
 
-use super::egress::is_sent;
 use crate::auth::access::Denial;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
-use crate::protocol::tags::{Ingest, OtherTracks, Outcome};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::hub::Selection;
+use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::protocol::tags::{Ingest, OtherTrack, OtherTracks, Outcome};
+use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::types::{Now, StreamKey};
 
 /// The limits of docs/robustness.md, the same for all connections.
@@ -50,6 +49,10 @@ pub(crate) struct RtmpSession {
     via: Vec<String>,
     /// What the peer can decode beyond the legacy codecs.
     four_ccs: FourCcs,
+    /// The peer takes several tracks of a kind.
+    multitrack: bool,
+    /// In which it plays.
+    format: Option<Format>,
     known: bool,
     closed: bool,
 }
@@ -63,6 +66,8 @@ impl RtmpSession {
             user_agent: String::new(),
             via: Vec::new(),
             four_ccs: FourCcs::NONE,
+            multitrack: false,
+            format: None,
             known: false,
             closed: false,
         }
@@ -92,6 +97,7 @@ impl RtmpSession {
     fn connect(&mut self, ctx: &Context<'_>, request: rtmp::ConnectRequest) {
         self.user_agent = request.flash_ver;
         self.via = request.via;
+        self.multitrack = request.multitrack;
         // Sets that differ only in what is never sent share a package.
         self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
         if ctx.draining {
@@ -116,7 +122,7 @@ impl RtmpSession {
         self.role = Role::AskedPublish { message_stream };
         self.events.push_back(Event::Publish(PublishAsk {
             key: StreamKey::new(&request.target.app, &request.target.stream),
-            ingest: mail::Ingest::Rtmp,
+            ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
@@ -132,18 +138,26 @@ impl RtmpSession {
         }
         self.role = Role::AskedPlay { message_stream };
         let key = StreamKey::new(&request.target.app, &request.target.stream);
-        let format = Format::Rtmp { message_stream, four_ccs: self.four_ccs };
         let params = request.target.params;
+        let announced = if self.multitrack { Selection::ALL } else { Selection::DEFAULT };
+        let selection = asked_selection(&params).unwrap_or(announced);
+        let format = super::egress::format(message_stream, self.four_ccs).select(selection);
+        self.format = Some(format);
         self.events.push_back(Event::Subscribe(PlayAsk { key, format, params, origin: String::new() }));
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
-        let Role::Publisher { ingest, message_stream } = &mut self.role else { return };
+        let Role::Publisher { ingest, .. } = &mut self.role else { return };
         let outcome = match message.kind {
             MediaKind::Video => ingest.video(message.timestamp, &message.payload),
             MediaKind::Audio => ingest.audio(message.timestamp, &message.payload),
             MediaKind::Data => ingest.data(message.timestamp, &message.payload),
         };
+        self.outcome(ctx, outcome);
+    }
+
+    fn outcome(&mut self, ctx: &Context<'_>, outcome: Outcome) {
+        let Role::Publisher { ingest, message_stream } = &mut self.role else { return };
         match outcome {
             Outcome::Unit(unit) => {
                 self.events.push_back(Event::Unit { unit, tracks: Arc::clone(ingest.tracks()) })
@@ -161,6 +175,7 @@ impl RtmpSession {
                 self.machine.end_publish(ctx.now.mono, *message_stream, rejection);
                 self.publish_ended(true);
             }
+            Outcome::Several(outcomes) => outcomes.into_iter().for_each(|one| self.outcome(ctx, one)),
         }
     }
 
@@ -259,12 +274,10 @@ impl Session for RtmpSession {
                 // Before the first parameter sets both are announced: players wait for what was promised, and take
                 // what was not only late.
                 let unknown = tracks.is_empty();
-                let is_sent =
-                    |track: &Option<Track>| track.as_ref().is_some_and(|track| is_sent(track, self.four_ccs));
-                let tracks = PlayTracks {
-                    audio: unknown || is_sent(&tracks.audio),
-                    video: unknown || is_sent(&tracks.video),
-                };
+                let chosen = self.format.map(|format| format.choose(tracks)).unwrap_or_default();
+                let is_sent = |kind| unknown || chosen.of_kind(kind).next().is_some();
+                let tracks =
+                    PlayTracks { audio: is_sent(TrackKind::Audio), video: is_sent(TrackKind::Video) };
                 self.machine.accept_play(ctx.now.mono, message_stream, tracks);
             }
             Err(why) => {
@@ -329,9 +342,7 @@ fn log_others(others: &OtherTracks) {
     if others.packets == 0 {
         return;
     }
-    let name = |(kind, track): &(media::TrackKind, OtherTrack)| {
-        format!("{kind:?} {} {}", track.id, track.four_cc.escape_ascii())
-    };
+    let name = |other: &OtherTrack| format!("{:?} {} {}", other.kind, other.id, other.four_cc.escape_ascii());
     let tracks = others.seen.iter().map(name).collect::<Vec<_>>().join(", ");
     tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
 }

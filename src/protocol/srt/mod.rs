@@ -2,8 +2,8 @@
 //! here and nowhere below.
 //!
 //! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
-//! port and the hub; [`Line`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
-//! [`SrtPush`] and the pull client use; [`super::ts`] turns payloads into access units and back.
+//! port and the hub; [`OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
+//! [`SrtPush`] and [`SrtPull`] use; [`super::ts`] turns payloads into access units and back.
 //!
 //! A caller that comes:
 //! 1. induction, answered by the port without a trace;
@@ -11,26 +11,94 @@
 //!    play); the caller's repetitions wait;
 //! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (docs/srt.md).
 
-mod line;
+mod outbound;
 mod packer;
 mod port;
+mod pull;
 mod push;
 mod session;
+mod settings;
+mod stream_id;
+mod url;
 
+use super::FormatKind;
+use super::ts::TsPackage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason};
 use bytes::Bytes;
+use crypto::Seed;
 
+use super::outbound::{Outbound, Request, Scheme};
+use super::pull::Client;
+use super::registry::{Addresses, Port, Protocol};
+use super::{Now, Session};
 use crate::auth::access::Secret;
-use crate::config::{AppSettings, SrtSettings};
-use crate::mail::{NoSubscription, Refusal};
-
-pub(crate) use line::{Line, LineEvent};
+use crate::config::AppSettings;
+use crate::mail::{NoSubscription, Refusal, Transport};
+use crate::types::{Ingest, StreamKey};
+pub(crate) use outbound::{OutboundConnection, OutboundEvent};
 pub(crate) use packer::Packer;
-pub(super) use port::SrtPort;
-pub(super) use push::SrtPush;
+use port::SrtPort;
+use pull::SrtPull;
+use push::SrtPush;
+use settings::SrtAppSettings;
+pub(crate) use settings::SrtSettings;
+use settings::is_playback_enabled;
+use stream_id::{StreamRequest, with_via};
+pub(crate) use url::{SrtAddress, SrtUrl};
+
+/// How its streams come in.
+const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
+
+/// MPEG-TS packets.
+static FORMAT: FormatKind = FormatKind {
+    name: "ts",
+    is_enabled: is_playback_enabled,
+    package: |_| Some(Box::new(TsPackage::new())),
+    is_given_up_by_close: false,
+};
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    section: &settings::SECTION,
+    formats: &[&FORMAT],
+    ports: &[Port {
+        name: "srt",
+        listen: settings::listen,
+        demux: |now, worker, secret| Box::new(SrtPort::new(now, worker, secret)),
+    }],
+    schemes: &[Scheme {
+        name: "srt",
+        // The reference's own: its documents leave it out of the URLs.
+        default_port: 4200,
+        pushes: true,
+        read: |url, scheme| {
+            let SrtUrl { host, port, address } = SrtUrl::read(url, scheme.default_port)?;
+            let transport = if address.listens { Transport::UdpListener } else { Transport::Udp };
+            Ok(Outbound { host, port, transport, request: Box::new(address) })
+        },
+    }],
+    ..Protocol::NONE
+};
+
+impl Request for SrtAddress {
+    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool {
+        addresses.port("srt") == Some(port)
+            && StreamRequest::parse(&self.stream_id)
+                .is_ok_and(|asked| asked.app == *key.app && asked.id == *key.id)
+    }
+
+    fn push(&self, _now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>> {
+        let stream_id = with_via(&self.stream_id, via);
+        Some(Box::new(SrtPush::new(Self { stream_id, ..self.clone() }, seed)))
+    }
+
+    fn pull(&self, seed: Seed) -> Box<dyn Client> {
+        Box::new(SrtPull::new(self, seed))
+    }
+}
 
 /// What a connection is made with.
 fn config(
@@ -57,8 +125,8 @@ fn config(
 
 /// What a caller for a stream of this application is answered with.
 fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
-    let passphrase = app.srt_passphrase.as_ref().or(server.passphrase.as_ref());
-    config(server, app.srt_latency, passphrase, None)
+    let SrtAppSettings { latency, passphrase, .. } = SrtAppSettings::of(app);
+    config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref()), None)
 }
 
 /// Whether a unit is taken: a large one must find room, too.
@@ -86,7 +154,7 @@ fn send(connection: &mut Connection, now: Instant, payload: Bytes) {
     }
 }
 
-/// The rejection codes (docs/srt.md).
+/// The codes of docs/srt.md.
 const fn refusal_code(refusal: &Refusal) -> RejectReason {
     match refusal {
         Refusal::NoApplication => RejectReason::NOTFOUND,

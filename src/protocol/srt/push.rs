@@ -7,9 +7,10 @@ use std::time::Instant;
 use crypto::Seed;
 use wire::{Datagrams, SendQueue};
 
-use super::line::{Line, LineEvent};
+use super::outbound::{OutboundConnection, OutboundEvent};
 use super::packer::Packer;
-use crate::auth::srt::SrtAddress;
+use super::settings::SrtSettings;
+use super::url::SrtAddress;
 use crate::hub::Parts;
 use crate::mail::{PushState, StreamEnd};
 use crate::protocol::{Context, Event, Format, Session};
@@ -20,7 +21,7 @@ pub(crate) struct SrtPush {
     address: SrtAddress,
     seed: Seed,
     /// Begins when the socket is there.
-    line: Option<Box<Line>>,
+    connection: Option<Box<OutboundConnection>>,
     packer: Option<Packer>,
     events: VecDeque<Event>,
     broadcasting: bool,
@@ -29,11 +30,11 @@ pub(crate) struct SrtPush {
 }
 
 impl SrtPush {
-    pub(crate) fn new(address: &SrtAddress, seed: Seed) -> Self {
+    pub(super) fn new(address: SrtAddress, seed: Seed) -> Self {
         Self {
-            address: address.clone(),
+            address,
             seed,
-            line: None,
+            connection: None,
             packer: None,
             events: VecDeque::new(),
             broadcasting: false,
@@ -42,20 +43,20 @@ impl SrtPush {
         }
     }
 
-    fn drain_line(&mut self) {
-        while let Some(line) = &mut self.line
-            && let Some(event) = line.poll_event()
+    fn drain_connection(&mut self) {
+        while let Some(connection) = &mut self.connection
+            && let Some(event) = connection.poll_event()
         {
             match event {
-                LineEvent::Connected { payload_bytes } => {
+                OutboundEvent::Connected { payload_bytes } => {
                     self.packer = Some(Packer::new(payload_bytes));
                     self.broadcasting = true;
-                    self.events.push_back(Event::SubscribePush { format: Format::Ts });
+                    self.events.push_back(Event::SubscribePush { format: Format::new(&super::FORMAT, 0) });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
-                LineEvent::Payload(_) | LineEvent::Lost => {}
-                LineEvent::Closed(reason) => self.end(&reason),
+                OutboundEvent::Payload(_) | OutboundEvent::Lost => {}
+                OutboundEvent::Closed(reason) => self.end(&reason),
             }
         }
     }
@@ -80,14 +81,19 @@ impl Session for SrtPush {
     fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
 
     fn handle_connected(&mut self, ctx: &Context<'_>) {
-        let line = Line::new(ctx.now.mono, &ctx.server.srt, &self.address, self.seed.clone());
-        self.line = Some(Box::new(line));
+        let connection = OutboundConnection::new(
+            ctx.now.mono,
+            SrtSettings::of(ctx.server),
+            &self.address,
+            self.seed.clone(),
+        );
+        self.connection = Some(Box::new(connection));
         self.events.push_back(Event::Push(PushState::Preparing));
     }
 
     fn handle_datagram(&mut self, ctx: &Context<'_>, from: SocketAddr, datagram: &[u8]) {
-        if let Some(line) = &mut self.line {
-            line.handle_datagram(ctx.now.mono, from, datagram);
+        if let Some(connection) = &mut self.connection {
+            connection.handle_datagram(ctx.now.mono, from, datagram);
         }
     }
 
@@ -96,8 +102,8 @@ impl Session for SrtPush {
     }
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Some(line) = &mut self.line {
-            line.handle_timeout(ctx.now.mono);
+        if let Some(connection) = &mut self.connection {
+            connection.handle_timeout(ctx.now.mono);
         }
     }
 
@@ -106,28 +112,28 @@ impl Session for SrtPush {
     }
 
     fn takes_units(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| line.has_send_room())
+        self.connection.as_ref().is_some_and(|connection| connection.has_send_room())
     }
 
     fn send_unit(&mut self, ctx: &Context<'_>, parts: &Parts) {
-        let (Some(line), Some(packer)) = (&mut self.line, &mut self.packer) else { return };
-        packer.push(parts, |payload| line.send(ctx.now.mono, payload));
+        let (Some(connection), Some(packer)) = (&mut self.connection, &mut self.packer) else { return };
+        packer.push(parts, |payload| connection.send(ctx.now.mono, payload));
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
-        let (Some(line), Some(packer)) = (&mut self.line, &mut self.packer) else { return };
+        let (Some(connection), Some(packer)) = (&mut self.connection, &mut self.packer) else { return };
         if let Some(payload) = packer.finish() {
-            line.send(ctx.now.mono, payload);
+            connection.send(ctx.now.mono, payload);
         }
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.line.as_mut()?.poll_datagrams(ctx.now.mono, out)
+        self.connection.as_mut()?.poll_datagrams(ctx.now.mono, out)
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            self.drain_line();
+            self.drain_connection();
         }
         self.events.pop_front()
     }
@@ -135,7 +141,7 @@ impl Session for SrtPush {
     fn poll_transmit(&mut self, _out: &mut SendQueue) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.line.as_ref().and_then(|line| line.poll_timeout())
+        self.connection.as_ref().and_then(|connection| connection.poll_timeout())
     }
 
     fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
@@ -144,14 +150,14 @@ impl Session for SrtPush {
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.ending = true;
-        if let Some(line) = &mut self.line {
-            line.close(ctx.now.mono);
+        if let Some(connection) = &mut self.connection {
+            connection.close(ctx.now.mono);
         }
         self.end(reason);
     }
 
     fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.line.as_ref().and_then(|line| line.stats())
+        self.connection.as_ref().and_then(|connection| connection.stats())
     }
 
     fn is_authenticated(&self) -> bool {

@@ -11,11 +11,12 @@ use media::Tracks;
 use wire::{Datagrams, SendQueue};
 
 use super::packer::Packer;
-use crate::auth::srt::{BadStreamId, Mode, StreamRequest};
+use super::settings::SrtSettings;
+use super::stream_id::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Parts;
-use crate::mail::{self, Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::ts::{self, Ingest};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session};
+use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
 use crate::types::StreamKey;
 
 /// Room for events that an idle session keeps.
@@ -80,7 +81,7 @@ impl SrtSession {
         user_agent: String,
     ) -> Result<(), RejectReason> {
         let app = ctx.apps.get(asked.app.as_str()).ok_or(RejectReason::NOTFOUND)?;
-        let config = super::config_of_app(&ctx.server.srt, app);
+        let config = super::config_of_app(SrtSettings::of(ctx.server), app);
         self.connection.unlock(&config)?;
         self.config = Some(config);
         let key = StreamKey::new(&asked.app, &asked.id);
@@ -88,12 +89,14 @@ impl SrtSession {
         match asked.mode {
             Mode::Publish => {
                 self.role = Role::AskedPublish;
-                let ingest = mail::Ingest::Srt;
+                let ingest = super::INGEST;
                 self.events.push_back(Event::Publish(PublishAsk { key, ingest, user_agent, params, via }));
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
-                let ask = PlayAsk { key, format: Format::Ts, params, origin: String::new() };
+                let selection = asked_selection(&params).unwrap_or_default();
+                let format = Format::new(&super::FORMAT, 0).select(selection);
+                let ask = PlayAsk { key, format, params, origin: String::new() };
                 self.events.push_back(Event::Subscribe(ask));
             }
         }
@@ -296,7 +299,7 @@ fn log_others(stats: &ts::Stats) {
 }
 
 /// What the stream id asks for. Without one: a publish to the application that is set for such callers, under the
-/// caller's address.
+/// caller's address (docs/srt.md).
 fn request_of(
     ctx: &Context<'_>,
     stream_id: Option<&str>,
@@ -307,9 +310,9 @@ fn request_of(
             BadStreamId::Malformed => RejectReason::BAD_REQUEST,
             BadStreamId::Mode => RejectReason::BAD_MODE,
         }),
-        None if ctx.server.srt.default_app.is_empty() => Err(RejectReason::BAD_REQUEST),
+        None if SrtSettings::of(ctx.server).default_app.is_empty() => Err(RejectReason::BAD_REQUEST),
         None => Ok(StreamRequest {
-            app: ctx.server.srt.default_app.clone(),
+            app: SrtSettings::of(ctx.server).default_app.clone(),
             id: peer.ip().to_string().replace(['.', ':'], "_"),
             mode: Mode::Publish,
             params: Vec::new(),

@@ -4,13 +4,14 @@
 //! enhanced one.
 
 use bytes::Bytes;
+use flv::data::Data;
 use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use media::{Codec, CodecConfig, Track, TrackKind};
 use smallvec::SmallVec;
 
-use crate::hub::Entry;
+use crate::hub::{Chosen, Entry};
 
 /// A body: what follows a tag's or a message's own head.
 #[derive(Debug)]
@@ -28,7 +29,8 @@ impl<'a> Body<'a> {
         Self { kind, head: SmallVec::from_slice(head), payload }
     }
 
-    fn enhanced_video(
+    fn video(
+        form: Form,
         codec: Codec,
         frame_type: FrameType,
         packet: VideoPacket,
@@ -37,14 +39,44 @@ impl<'a> Body<'a> {
     ) -> Self {
         // Every video codec has a FourCC.
         let four_cc = codec.four_cc().unwrap_or_default();
-        let head = VideoTag::write_enhanced(frame_type, packet, four_cc, composition_ms);
+        let head = match form {
+            Form::Plain if codec == Codec::H264 && packet != VideoPacket::Metadata => {
+                return Self::new(
+                    TagKind::Video,
+                    &VideoTag::write_header(frame_type, packet, composition_ms),
+                    payload,
+                );
+            }
+            Form::Plain => VideoTag::write_enhanced(frame_type, packet, four_cc, composition_ms),
+            Form::Numbered(id) => VideoTag::write_multitrack(id, frame_type, packet, four_cc, composition_ms),
+        };
         Self::new(TagKind::Video, &head, payload)
     }
 
-    fn enhanced_audio(codec: Codec, packet: AudioPacket, payload: &'a Bytes) -> Self {
-        // G.711 alone has none, and nothing of it is written in this form.
-        let four_cc = codec.four_cc().unwrap_or_default();
-        Self::new(TagKind::Audio, &AudioTag::write_enhanced(packet, four_cc), payload)
+    /// `None`: G.711 has no FourCC, and so no enhanced form.
+    fn enhanced_audio(form: Form, codec: Codec, packet: AudioPacket, payload: &'a Bytes) -> Option<Self> {
+        let four_cc = codec.four_cc()?;
+        Some(match form {
+            Form::Plain => Self::new(TagKind::Audio, &AudioTag::write_enhanced(packet, four_cc), payload),
+            Form::Numbered(id) => {
+                Self::new(TagKind::Audio, &AudioTag::write_multitrack(id, packet, four_cc), payload)
+            }
+        })
+    }
+}
+
+/// How a track's packets say whose they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The first track of its kind: as if there were no other.
+    Plain,
+    /// A further track: with its id (Enhanced RTMP v2, "Multitrack").
+    Numbered(u8),
+}
+
+impl Form {
+    fn of(track: &Track, chosen: &Chosen) -> Self {
+        if chosen.is_first(track) { Self::Plain } else { Self::Numbered(track.id.index()) }
     }
 }
 
@@ -64,74 +96,98 @@ pub(in crate::protocol) const fn needed_four_cc(track: &Track) -> Option<[u8; 4]
     }
 }
 
+/// Members of onMetaData that speak of the picture, and of the sound.
+const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
+const AUDIO_MEMBERS: [&str; 6] =
+    ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
+
+/// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
+/// half a minute for a picture whose codec it was told.
+pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
+    let is_left_out = |kind| chosen.all().default_of(kind).is_some() && chosen.of_kind(kind).next().is_none();
+    let (video, audio) = (is_left_out(TrackKind::Video), is_left_out(TrackKind::Audio));
+    if !video && !audio {
+        return None;
+    }
+    let metadata = Data::read(body).ok()?;
+    let mut members = metadata.as_metadata()?.to_vec();
+    members.retain(|(name, _)| {
+        let name = name.as_str();
+        !(video && VIDEO_MEMBERS.contains(&name) || audio && AUDIO_MEMBERS.contains(&name))
+    });
+    Some(Data::metadata(members).write())
+}
+
 /// The parameter sets of a track. `None` when its codec has none.
-pub(in crate::protocol) fn config(track: &Track) -> Option<Body<'_>> {
-    let (codec, record) = (track.config.codec(), track.config.record());
-    Some(match codec {
-        Codec::H264 => {
-            let head = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
-            Body::new(TagKind::Video, &head, record)
+pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
+    let (codec, record, form) = (track.config.codec(), track.config.record(), Form::of(track, chosen));
+    match codec {
+        Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Vp8 => {
+            Some(Body::video(form, codec, FrameType::Key, VideoPacket::SequenceHeader, 0, record))
         }
-        Codec::H265 | Codec::Av1 | Codec::Vp9 | Codec::Vp8 => {
-            Body::enhanced_video(codec, FrameType::Key, VideoPacket::SequenceHeader, 0, record)
-        }
-        Codec::Aac => {
+        Codec::Aac if form == Form::Plain => {
             let head = AudioTag::write_header(AudioPacket::SequenceHeader);
-            Body::new(TagKind::Audio, &head, record)
+            Some(Body::new(TagKind::Audio, &head, record))
         }
         // ffmpeg begins AC-3 and E-AC-3 with an empty record, too.
-        Codec::Opus | Codec::Ac3 | Codec::Eac3 | Codec::Flac => {
-            Body::enhanced_audio(codec, AudioPacket::SequenceHeader, record)
+        Codec::Aac | Codec::Opus | Codec::Ac3 | Codec::Eac3 | Codec::Flac => {
+            Body::enhanced_audio(form, codec, AudioPacket::SequenceHeader, record)
         }
-        Codec::Mp3 | Codec::G711(_) => return None,
-    })
+        Codec::Mp3 if form == Form::Plain => None,
+        Codec::Mp3 => Body::enhanced_audio(form, codec, AudioPacket::SequenceHeader, record),
+        Codec::G711(_) => None,
+    }
 }
 
 /// What else the publisher said of a track, in the enhanced form: for players that know the track's FourCC.
-pub(in crate::protocol) fn extra(track: &Track) -> Option<Body<'_>> {
-    let (codec, extra) = (track.config.codec(), track.extra.as_ref()?);
-    Some(match codec.kind() {
+pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
+    let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
+    match codec.kind() {
         // The frame type of metadata means nothing; ffmpeg and OBS write that of a command.
-        TrackKind::Video => Body::enhanced_video(codec, FrameType::Command, VideoPacket::Metadata, 0, extra),
-        TrackKind::Audio => Body::enhanced_audio(codec, AudioPacket::MultichannelConfig, extra),
-        TrackKind::Data => return None,
-    })
+        TrackKind::Video => {
+            Some(Body::video(form, codec, FrameType::Command, VideoPacket::Metadata, 0, extra))
+        }
+        TrackKind::Audio => Body::enhanced_audio(form, codec, AudioPacket::MultichannelConfig, extra),
+        TrackKind::Data => None,
+    }
 }
 
-/// A unit.
-pub(in crate::protocol) fn unit(entry: &Entry) -> Body<'_> {
+/// A unit. `None` when the format cannot carry it.
+pub(in crate::protocol) fn unit<'a>(entry: &'a Entry, chosen: &Chosen) -> Option<Body<'a>> {
     let unit = &entry.unit;
     let Some(track) = entry.tracks.get(unit.track) else {
-        return Body::new(TagKind::Data, &[], &unit.payload);
+        return Some(Body::new(TagKind::Data, &[], &unit.payload));
     };
-    let payload = &unit.payload;
-    let frame_type = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
-    let composition = || {
-        let composition = track.timescale.to_ms(unit.pts).saturating_sub(entry.dts_ms);
-        i32::try_from(composition).unwrap_or(0)
-    };
+    let (payload, form) = (&unit.payload, Form::of(track, chosen));
     let codec = track.config.codec();
     match &track.config {
-        CodecConfig::H264(_) => {
-            let head = VideoTag::write_header(frame_type, VideoPacket::Frame, composition());
-            Body::new(TagKind::Video, &head, payload)
+        CodecConfig::H264(_)
+        | CodecConfig::H265(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_) => {
+            let frame_type = if unit.key_frame { FrameType::Key } else { FrameType::Inter };
+            let composition = track.timescale.to_ms(unit.pts).saturating_sub(entry.dts_ms);
+            let composition = i32::try_from(composition).unwrap_or(0);
+            Some(Body::video(form, codec, frame_type, VideoPacket::Frame, composition, payload))
         }
-        CodecConfig::H265(_) | CodecConfig::Av1(_) | CodecConfig::Vp9(_) | CodecConfig::Vp8(_) => {
-            Body::enhanced_video(codec, frame_type, VideoPacket::Frame, composition(), payload)
+        CodecConfig::Aac(_) if form == Form::Plain => {
+            Some(Body::new(TagKind::Audio, &AudioTag::write_header(AudioPacket::Frame), payload))
         }
-        CodecConfig::Aac(_) => {
-            Body::new(TagKind::Audio, &AudioTag::write_header(AudioPacket::Frame), payload)
-        }
-        CodecConfig::Mp3(config) => {
+        CodecConfig::Mp3(config) if form == Form::Plain => {
             let head = AudioTag::write_mp3(config.sample_rate, config.channels);
-            Body::new(TagKind::Audio, &head, payload)
+            Some(Body::new(TagKind::Audio, &head, payload))
         }
-        CodecConfig::G711(config) => {
+        CodecConfig::G711(config) if form == Form::Plain => {
             let head = AudioTag::write_g711(config.law, config.channels);
-            Body::new(TagKind::Audio, &head, payload)
+            Some(Body::new(TagKind::Audio, &head, payload))
         }
-        CodecConfig::Opus(_) | CodecConfig::Ac3(_) | CodecConfig::Eac3(_) | CodecConfig::Flac(_) => {
-            Body::enhanced_audio(codec, AudioPacket::Frame, payload)
-        }
+        CodecConfig::Aac(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::G711(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_) => Body::enhanced_audio(form, codec, AudioPacket::Frame, payload),
     }
 }

@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flv::tag::{AudioBody, AudioPacket, FrameType, Multitrack, OtherTrack, VideoBody, VideoPacket};
+use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use media::codec::{g711, h264, h265, mp3};
-use media::{AccessUnit, Codec, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, nal};
+use media::{
+    AccessUnit, Codec, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, TrackSet,
+    Tracks, nal,
+};
 
 use crate::mail::Grant;
 
@@ -20,8 +23,10 @@ const CLOCK_BITS: u32 = 32;
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Composition times beyond this are nonsense.
 const COMPOSITION_MS_MAX: i32 = 60_000;
-/// Further tracks that are told apart.
+/// Tracks that are not carried and are told apart.
 const OTHERS_MAX: usize = 16;
+/// Longest name of a track.
+const LABEL_BYTES_MAX: usize = 128;
 
 /// What became of a message.
 #[derive(Debug, PartialEq)]
@@ -36,25 +41,35 @@ pub(crate) enum Outcome {
     Bad,
     /// The stream cannot be carried; the text is for the publisher.
     Unsupported(String),
+    /// One each for the tracks of a message that has several.
+    Several(Vec<Self>),
 }
 
-/// What a publisher sends beside one track of each kind. It is not carried.
+/// A track that is not carried, because its codec is not known or there are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OtherTrack {
+    /// What it carries.
+    pub(crate) kind: TrackKind,
+    /// Its id on the wire.
+    pub(crate) id: u8,
+    /// The codec that it names.
+    pub(crate) four_cc: [u8; 4],
+}
+
+/// Tracks of a publisher that are not carried.
 #[derive(Debug, Default)]
 pub(crate) struct OtherTracks {
     /// Packets so far.
     pub(crate) packets: u64,
-    /// Which tracks, the first few.
-    pub(crate) seen: Vec<(TrackKind, OtherTrack)>,
+    /// The first few of them.
+    pub(crate) seen: Vec<OtherTrack>,
 }
 
 impl OtherTracks {
-    fn count(&mut self, kind: TrackKind, others: &[OtherTrack]) {
-        for other in others {
-            self.packets = self.packets.saturating_add(1);
-            let other = (kind, *other);
-            if self.seen.len() < OTHERS_MAX && !self.seen.contains(&other) {
-                self.seen.push(other);
-            }
+    fn count(&mut self, other: OtherTrack) {
+        self.packets = self.packets.saturating_add(1);
+        if self.seen.len() < OTHERS_MAX && !self.seen.contains(&other) {
+            self.seen.push(other);
         }
     }
 }
@@ -64,8 +79,8 @@ impl OtherTracks {
 pub(crate) struct Ingest {
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// Frames before the first key frame are dropped.
-    key_seen: bool,
+    /// Video tracks that have had a key frame; what comes before it is dropped.
+    key_seen: TrackSet,
     others: OtherTracks,
 }
 
@@ -74,8 +89,8 @@ impl Ingest {
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
-            tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
-            key_seen: false,
+            tracks: Arc::new(Tracks::new(grant.epoch, [])),
+            key_seen: TrackSet::EMPTY,
             others: OtherTracks::default(),
         }
     }
@@ -92,48 +107,85 @@ impl Ingest {
 
     /// A video message.
     pub(crate) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
-        let tag = match VideoBody::read(body) {
-            Ok(VideoBody::Tag(tag)) => tag,
-            Ok(VideoBody::Multitrack(Multitrack { default, others })) => {
-                self.others.count(TrackKind::Video, &others);
-                let Some(tag) = default else { return Outcome::Taken };
-                tag
+        match VideoBody::read(body) {
+            Ok(VideoBody::Tag(tag)) => self.video_packet(TrackId::VIDEO, timestamp, tag),
+            Ok(VideoBody::Multitrack(packets)) => {
+                self.several(TrackKind::Video, packets, |ingest, id, tag| {
+                    ingest.video_packet(id, timestamp, tag)
+                })
             }
-            Ok(VideoBody::Command(_)) => return Outcome::Taken,
-            Err(error) => return refused(error),
-        };
+            Ok(VideoBody::Command(_)) => Outcome::Taken,
+            Err(error) => refused(error),
+        }
+    }
+
+    fn video_packet(&mut self, id: TrackId, timestamp: u32, tag: VideoTag) -> Outcome {
         match tag.packet {
             // An empty record is what some encoders send before they know their parameters.
             VideoPacket::SequenceHeader if tag.payload.is_empty() && tag.codec != Codec::Vp8 => {
                 Outcome::Taken
             }
-            VideoPacket::SequenceHeader => self.config(tag.codec, tag.payload),
+            VideoPacket::SequenceHeader => self.config(id, tag.codec, tag.payload),
             VideoPacket::EndOfSequence => Outcome::Taken,
-            VideoPacket::Metadata => self.extra(tag.codec, tag.payload),
+            VideoPacket::Metadata => self.extra(id, tag.codec, tag.payload),
             // No encoder is known to send it, and no player to want it.
             VideoPacket::Mpeg2TsSequenceStart => Outcome::Dropped,
-            VideoPacket::Frame => self.video_unit(timestamp, tag),
+            VideoPacket::Frame => self.video_unit(id, timestamp, tag),
         }
     }
 
     /// An audio message.
     pub(crate) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
-        let tag = match AudioBody::read(body) {
-            Ok(AudioBody::Tag(tag)) => tag,
-            Ok(AudioBody::Multitrack(Multitrack { default, others })) => {
-                self.others.count(TrackKind::Audio, &others);
-                let Some(tag) = default else { return Outcome::Taken };
-                tag
+        match AudioBody::read(body) {
+            Ok(AudioBody::Tag(tag)) => self.audio_packet(TrackId::AUDIO, timestamp, tag),
+            Ok(AudioBody::Multitrack(packets)) => {
+                self.several(TrackKind::Audio, packets, |ingest, id, tag| {
+                    ingest.audio_packet(id, timestamp, tag)
+                })
             }
-            Err(error) => return refused(error),
-        };
+            Err(error) => refused(error),
+        }
+    }
+
+    fn audio_packet(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         match tag.packet {
             AudioPacket::Silence | AudioPacket::EndOfSequence => Outcome::Taken,
-            AudioPacket::SequenceHeader => self.config(tag.codec, tag.payload),
-            AudioPacket::MultichannelConfig => self.extra(tag.codec, tag.payload),
+            AudioPacket::SequenceHeader => self.config(id, tag.codec, tag.payload),
+            AudioPacket::MultichannelConfig => self.extra(id, tag.codec, tag.payload),
             AudioPacket::Frame if tag.payload.is_empty() => Outcome::Taken,
-            AudioPacket::Frame => self.audio_unit(timestamp, tag),
+            AudioPacket::Frame => self.audio_unit(id, timestamp, tag),
         }
+    }
+
+    /// The tracks of one message. A further track that cannot be carried is counted, and ends nothing.
+    fn several<T>(
+        &mut self,
+        kind: TrackKind,
+        packets: Vec<TrackPacket<T>>,
+        mut read: impl FnMut(&mut Self, TrackId, T) -> Outcome,
+    ) -> Outcome {
+        let mut outcomes: Vec<Outcome> = packets
+            .into_iter()
+            .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
+                (Some(track), Ok(tag)) if self.has_room(track) => read(self, track, tag),
+                (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => refused(error),
+                (_, Err(error)) if !error.is_unsupported() => Outcome::Bad,
+                (_, Ok(_) | Err(_)) => {
+                    self.others.count(OtherTrack { kind, id, four_cc });
+                    Outcome::Taken
+                }
+            })
+            .collect();
+        match outcomes.len() {
+            0 => Outcome::Taken,
+            1 => outcomes.swap_remove(0),
+            _ => Outcome::Several(outcomes),
+        }
+    }
+
+    /// Whether a track is there, or may still be added.
+    fn has_room(&self, id: TrackId) -> bool {
+        self.tracks.get(id).is_some() || self.tracks.iter().count() < media::TRACKS_MAX
     }
 
     /// A data message: onMetaData becomes part of the tracks; everything travels as a unit once media flows.
@@ -143,91 +195,90 @@ impl Ingest {
         }
         let body = flv::data::unwrap(body);
         let Ok(data) = flv::data::Data::read(&body) else { return Outcome::Bad };
-        if data.as_metadata().is_some() {
-            Arc::make_mut(&mut self.tracks).metadata = Some(body.clone());
+        if let Some(members) = data.as_metadata() {
+            let tracks = Arc::make_mut(&mut self.tracks);
+            tracks.metadata = Some(body.clone());
+            describe(tracks, members);
         }
         if self.tracks.is_empty() {
             return Outcome::Taken;
         }
         let dts = self.timeline.map_beside(TrackId::DATA, u64::from(timestamp));
-        Outcome::Unit(self.unit(TrackId::DATA, dts, dts, false, body))
+        Outcome::Unit(AccessUnit {
+            track: TrackId::DATA,
+            dts,
+            pts: dts,
+            key_frame: false,
+            config_epoch: 0,
+            payload: body,
+        })
     }
 
     /// Parameter sets.
-    fn config(&mut self, codec: Codec, record: Bytes) -> Outcome {
+    fn config(&mut self, id: TrackId, codec: Codec, record: Bytes) -> Outcome {
         match CodecConfig::read(codec, record) {
-            Ok(Some(config)) => self.configure(config),
+            Ok(Some(config)) => self.configure(id, config),
             Ok(None) => {}
             Err(_) => return Outcome::Bad,
         }
         Outcome::Taken
     }
 
-    /// Makes this the configuration of the track of its kind. One that differs begins an epoch.
-    fn configure(&mut self, config: CodecConfig) {
-        let codec = config.codec();
-        let (id, known) = match codec.kind() {
-            TrackKind::Video => (TrackId::VIDEO, &self.tracks.video),
-            TrackKind::Audio | TrackKind::Data => (TrackId::AUDIO, &self.tracks.audio),
-        };
-        if known.as_ref().is_some_and(|track| track.config == config) {
+    /// Makes this the configuration of a track. One that differs begins an epoch of it.
+    fn configure(&mut self, id: TrackId, config: CodecConfig) {
+        let known = self.tracks.get(id);
+        if known.is_some_and(|track| track.config == config) {
             return;
         }
-        let same = known.as_ref().filter(|track| track.config.codec() == codec);
-        // Another codec begins with a key frame of its own.
-        self.key_seen &= id != TrackId::VIDEO || same.is_some();
-        let extra = same.and_then(|track| track.extra.clone());
-        let track = Some(Track { id, config, timescale: Timescale::MILLISECONDS, extra });
-        let tracks = self.next_epoch();
-        if id == TrackId::VIDEO {
-            tracks.video = track;
-        } else {
-            tracks.audio = track;
+        let same = known.filter(|track| track.config.codec() == config.codec());
+        let track = match same {
+            Some(track) => Track { config, ..track.clone() },
+            None => Track::new(id, config, Timescale::MILLISECONDS),
+        };
+        if same.is_none() {
+            // Another codec begins with a key frame of its own.
+            self.key_seen = self.key_seen.without(id);
+        }
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        tracks.put(Track { epoch, ..track });
+        let metadata = tracks.metadata.as_ref().and_then(|body| flv::data::Data::read(body).ok());
+        if let Some(members) = metadata.as_ref().and_then(|data| data.as_metadata()) {
+            describe(tracks, members);
         }
     }
 
     /// Colour or channels of a track: the newest stays with it.
-    fn extra(&mut self, codec: Codec, body: Bytes) -> Outcome {
+    fn extra(&mut self, id: TrackId, codec: Codec, body: Bytes) -> Outcome {
         if body.is_empty() || body.len() > METADATA_BYTES_MAX {
             return Outcome::Bad;
         }
-        let of_codec = |track: &Track| track.config.codec() == codec;
-        let Some(track) = self.track(codec.kind()).filter(|track| of_codec(track)) else {
+        let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == codec) else {
             return Outcome::Dropped;
         };
         if track.extra.as_ref() == Some(&body) {
             return Outcome::Taken;
         }
-        let tracks = self.next_epoch();
-        let known = [&mut tracks.video, &mut tracks.audio].into_iter().flatten();
-        known.filter(|track| of_codec(track)).for_each(|track| track.extra = Some(body.clone()));
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        if let Some(track) = tracks.get_mut(id) {
+            (track.extra, track.epoch) = (Some(body), epoch);
+        }
         Outcome::Taken
     }
 
-    fn next_epoch(&mut self) -> &mut Tracks {
-        let tracks = Arc::make_mut(&mut self.tracks);
-        tracks.epoch = tracks.epoch.wrapping_add(1);
-        tracks
+    fn has(&self, id: TrackId, codec: Codec) -> bool {
+        self.tracks.get(id).is_some_and(|track| track.config.codec() == codec)
     }
 
-    fn track(&self, kind: TrackKind) -> Option<&Track> {
-        match kind {
-            TrackKind::Video => self.tracks.video.as_ref(),
-            TrackKind::Audio => self.tracks.audio.as_ref(),
-            TrackKind::Data => None,
-        }
-    }
-
-    fn has(&self, codec: Codec) -> bool {
-        self.track(codec.kind()).is_some_and(|track| track.config.codec() == codec)
-    }
-
-    fn video_unit(&mut self, timestamp: u32, tag: VideoTag) -> Outcome {
-        if tag.codec == Codec::Vp8 && !self.has(Codec::Vp8) {
+    fn video_unit(&mut self, id: TrackId, timestamp: u32, tag: VideoTag) -> Outcome {
+        if tag.codec == Codec::Vp8 && !self.has(id, Codec::Vp8) {
             // It needs no parameter sets, and not all send the empty ones.
-            self.config(tag.codec, Bytes::new());
+            self.config(id, tag.codec, Bytes::new());
         }
-        let Some(track) = self.tracks.video.as_ref().filter(|track| track.config.codec() == tag.codec) else {
+        let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
         };
         if tag.payload.is_empty()
@@ -245,30 +296,68 @@ impl Ingest {
         };
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
         let key_frame = matches!(tag.frame_type, FrameType::Key | FrameType::GeneratedKey);
-        self.key_seen |= key_frame;
-        if !self.key_seen {
+        let config_epoch = track.epoch;
+        if key_frame {
+            self.key_seen = self.key_seen.with(id);
+        }
+        if !self.key_seen.contains(id) {
             return Outcome::Dropped;
         }
-        let dts = self.timeline.map(TrackId::VIDEO, u64::from(timestamp));
+        let dts = self.timeline.map(id, u64::from(timestamp));
         let pts = dts.saturating_add(i64::from(composition));
-        Outcome::Unit(self.unit(TrackId::VIDEO, dts, pts, key_frame, payload))
+        Outcome::Unit(AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload })
     }
 
-    fn audio_unit(&mut self, timestamp: u32, tag: AudioTag) -> Outcome {
+    fn audio_unit(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         match implied_config(&tag) {
-            Ok(Some(config)) if tells_in_frames(tag.codec) || !self.has(tag.codec) => self.configure(config),
+            Ok(Some(config)) if tells_in_frames(tag.codec) || !self.has(id, tag.codec) => {
+                self.configure(id, config);
+            }
             Ok(_) => {}
             Err(_) => return Outcome::Bad,
         }
-        if !self.has(tag.codec) {
+        let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
-        }
-        let dts = self.timeline.map(TrackId::AUDIO, u64::from(timestamp));
-        Outcome::Unit(self.unit(TrackId::AUDIO, dts, dts, false, tag.payload))
+        };
+        let config_epoch = track.epoch;
+        let dts = self.timeline.map(id, u64::from(timestamp));
+        let payload = tag.payload;
+        Outcome::Unit(AccessUnit { track: id, dts, pts: dts, key_frame: false, config_epoch, payload })
     }
+}
 
-    fn unit(&self, track: TrackId, dts: i64, pts: i64, key_frame: bool, payload: Bytes) -> AccessUnit {
-        AccessUnit { track, dts, pts, key_frame, config_epoch: self.tracks.epoch, payload }
+/// Names the tracks as onMetaData does in `videoTrackIdInfoMap` and `audioTrackIdInfoMap` (Enhanced RTMP v2, "Enhanced
+/// onMetaData").
+fn describe(tracks: &mut Tracks, members: &[(String, flv::amf0::Value)]) {
+    for (kind, name) in [(TrackKind::Video, "videoTrackIdInfoMap"), (TrackKind::Audio, "audioTrackIdInfoMap")]
+    {
+        let map = members.iter().find(|(member, _)| member == name).and_then(|(_, value)| value.pairs());
+        for (id, about) in map.into_iter().flatten().take(media::TRACKS_MAX) {
+            let id = id.parse().ok().and_then(|id| TrackId::nth(kind, id));
+            if let Some(track) = id.and_then(|id| tracks.get_mut(id)) {
+                describe_track(track, about);
+            }
+        }
+    }
+}
+
+fn describe_track(track: &mut Track, about: &flv::amf0::Value) {
+    let text = |name: &str| {
+        let text = about.get(name).and_then(flv::amf0::Value::as_str)?;
+        (!text.is_empty() && text.len() <= LABEL_BYTES_MAX).then(|| Arc::from(text))
+    };
+    let number = |name: &str| {
+        let number = about.get(name).and_then(flv::amf0::Value::as_number).unwrap_or_default();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN is 0")]
+        let number = number as u32;
+        number
+    };
+    track.label = text("title").or_else(|| text("label")).or_else(|| track.label.clone());
+    track.language = text("language").or_else(|| track.language.clone());
+    if track.kind() == TrackKind::Video {
+        let bit_rate = number("videodatarate").saturating_mul(1000);
+        track.rendition =
+            Some(Rendition { group: 0, width: number("width"), height: number("height"), bit_rate });
     }
 }
 

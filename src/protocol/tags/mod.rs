@@ -6,6 +6,6 @@
 mod egress;
 mod ingest;
 
-pub(super) use egress::{Body, config, extra, needed_four_cc, unit};
-pub(super) use ingest::OtherTracks;
+pub(super) use egress::{Body, config, extra, needed_four_cc, unit, without_left_out};
 pub(crate) use ingest::{Ingest, Outcome};
+pub(super) use ingest::{OtherTrack, OtherTracks};

@@ -11,19 +11,19 @@
 
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
-use media::{CodecConfig, Track, TrackKind, Tracks, nal};
-use mpegts::{CLOCK_MASK, Kind, Muxer, StreamKind, Unit};
+use media::{CodecConfig, Track, TrackKind, nal};
+use mpegts::{CLOCK_MASK, Kind, Muxer, StreamKind, StreamNumber, Unit};
 use smallvec::SmallVec;
 
 use super::{TICKS, ZERO};
-use crate::hub::{Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Package, Parts};
 
 /// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
 /// A piece of a payload: what most pictures need without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
-/// A program of one video and one audio stream.
+/// A program of the chosen tracks.
 #[derive(Debug, Default)]
 pub(crate) struct TsPackage {
     muxer: Muxer,
@@ -36,13 +36,13 @@ impl TsPackage {
         Self::default()
     }
 
-    fn write(&mut self, entry: &Entry) -> Option<Bytes> {
+    fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         let unit = &entry.unit;
         let tracks = &entry.tracks;
-        if self.epoch != Some(tracks.epoch) {
-            self.epoch = Some(tracks.epoch);
-            let kind = |track: &Option<Track>| track.as_ref().and_then(stream_kind);
-            self.muxer.set_streams(kind(&tracks.video), kind(&tracks.audio));
+        if self.epoch != Some(chosen.epoch()) {
+            self.epoch = Some(chosen.epoch());
+            let stream = |track: &Track| Some((stream_number(track, chosen), stream_kind(track)?));
+            self.muxer.set_program(chosen.iter().filter_map(stream));
         }
         let track = tracks.get(unit.track)?;
         stream_kind(track)?;
@@ -75,23 +75,41 @@ impl TsPackage {
             // Two's complement: what lies before zero lies before the end of the clock.
             (ticks as u64).wrapping_add(ZERO) & CLOCK_MASK
         };
-        let kind = if track.kind() == TrackKind::Video { Kind::Video } else { Kind::Audio };
+        let StreamNumber { kind, number } = stream_number(track, chosen);
         let (pts, dts) = (time(unit.pts), time(unit.dts));
-        Some(self.muxer.write(&Unit { kind, pts, dts, random_access: unit.key_frame, payload: &payload }))
+        Some(self.muxer.write(&Unit {
+            kind,
+            number,
+            pts,
+            dts,
+            random_access: unit.key_frame,
+            payload: &payload,
+        }))
     }
 }
 
 impl Package for TsPackage {
-    fn prelude(&mut self, _tracks: &Tracks, _dts_ms: i64) -> Parts {
+    fn carries(&self, track: &Track) -> bool {
+        stream_kind(track).is_some()
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry) -> Parts {
-        self.write(entry)
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+        self.write(entry, chosen)
             .filter(|bytes| !bytes.is_empty())
             .map(|bytes| Parts::new([bytes]))
             .unwrap_or_default()
     }
+}
+
+/// Where a track is in the program: the first of its kind is the first stream of it, whatever its id.
+fn stream_number(track: &Track, chosen: &Chosen) -> StreamNumber {
+    let kind = if track.kind() == TrackKind::Video { Kind::Video } else { Kind::Audio };
+    let number = if chosen.is_first(track) { 0 } else { track.id.index() };
+    StreamNumber { kind, number }
 }
 
 /// How a track is announced; `None` when it cannot be carried.

@@ -3,12 +3,12 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{aac, ac3, flac, h264, h265, mp3, opus};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks, nal};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks, nal};
 use mpegts::{CLOCK_MASK, Demuxer, Event, Kind, Muxer, PACKET_BYTES, Packet, Pes, StreamKind, Unit};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Entry, Package};
+use crate::hub::{Entry, FormatKey, Packager, Parts, Selection};
 use crate::mail::Grant;
 use crate::types::StreamId;
 
@@ -48,10 +48,11 @@ fn tracks(
     video: Option<CodecConfig>,
     audio: Option<CodecConfig>,
 ) -> Arc<Tracks> {
-    let track =
-        |id, config: Option<CodecConfig>| config.map(|config| Track { id, config, timescale, extra: None });
-    let (video, audio) = (track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio));
-    Arc::new(Tracks { epoch, video, audio, metadata: None })
+    let track = |id, config: Option<CodecConfig>| {
+        config.map(|config| Track { epoch, ..Track::new(id, config, timescale) })
+    };
+    let both = [track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio)];
+    Arc::new(Tracks::new(epoch, both.into_iter().flatten()))
 }
 
 fn lengths(nals: &[&[u8]]) -> Bytes {
@@ -68,9 +69,14 @@ fn unit(track: TrackId, dts: i64, pts: i64, key_frame: bool, payload: &Bytes) ->
     AccessUnit { track, dts, pts, key_frame, config_epoch: 1, payload: payload.clone() }
 }
 
-fn package(package: &mut TsPackage, tracks: &Arc<Tracks>, unit: AccessUnit) -> Vec<u8> {
-    let entry = Entry::new(Instant::now(), unit, Arc::clone(tracks));
-    package.unit(&entry).slices().concat()
+/// The packets of a stream's viewers.
+fn out() -> Packager {
+    Packager::new(FormatKey::new("ts", 0), Some(Box::new(TsPackage::new())), &Arc::default(), 0)
+}
+
+fn package(out: &mut Packager, tracks: &Arc<Tracks>, unit: AccessUnit) -> Vec<u8> {
+    out.push(&Entry::new(Instant::now(), 0, unit, Arc::clone(tracks)));
+    out.newest().slices().concat()
 }
 
 fn units(ingest: &mut Ingest) -> Vec<AccessUnit> {
@@ -104,7 +110,7 @@ impl Publisher {
         payload: &[u8],
     ) -> Vec<AccessUnit> {
         let (dts, pts) = (dts + ZERO, pts + ZERO);
-        let bytes = self.muxer.write(&Unit { kind, pts, dts, random_access, payload: &[payload] });
+        let bytes = self.muxer.write(&Unit { kind, number: 0, pts, dts, random_access, payload: &[payload] });
         self.ingest.handle(&bytes);
         units(&mut self.ingest)
     }
@@ -148,7 +154,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
             given.push(unit(TrackId::AUDIO, dts + 7, dts + 7, false, frame));
         }
         let tracks = tracks(1, TICKS, Some(config.clone()), Some(sound.clone()));
-        let mut out = TsPackage::new();
+        let mut out = out();
         let mut ingest = ingest();
         let mut got = Vec::new();
         for unit in &given {
@@ -165,8 +171,8 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
         }
         assert_eq!(seen(&got), seen(&given));
         let found = ingest.tracks();
-        assert_eq!(found.video, tracks.video);
-        assert_eq!(found.audio, tracks.audio);
+        let configs = |tracks: &Tracks| tracks.iter().map(|track| track.config.clone()).collect::<Vec<_>>();
+        assert_eq!(configs(found), configs(&tracks));
         let stats: Stats = ingest.stats();
         assert_eq!((stats.bad, stats.dropped, stats.demux.gaps), (0, 0, 0));
     }
@@ -175,7 +181,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
 #[test]
 fn milliseconds_become_ticks_exactly_and_the_zero_is_that_of_ffmpeg() {
     let tracks = tracks(1, Timescale::MILLISECONDS, Some(h264_config()), None);
-    let mut out = TsPackage::new();
+    let mut out = out();
     let mut demuxer = Demuxer::new();
     for ms in [0, 33, 67, 100_000_000] {
         let bytes = package(&mut out, &tracks, unit(TrackId::VIDEO, ms, ms + 40, true, &lengths(&[IDR])));
@@ -197,7 +203,7 @@ fn pes(event: Event) -> Option<Pes> {
 fn a_picture_goes_out_with_a_delimiter_and_a_key_frame_with_its_sets() {
     let tracks = tracks(1, TICKS, Some(h264_config()), None);
     let payload_of = |key, nals: &[&[u8]]| {
-        let bytes = package(&mut TsPackage::new(), &tracks, unit(TrackId::VIDEO, 0, 0, key, &lengths(nals)));
+        let bytes = package(&mut out(), &tracks, unit(TrackId::VIDEO, 0, 0, key, &lengths(nals)));
         let mut demuxer = Demuxer::new();
         let mut input = &bytes[..];
         let pes: Vec<Pes> = std::iter::from_fn(|| demuxer.read(&mut input)).filter_map(pes).collect();
@@ -217,7 +223,7 @@ fn a_picture_goes_out_with_a_delimiter_and_a_key_frame_with_its_sets() {
 fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
     let flac = CodecConfig::Flac(flac::Config::read(Bytes::from_static(STREAMINFO)).unwrap());
     let eld = aac::Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();
-    let mut out = TsPackage::new();
+    let mut out = out();
     let mut bytes = Vec::new();
     let sounds = [Some(aac_config()), Some(flac), None, Some(CodecConfig::Aac(eld)), Some(aac_config())];
     let mut sizes = Vec::new();
@@ -235,7 +241,7 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
             assert!(
                 package(&mut out, &tracks, unit(TrackId::DATA, dts, dts, false, &Bytes::new())).is_empty()
             );
-            assert!(out.prelude(&tracks, 0).is_empty());
+            assert!(out.prelude(u64::MAX).is_none_or(Parts::is_empty));
         }
     }
     assert_eq!(
@@ -263,6 +269,40 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
 }
 
 #[test]
+fn a_program_of_two_of_each_is_carried_both_ways() {
+    let picture = |n| {
+        let id = TrackId::nth(TrackKind::Video, n).unwrap();
+        Track { epoch: 1, ..Track::new(id, h264_config(), TICKS) }
+    };
+    let sound = |n| {
+        let id = TrackId::nth(TrackKind::Audio, n).unwrap();
+        Track { epoch: 1, ..Track::new(id, aac_config(), TICKS) }
+    };
+    let tracks = Arc::new(Tracks::new(1, [picture(0), picture(1), sound(0), sound(1)]));
+    let key = FormatKey { selection: Selection::ALL, ..FormatKey::new("ts", 0) };
+    let mut out = Packager::new(key, Some(Box::new(TsPackage::new())), &tracks, 0);
+    let mut ingest = ingest();
+    let mut got = Vec::new();
+    let mut sent = Vec::new();
+    for n in 0..6 {
+        for track in tracks.iter() {
+            let is_video = track.kind() == TrackKind::Video;
+            let payload = if is_video { lengths(&[IDR]) } else { Bytes::from_static(b"x") };
+            let unit =
+                AccessUnit { config_epoch: 1, ..unit(track.id, n * 3000, n * 3000, is_video, &payload) };
+            ingest.handle(&package(&mut out, &tracks, unit.clone()));
+            sent.push(unit);
+            got.extend(units(&mut ingest));
+        }
+    }
+    assert_eq!(seen(&got), seen(&sent));
+    assert_eq!(
+        ingest.tracks().iter().map(|track| track.id).collect::<Vec<_>>(),
+        tracks.iter().map(|track| track.id).collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn parameter_sets_become_the_tracks_and_new_ones_an_epoch() {
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);
     assert_eq!(publisher.video(0, &[AUD, INTER]), []);
@@ -270,7 +310,7 @@ fn parameter_sets_become_the_tracks_and_new_ones_an_epoch() {
     let key = publisher.video(6000, &[AUD, SPS, PPS, &[6, 1, 1, 0x80], &[12, 0xff, 0x80], IDR]);
     assert_eq!(key[0].payload, lengths(&[&[6, 1, 1, 0x80], IDR]));
     assert_eq!((key[0].dts, key[0].key_frame, key[0].config_epoch), (6000, true, 1));
-    assert_eq!(publisher.ingest.tracks().video.as_ref().unwrap().config, h264_config());
+    assert_eq!(publisher.ingest.tracks().video().unwrap().config, h264_config());
     let again = publisher.video(9000, &[AUD, SPS, PPS, IDR]);
     assert_eq!(again[0].config_epoch, 1);
     let pps = [0x68, 0xcb, 0x83, 0xcb, 0x21];
@@ -303,7 +343,7 @@ fn a_recovery_point_is_a_key_frame_when_the_muxer_says_so() {
         let came = publisher.video(0, &[&[&h265::AUD[..]], &sets[..], &[slice]].concat());
         assert_eq!((came[0].key_frame, &came[0].payload), (key, &lengths(&[slice])));
     }
-    assert_eq!(publisher.ingest.tracks().video.as_ref().unwrap().config.picture_size(), Some((320, 180)));
+    assert_eq!(publisher.ingest.tracks().video().unwrap().config.picture_size(), Some((320, 180)));
 }
 
 #[test]
@@ -334,8 +374,14 @@ fn pieces(parts: &[(Option<u64>, &[u8])]) -> Ingest {
     let mut ingest = ingest();
     for (dts, payload) in parts {
         let (dts_told, time) = (dts.is_some(), dts.unwrap_or(0) + ZERO);
-        let unit =
-            Unit { kind: Kind::Video, pts: time, dts: time, random_access: false, payload: &[payload] };
+        let unit = Unit {
+            kind: Kind::Video,
+            number: 0,
+            pts: time,
+            dts: time,
+            random_access: false,
+            payload: &[payload],
+        };
         let mut bytes = muxer.write(&unit).to_vec();
         if !dts_told {
             // The flag of the PTS goes; its five bytes are stuffing then.
@@ -458,12 +504,13 @@ fn t_05_a_program_that_changes_changes_the_tracks() {
     let cra: &[u8] = &[42, 1, 0xaf];
     let sets = h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     assert_eq!(publisher.video(3000, &[&[2, 1, 0xd0]]), []);
-    assert_eq!(publisher.ingest.tracks().audio, None);
+    assert_eq!(publisher.ingest.tracks().audio(), None);
     let nals: Vec<&[u8]> = sets.parameter_sets().chain([cra]).collect();
     let units = publisher.video(6000, &nals);
     assert_eq!(units.len(), 1);
-    let codec = publisher.ingest.tracks().video.as_ref().map(|track| track.config.codec());
-    assert_eq!((codec, units[0].config_epoch), (Some(media::Codec::H265), publisher.ingest.tracks().epoch));
+    let codec = publisher.ingest.tracks().video().map(|track| track.config.codec());
+    let epoch = publisher.ingest.tracks().video().unwrap().epoch;
+    assert_eq!((codec, units[0].config_epoch), (Some(media::Codec::H265), epoch));
 }
 
 #[test]
@@ -486,7 +533,7 @@ fn t_07_the_wrap_is_no_jump_and_a_jump_is_repaired() {
 #[test]
 fn t_08_a_lost_packet_costs_one_unit() {
     let tracks = tracks(1, TICKS, Some(h264_config()), Some(aac_config()));
-    let mut out = TsPackage::new();
+    let mut out = out();
     let (key, inter) = (lengths(&[&[IDR, &[1; 2000]].concat()]), lengths(&[&[INTER, &[1; 900]].concat()]));
     let mut bytes = Vec::new();
     for n in 0..20 {

@@ -13,9 +13,10 @@ use flv::{AudioTag, VideoTag};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{self, Control, ControlConfig};
+use millstream::hub::MirroredUnit;
 use millstream::jobs::{Job, JobDone, Outcome, Work};
-use millstream::mail::{FileError, FileReply, MirroredUnit, ToControl, ToWorker};
-use millstream::protocol::Listener;
+use millstream::mail::{FileError, FileReply, ToControl, ToWorker};
+use millstream::protocol::{Addresses, Listener};
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
 use millstream::worker::{Output, Worker};
@@ -121,9 +122,7 @@ impl World {
                 own_addresses: vec!["127.0.0.1".parse().unwrap()],
                 own_ports: vec![5080],
             },
-            rtmp_port: 1935,
-            rtmps_port: None,
-            srt_port: None,
+            addresses: Addresses::of(&[("rtmp", 1935)]),
         };
         let control = Control::new(now, config, Vec::new(), &seed.derive("control", 0)).unwrap();
         let workers = (0..workers)
@@ -179,7 +178,7 @@ impl World {
             "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let id = self.connect(Listener::Http, None, Role::Http { answer: Vec::new() });
+        let id = self.connect("http", None, Role::Http { answer: Vec::new() });
         self.clients[id.0].queue.push(Bytes::from(text));
         id
     }
@@ -308,16 +307,16 @@ impl World {
         };
         let seed = self.seed.derive("client", self.clients.len() as u64);
         let machine = begin(self.clock.now(), Arc::new(config), seed);
-        self.connect(Listener::Rtmp, Some(machine), role)
+        self.connect("rtmp", Some(machine), role)
     }
 
-    fn connect(&mut self, listener: Listener, machine: Option<Client>, role: Role) -> Id {
+    fn connect(&mut self, listener: &str, machine: Option<Client>, role: Role) -> Id {
         let client = self.clients.len();
         let wire = self.wires.len();
         let worker = usize::try_from(self.random.below(self.workers.len() as u64)).unwrap();
         let peer = SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()));
         let now = self.now();
-        let conn = self.workers[worker].accept(now, listener, peer);
+        let conn = self.workers[worker].accept(now, Listener::named(listener).unwrap(), peer);
         let end = conn.map_or(End::Gone, |conn| End::Worker(worker, conn));
         let links = self.links();
         self.wires.push(Wire { ends: [End::Client(client), end], links });
@@ -526,7 +525,7 @@ impl World {
                 assert_eq!(address, RTMP.parse().unwrap());
                 let target = usize::try_from(self.random.below(self.workers.len() as u64)).unwrap();
                 let peer = SocketAddr::from(([127, 0, 0, 1], 9999));
-                let accepted = self.workers[target].accept(now, Listener::Rtmp, peer);
+                let accepted = self.workers[target].accept(now, Listener::named("rtmp").unwrap(), peer);
                 let end = accepted.map_or(End::Gone, |conn| End::Worker(target, conn));
                 let links = self.links();
                 let wire = self.wires.len();

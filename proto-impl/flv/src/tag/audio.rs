@@ -5,7 +5,7 @@ use media::codec::g711;
 use media::{Codec, TrackKind};
 use wire::Reader;
 
-use super::enhanced::{Multitrack, Part, nibbles, read_modifiers, read_tracks};
+use super::enhanced::{DEFAULT_TRACK, Part, TrackPacket, default_of, nibbles, read_modifiers, read_tracks};
 use crate::Error;
 
 /// The sound format of AAC in the legacy header.
@@ -57,7 +57,7 @@ pub enum AudioBody {
     /// Of one track, as nearly all are.
     Tag(AudioTag),
     /// Of several, or of one that is not the default track.
-    Multitrack(Multitrack<AudioTag>),
+    Multitrack(Vec<TrackPacket<AudioTag>>),
 }
 
 impl AudioBody {
@@ -74,12 +74,16 @@ impl AudioBody {
         }
         let (packet, nanos) = read_modifiers(&mut r, packet)?;
         if packet != packet_type::MULTITRACK {
-            let part = Part { four_cc: r.array()?, body: r };
+            let part = Part { id: DEFAULT_TRACK, four_cc: r.array()?, body: r };
             return AudioTag::read_enhanced(body, packet, nanos, part).map(Self::Tag);
         }
-        let (packet, Multitrack { default, others }) = read_tracks(&mut r, packet_type::MULTITRACK)?;
-        let read = |part| AudioTag::read_enhanced(body, packet, nanos, part);
-        Ok(Self::Multitrack(Multitrack { default: default.map(read).transpose()?, others }))
+        let (packet, parts) = read_tracks(&mut r, packet_type::MULTITRACK)?;
+        let read = |part: Part<'_>| TrackPacket {
+            id: part.id,
+            four_cc: part.four_cc,
+            tag: AudioTag::read_enhanced(body, packet, nanos, part),
+        };
+        Ok(Self::Multitrack(parts.into_iter().map(read).collect()))
     }
 }
 
@@ -115,8 +119,8 @@ impl AudioTag {
     /// Reads a body of one track.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
         match AudioBody::read(body)? {
-            AudioBody::Tag(tag) | AudioBody::Multitrack(Multitrack { default: Some(tag), .. }) => Ok(tag),
-            AudioBody::Multitrack(Multitrack { default: None, .. }) => Err(Error::NoDefaultTrack),
+            AudioBody::Tag(tag) => Ok(tag),
+            AudioBody::Multitrack(packets) => default_of(packets),
         }
     }
 
@@ -201,14 +205,26 @@ impl AudioTag {
     /// The enhanced head of a body.
     #[must_use]
     pub const fn write_enhanced(packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 5] {
-        let packet = match packet {
-            AudioPacket::SequenceHeader => packet_type::SEQUENCE_START,
-            AudioPacket::Frame | AudioPacket::Silence => packet_type::CODED_FRAMES,
-            AudioPacket::EndOfSequence => packet_type::SEQUENCE_END,
-            AudioPacket::MultichannelConfig => packet_type::MULTICHANNEL_CONFIG,
-        };
         let [a, b, c, d] = four_cc;
-        [(EX_HEADER << 4) | packet, a, b, c, d]
+        [(EX_HEADER << 4) | enhanced_packet(packet), a, b, c, d]
+    }
+
+    /// Writes what stands before the payload of a packet of track `id`, in a body of its own
+    /// (`AvMultitrackType.OneTrack`).
+    #[must_use]
+    pub const fn write_multitrack(id: u8, packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 7] {
+        let [a, b, c, d] = four_cc;
+        [(EX_HEADER << 4) | packet_type::MULTITRACK, enhanced_packet(packet), a, b, c, d, id]
+    }
+}
+
+/// The packet type on the wire.
+const fn enhanced_packet(packet: AudioPacket) -> u8 {
+    match packet {
+        AudioPacket::SequenceHeader => packet_type::SEQUENCE_START,
+        AudioPacket::Frame | AudioPacket::Silence => packet_type::CODED_FRAMES,
+        AudioPacket::EndOfSequence => packet_type::SEQUENCE_END,
+        AudioPacket::MultichannelConfig => packet_type::MULTICHANNEL_CONFIG,
     }
 }
 

@@ -17,28 +17,27 @@ const MOD_EX: u8 = 7;
 const TIMESTAMP_OFFSET_NANO: u8 = 0;
 /// Largest nanosecond offset: the next is a millisecond.
 const NANOS_MAX: u32 = 999_999;
-/// Tracks that one body may have besides the first.
-const OTHERS_MAX: usize = 64;
+/// Tracks that one body may have.
+const TRACKS_MAX: usize = 65;
 
-/// The track that is carried.
-const DEFAULT_TRACK: u8 = 0;
+/// The track that a player without multitrack is sent.
+pub(super) const DEFAULT_TRACK: u8 = 0;
 
-/// A track of a body that is not the default one. It is named and not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OtherTrack {
-    /// Its id.
+/// One track's packet of a body with several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrackPacket<T> {
+    /// The id of the track; 0 is the default one of its kind.
     pub id: u8,
-    /// How it says that it is coded.
+    /// The codec that it names.
     pub four_cc: [u8; 4],
+    /// The packet, or why it cannot be read; the others are readable all the same.
+    pub tag: Result<T, Error>,
 }
 
-/// What a body with several tracks has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Multitrack<T> {
-    /// The packet of track 0, if the body has one.
-    pub default: Option<T>,
-    /// The others, in their order.
-    pub others: Vec<OtherTrack>,
+/// The packet of the default track.
+pub(super) fn default_of<T>(packets: Vec<TrackPacket<T>>) -> Result<T, Error> {
+    let default = packets.into_iter().find(|packet| packet.id == DEFAULT_TRACK);
+    default.map_or(Err(Error::NoDefaultTrack), |packet| packet.tag)
 }
 
 /// Reads modifiers up to the real packet type; also gives the nanoseconds, if any modifier has them.
@@ -62,16 +61,14 @@ pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32),
 
 /// One track's share of a body.
 pub(super) struct Part<'a> {
+    pub(super) id: u8,
     pub(super) four_cc: [u8; 4],
     pub(super) body: Reader<'a>,
 }
 
 /// The tracks of a multitrack body, and the type of all their packets. `multitrack` is the type that must not come
 /// again inside.
-pub(super) fn read_tracks<'a>(
-    r: &mut Reader<'a>,
-    multitrack: u8,
-) -> Result<(u8, Multitrack<Part<'a>>), Error> {
+pub(super) fn read_tracks<'a>(r: &mut Reader<'a>, multitrack: u8) -> Result<(u8, Vec<Part<'a>>), Error> {
     let [kind, packet] = nibbles(r.u8()?);
     if packet == multitrack {
         return Err(Error::NestedMultitrack);
@@ -82,7 +79,7 @@ pub(super) fn read_tracks<'a>(
         2 => (false, None),
         other => return Err(Error::UnknownMultitrack(other)),
     };
-    let mut tracks = Multitrack { default: None, others: Vec::new() };
+    let mut tracks = Vec::new();
     while !r.is_empty() {
         let four_cc = shared.map_or_else(|| r.array(), Ok)?;
         let id = r.u8()?;
@@ -92,13 +89,10 @@ pub(super) fn read_tracks<'a>(
             let size = usize::try_from(r.u24()?).unwrap_or(usize::MAX);
             r.sub(size)?
         };
-        if id == DEFAULT_TRACK && tracks.default.is_none() {
-            tracks.default = Some(Part { four_cc, body });
-        } else if tracks.others.len() < OTHERS_MAX {
-            tracks.others.push(OtherTrack { id, four_cc });
-        } else {
+        if tracks.len() >= TRACKS_MAX {
             return Err(Error::TooManyTracks);
         }
+        tracks.push(Part { id, four_cc, body });
     }
     Ok((packet, tracks))
 }

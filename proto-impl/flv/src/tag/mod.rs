@@ -11,7 +11,7 @@ mod enhanced;
 mod video;
 
 pub use audio::{AAC, AudioBody, AudioPacket, AudioTag};
-pub use enhanced::{Multitrack, OtherTrack};
+pub use enhanced::TrackPacket;
 pub use video::{AVC, EnhancedHead, FrameType, HEVC, VideoBody, VideoPacket, VideoTag};
 
 #[cfg(test)]

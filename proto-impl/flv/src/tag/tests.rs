@@ -143,27 +143,24 @@ fn modifiers_stand_before_the_packet() {
 }
 
 #[test]
-fn the_default_track_of_several_is_read_and_the_others_named() {
-    let other = |id, four_cc: &[u8; 4]| OtherTrack { id, four_cc: *four_cc };
-    // One track with an id of its own, as OBS sends further tracks.
+fn every_track_of_several_is_read() {
     let one = video_body(b"\x96\x03hvc1\x02abc").unwrap();
-    assert_eq!(one, VideoBody::Multitrack(Multitrack { default: None, others: vec![other(2, b"hvc1")] }));
+    let VideoBody::Multitrack(packets) = one else { panic!("{one:?}") };
+    assert_eq!((packets.len(), packets[0].id, packets[0].four_cc), (1, 2, *b"hvc1"));
+    assert_eq!(packets[0].tag.as_ref().unwrap().payload, b"abc"[..]);
     assert_eq!(video(b"\x96\x03hvc1\x02abc"), Err(Error::NoDefaultTrack));
+    // One track, many tracks of one codec, many of their own codecs.
     assert_eq!(video(b"\x96\x03hvc1\x00abc").unwrap().payload, b"abc"[..]);
-    // Many of one codec.
     let many = b"\x95\x11Opus\x01\0\0\x02xx\x00\0\0\x03abc";
-    let Ok(AudioBody::Multitrack(tracks)) = audio_body(many) else { panic!() };
-    assert_eq!(tracks.others, [other(1, b"Opus")]);
-    assert_eq!(tracks.default.unwrap().payload, b"abc"[..]);
-    // Many codecs, also such that nobody knows.
+    let Ok(AudioBody::Multitrack(packets)) = audio_body(many) else { panic!() };
+    let payloads = packets.iter().map(|packet| (packet.id, packet.tag.as_ref().unwrap().payload.clone()));
+    assert_eq!(payloads.collect::<Vec<_>>(), [(1, b"xx"[..].into()), (0, b"abc"[..].into())]);
+    assert_eq!(audio(many).unwrap().payload, b"abc"[..]);
+    // A codec that is not known spoils no other track.
     let mixed = b"\x95\x21nope\x07\0\0\x01xmp4a\x00\0\0\x02ab";
-    let Ok(AudioBody::Multitrack(tracks)) = audio_body(mixed) else { panic!() };
-    assert_eq!(tracks.others, [other(7, b"nope")]);
-    assert_eq!(
-        tracks.default.map(|tag| (tag.codec, tag.payload)),
-        Some((Codec::Aac, Bytes::from_static(b"ab")))
-    );
-    // The composition time is each track's own.
+    let Ok(AudioBody::Multitrack(packets)) = audio_body(mixed) else { panic!() };
+    assert_eq!(packets[0].tag, Err(Error::UnsupportedAudioFourCc(*b"nope")));
+    assert_eq!(audio(mixed).map(|tag| (tag.codec, tag.payload)), Ok((Codec::Aac, b"ab"[..].into())));
     let timed = b"\x96\x11avc1\x00\0\0\x04\0\0\x28a\x01\0\0\x04\0\0\0b";
     assert_eq!(video(timed).unwrap().composition_time_ms, 40);
 }
@@ -174,7 +171,7 @@ fn m_20_lying_multitrack_bodies_are_refused() {
     assert_eq!(audio_body(b"\x95\x05Opus\0"), Err(Error::NestedMultitrack));
     assert_eq!(video_body(b"\x96\x31hvc1\0"), Err(Error::UnknownMultitrack(3)));
     assert!(matches!(video_body(b"\x96\x11hvc1\0\0\0\x09abc"), Err(Error::Truncated(_))));
-    let many = [&b"\x96\x11vp09"[..], &b"\x01\0\0\0".repeat(65)].concat();
+    let many = [&b"\x96\x11vp09"[..], &b"\x01\0\0\0".repeat(66)].concat();
     assert_eq!(video_body(&many), Err(Error::TooManyTracks));
     assert_eq!(audio(b"\x95\x01nope\x00abc"), Err(Error::UnsupportedAudioFourCc(*b"nope")));
 }
@@ -239,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn enhanced_heads_are_read_back(codec in 0usize..5, packet in 0usize..5, cts in -0x80_0000i32..0x80_0000, nanos in 0u32..1_000_000, payload in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn enhanced_heads_are_read_back(id: u8, codec in 0usize..5, packet in 0usize..5, cts in -0x80_0000i32..0x80_0000, nanos in 0u32..1_000_000, payload in prop::collection::vec(any::<u8>(), 0..40)) {
         use VideoPacket::{EndOfSequence, Frame, Metadata, Mpeg2TsSequenceStart, SequenceHeader};
         let codec = VIDEO_CODECS[codec];
         let packet = [SequenceHeader, Frame, EndOfSequence, Metadata, Mpeg2TsSequenceStart][packet];
@@ -254,18 +251,22 @@ proptest! {
         want.offset_nanos = nanos;
         prop_assert_eq!(video(&modified), Ok(want.clone()));
         want.offset_nanos = 0;
-        let multitrack = [&[0x96, head[0] & 0x0f][..], &head[1..5], &[0], &head[5..], &payload].concat();
-        prop_assert_eq!(video(&multitrack), Ok(want));
+        let head = VideoTag::write_multitrack(id, FrameType::Key, packet, codec.four_cc().unwrap(), composition_time_ms);
+        let Ok(VideoBody::Multitrack(packets)) = video_body(&[&head[..], &payload].concat()) else { panic!() };
+        prop_assert_eq!((packets.len(), packets[0].id, &packets[0].tag), (1, id, &Ok(want)));
     }
 
     #[test]
-    fn enhanced_audio_heads_are_read_back(codec in 0usize..6, packet in 0usize..4, payload in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn enhanced_audio_heads_are_read_back(id: u8, codec in 0usize..6, packet in 0usize..4, payload in prop::collection::vec(any::<u8>(), 0..40)) {
         use AudioPacket::{EndOfSequence, Frame, MultichannelConfig, SequenceHeader};
         let codec = AUDIO_CODECS[codec];
         let packet = [SequenceHeader, Frame, EndOfSequence, MultichannelConfig][packet];
         let head = AudioTag::write_enhanced(packet, codec.four_cc().unwrap());
         let want = AudioTag { codec, packet, stereo: false, offset_nanos: 0, payload: payload.clone().into() };
-        prop_assert_eq!(audio(&[&head[..], &payload].concat()), Ok(want));
+        prop_assert_eq!(audio(&[&head[..], &payload].concat()), Ok(want.clone()));
+        let head = AudioTag::write_multitrack(id, packet, codec.four_cc().unwrap());
+        let Ok(AudioBody::Multitrack(packets)) = audio_body(&[&head[..], &payload].concat()) else { panic!() };
+        prop_assert_eq!((packets.len(), packets[0].id, &packets[0].tag), (1, id, &Ok(want)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use media::{Codec, TrackKind};
 use wire::Reader;
 
-use super::enhanced::{Multitrack, Part, nibbles, read_modifiers, read_tracks};
+use super::enhanced::{DEFAULT_TRACK, Part, TrackPacket, default_of, nibbles, read_modifiers, read_tracks};
 use crate::Error;
 
 /// The codec id of H.264 in the legacy header.
@@ -74,7 +74,7 @@ pub enum VideoBody {
     /// Of one track, as nearly all are.
     Tag(VideoTag),
     /// Of several, or of one that is not the default track.
-    Multitrack(Multitrack<VideoTag>),
+    Multitrack(Vec<TrackPacket<VideoTag>>),
     /// No media but a command to the player: 0 and 1 are the start and end of a seek.
     Command(u8),
 }
@@ -93,12 +93,16 @@ impl VideoBody {
             return Ok(Self::Command(r.u8()?));
         }
         if packet != packet_type::MULTITRACK {
-            let part = Part { four_cc: r.array()?, body: r };
+            let part = Part { id: DEFAULT_TRACK, four_cc: r.array()?, body: r };
             return VideoTag::read_enhanced(body, frame_type, packet, nanos, part).map(Self::Tag);
         }
-        let (packet, Multitrack { default, others }) = read_tracks(&mut r, packet_type::MULTITRACK)?;
-        let read = |part| VideoTag::read_enhanced(body, frame_type, packet, nanos, part);
-        Ok(Self::Multitrack(Multitrack { default: default.map(read).transpose()?, others }))
+        let (packet, parts) = read_tracks(&mut r, packet_type::MULTITRACK)?;
+        let read = |part: Part<'_>| TrackPacket {
+            id: part.id,
+            four_cc: part.four_cc,
+            tag: VideoTag::read_enhanced(body, frame_type, packet, nanos, part),
+        };
+        Ok(Self::Multitrack(parts.into_iter().map(read).collect()))
     }
 }
 
@@ -136,8 +140,8 @@ impl VideoTag {
     /// Reads a body of one track.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
         match VideoBody::read(body)? {
-            VideoBody::Tag(tag) | VideoBody::Multitrack(Multitrack { default: Some(tag), .. }) => Ok(tag),
-            VideoBody::Multitrack(Multitrack { default: None, .. }) => Err(Error::NoDefaultTrack),
+            VideoBody::Tag(tag) => Ok(tag),
+            VideoBody::Multitrack(packets) => default_of(packets),
             VideoBody::Command(_) => Err(Error::UnknownFrameType(FrameType::Command as u8)),
         }
     }
@@ -216,30 +220,66 @@ impl VideoTag {
         four_cc: [u8; 4],
         composition_time_ms: i32,
     ) -> EnhancedHead {
-        let reorders = matches!(&four_cc, b"avc1" | b"hvc1");
-        let packet = match packet {
-            VideoPacket::SequenceHeader => packet_type::SEQUENCE_START,
-            VideoPacket::Frame if reorders && composition_time_ms == 0 => packet_type::CODED_FRAMES_X,
-            VideoPacket::Frame => packet_type::CODED_FRAMES,
-            VideoPacket::EndOfSequence => packet_type::SEQUENCE_END,
-            VideoPacket::Metadata => packet_type::METADATA,
-            VideoPacket::Mpeg2TsSequenceStart => packet_type::MPEG2TS_SEQUENCE_START,
-        };
-        let [a, b, c, d] = four_cc;
-        let [_, x, y, z] = composition_time_ms.to_be_bytes();
-        let composed = reorders && packet == packet_type::CODED_FRAMES;
-        EnhancedHead {
-            bytes: [EX_HEADER | ((frame_type as u8) << 4) | packet, a, b, c, d, x, y, z],
-            len: if composed { 8 } else { 5 },
-        }
+        let (packet, composition) = enhanced_packet(packet, four_cc, composition_time_ms);
+        let mut head = EnhancedHead::default();
+        head.put(&[EX_HEADER | ((frame_type as u8) << 4) | packet]);
+        head.put(&four_cc);
+        head.put(composition.as_ref().map_or(&[], <[u8; 3]>::as_slice));
+        head
+    }
+
+    /// Writes what stands before the payload of a packet of track `id`, in a body of its own
+    /// (`AvMultitrackType.OneTrack`).
+    #[must_use]
+    pub fn write_multitrack(
+        id: u8,
+        frame_type: FrameType,
+        packet: VideoPacket,
+        four_cc: [u8; 4],
+        composition_time_ms: i32,
+    ) -> EnhancedHead {
+        let (packet, composition) = enhanced_packet(packet, four_cc, composition_time_ms);
+        let mut head = EnhancedHead::default();
+        head.put(&[EX_HEADER | ((frame_type as u8) << 4) | packet_type::MULTITRACK, packet]);
+        head.put(&four_cc);
+        head.put(&[id]);
+        head.put(composition.as_ref().map_or(&[], <[u8; 3]>::as_slice));
+        head
     }
 }
 
-/// The head of an enhanced video body: with or without a composition time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The packet type on the wire, and the composition time where the packet has one.
+fn enhanced_packet(packet: VideoPacket, four_cc: [u8; 4], composition_time_ms: i32) -> (u8, Option<[u8; 3]>) {
+    let reorders = matches!(&four_cc, b"avc1" | b"hvc1");
+    let packet = match packet {
+        VideoPacket::SequenceHeader => packet_type::SEQUENCE_START,
+        VideoPacket::Frame if reorders && composition_time_ms == 0 => packet_type::CODED_FRAMES_X,
+        VideoPacket::Frame => packet_type::CODED_FRAMES,
+        VideoPacket::EndOfSequence => packet_type::SEQUENCE_END,
+        VideoPacket::Metadata => packet_type::METADATA,
+        VideoPacket::Mpeg2TsSequenceStart => packet_type::MPEG2TS_SEQUENCE_START,
+    };
+    let [_, x, y, z] = composition_time_ms.to_be_bytes();
+    let composed = reorders && packet == packet_type::CODED_FRAMES;
+    (packet, composed.then_some([x, y, z]))
+}
+
+/// The head of a body in the enhanced form.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct EnhancedHead {
-    bytes: [u8; 8],
+    bytes: [u8; 10],
     len: usize,
+}
+
+impl EnhancedHead {
+    /// Appends; the longest head has 10 bytes.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(bytes);
+            self.len = end;
+        }
+    }
 }
 
 impl std::ops::Deref for EnhancedHead {

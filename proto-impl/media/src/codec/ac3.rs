@@ -97,6 +97,17 @@ impl Syncframe {
     }
 }
 
+/// Samples of each channel of the syncframes that `frames` holds, and their rate. `None` when the first is none.
+pub(crate) fn samples(frames: &[u8]) -> Option<(u64, u32)> {
+    let first = Syncframe::read(frames).ok()?;
+    let (mut samples, mut rest) = (0, frames);
+    while let Ok(frame) = Syncframe::read(rest) {
+        samples += if frame.dependent { 0 } else { u64::from(frame.samples) };
+        rest = rest.get(frame.bytes..).unwrap_or_default();
+    }
+    Some((samples, first.sample_rate))
+}
+
 fn at(table: &[u32], index: u32) -> Option<&u32> {
     table.get(usize::try_from(index).ok()?)
 }

@@ -225,6 +225,26 @@ impl CodecConfig {
         }
     }
 
+    /// How many samples a payload holds, and how many of them are played in a second. `None` where that is not known,
+    /// or not of sound.
+    #[must_use]
+    pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
+        match self {
+            // One raw_data_block (ISO/IEC 14496-3 §4.5.2.1.1); frames of 960 samples are not told apart.
+            Self::Aac(config) => Some((1024, config.sample_rate)),
+            Self::Opus(_) => Some((opus::packet_samples(payload)?.into(), 48_000)),
+            Self::Mp3(config) => Some((mp3::samples(payload)?, config.sample_rate)),
+            Self::Ac3(_) | Self::Eac3(_) => ac3::samples(payload),
+            Self::G711(config) => {
+                let samples = payload.len().checked_div(usize::from(config.channels))?;
+                Some((samples as u64, g711::Config::SAMPLE_RATE))
+            }
+            Self::Flac(_) | Self::H264(_) | Self::H265(_) | Self::Av1(_) | Self::Vp9(_) | Self::Vp8(_) => {
+                None
+            }
+        }
+    }
+
     /// Width and height, where the parameter sets tell: those of VP8 and VP9 do not.
     #[must_use]
     pub const fn picture_size(&self) -> Option<(u32, u32)> {

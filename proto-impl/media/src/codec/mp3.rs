@@ -75,6 +75,17 @@ impl Header {
     }
 }
 
+/// Samples of each channel of the whole frames that `frames` holds. `None` when the first is none.
+pub(crate) fn samples(frames: &[u8]) -> Option<u64> {
+    let mut samples = u64::from(Header::read(frames).ok()?.samples);
+    let mut rest = frames;
+    while let Some(next) = Header::read(rest).ok().and_then(|header| rest.get(header.frame_bytes?..)) {
+        rest = next;
+        samples += Header::read(rest).map_or(0, |header| u64::from(header.samples));
+    }
+    Some(samples)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

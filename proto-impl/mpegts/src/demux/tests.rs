@@ -16,12 +16,26 @@ fn video(muxer: &mut Muxer, n: u64, size: usize) -> Bytes {
     let dts = 126_000 + n * 3600;
     let payload: [&[u8]; 2] = [&[0, 0, 0, 1], &body];
     let random_access = n.is_multiple_of(25);
-    muxer.write(&Unit { kind: Kind::Video, pts: dts + 7200, dts, random_access, payload: &payload })
+    muxer.write(&Unit {
+        kind: Kind::Video,
+        number: 0,
+        pts: dts + 7200,
+        dts,
+        random_access,
+        payload: &payload,
+    })
 }
 
 fn audio(muxer: &mut Muxer, n: u64) -> Bytes {
     let dts = 126_000 + n * 3600;
-    muxer.write(&Unit { kind: Kind::Audio, pts: dts, dts, random_access: true, payload: &[&[7; 300]] })
+    muxer.write(&Unit {
+        kind: Kind::Audio,
+        number: 0,
+        pts: dts,
+        dts,
+        random_access: true,
+        payload: &[&[7; 300]],
+    })
 }
 
 fn read(demuxer: &mut Demuxer, mut bytes: &[u8]) -> Vec<Event> {
@@ -209,7 +223,8 @@ fn t_07_times_have_33_bits_and_an_announced_jump_is_no_gap() {
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut bytes = Vec::new();
     for (n, dts) in [CLOCK_MASK - 1800, CLOCK_MASK + 1801, 900_000_000].into_iter().enumerate() {
-        let unit = Unit { kind: Kind::Video, pts: dts, dts, random_access: n == 0, payload: &[&[1; 50]] };
+        let unit =
+            Unit { kind: Kind::Video, number: 0, pts: dts, dts, random_access: n == 0, payload: &[&[1; 50]] };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
     // The last one has another counter, and says so: the flag is in its adaptation field already or is put there.

@@ -7,7 +7,7 @@ use flv::amf0::Value;
 use super::{Client, ClientEvent, Phase, Role, transaction};
 use crate::chunk::Message;
 use crate::command::{Command, text};
-use crate::four_cc::{Ability, FourCcs};
+use crate::four_cc::{Ability, FourCcs, takes_multitrack};
 use crate::{CloseReason, Error, message};
 
 /// How much of a server's reason is passed on; it ends up in records and pages.
@@ -65,6 +65,7 @@ impl Client {
         match self.phase {
             Phase::Connecting if is(transaction::CONNECT) => {
                 self.four_ccs = answered_four_ccs(command);
+                self.multitrack = [command.object(), command.argument(0)].into_iter().any(takes_multitrack);
                 self.send_create_stream();
             }
             Phase::Creating if is(transaction::CREATE_STREAM) => match stream_id(command.argument(0)) {

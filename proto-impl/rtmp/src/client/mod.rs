@@ -90,6 +90,7 @@ pub struct Client {
     timers: Timers,
     events: VecDeque<ClientEvent>,
     four_ccs: Option<FourCcs>,
+    multitrack: bool,
 }
 
 impl Client {
@@ -111,7 +112,7 @@ impl Client {
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now, config.handshake_timeout);
         let phase = Phase::Handshake(Box::new(handshake));
-        Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None }
+        Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None, multitrack: false }
     }
 
     /// Takes bytes of the server, split anywhere. After the end they are dropped.
@@ -189,6 +190,12 @@ impl Client {
     #[must_use]
     pub const fn four_ccs(&self) -> Option<FourCcs> {
         self.four_ccs
+    }
+
+    /// Whether the server's answer to `connect` says that it takes several tracks of a kind.
+    #[must_use]
+    pub const fn takes_multitrack(&self) -> bool {
+        self.multitrack
     }
 
     /// Counters.

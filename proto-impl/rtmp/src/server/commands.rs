@@ -8,7 +8,7 @@ use flv::amf0::Value;
 use super::{Phase, Server, State};
 use crate::chunk::Message;
 use crate::command::{Command, text};
-use crate::four_cc::{Ability, FourCcs};
+use crate::four_cc::{self, Ability, FourCcs};
 use crate::{
     ConnectRequest, Error, Event, PlayRequest, PublishMode, PublishRequest, Violation, command, key, message,
 };
@@ -83,6 +83,7 @@ impl Server {
             via,
             object_encoding: object.get("objectEncoding").and_then(Value::as_number).unwrap_or(0.0),
             four_ccs: FourCcs::read(object, Ability::DECODE),
+            multitrack: four_cc::takes_multitrack(object),
         };
         self.phase = Phase::ConnectPending {
             transaction: command.transaction,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::AppSettings;
+use crate::hub::Chosen;
 use crate::types::StreamId;
 
 fn ingest() -> Ingest {
@@ -169,10 +170,11 @@ fn every_codec_comes_in_and_goes_out() {
         let tracks = Arc::clone(ingest.tracks());
         let track = tracks.get(unit.track).unwrap().clone();
         assert_eq!((track.config.codec(), unit.config_epoch), (case.codec, tracks.epoch), "{name}");
-        let given = crate::hub::Entry::new(std::time::Instant::now(), unit, tracks);
-        assert_eq!(whole(&crate::protocol::tags::unit(&given)), case.given, "{name}");
+        let chosen = Chosen::all_of(&tracks);
+        let given = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, tracks);
+        assert_eq!(whole(&crate::protocol::tags::unit(&given, &chosen).unwrap()), case.given, "{name}");
         // What is given as parameter sets makes the same track when it comes in again.
-        let start = crate::protocol::tags::config(&track).map(|body| Bytes::from(whole(&body)));
+        let start = crate::protocol::tags::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
         let mut second = tests::ingest();
         for body in start.iter().chain([&case.given]) {
             assert_ne!(feed(&mut second, kind, 7, body), Outcome::Bad, "{name}");
@@ -188,7 +190,7 @@ fn picture_sizes_are_those_of_the_parameter_sets() {
     {
         let mut ingest = ingest();
         ingest.video(0, &bytes(&[b"\x90", four_cc, record]));
-        let track = ingest.tracks().video.clone().unwrap();
+        let track = ingest.tracks().video().cloned().unwrap();
         assert_eq!(track.config.picture_size(), size);
     }
 }
@@ -205,10 +207,7 @@ fn codecs_without_records_need_none() {
     ingest.audio(0, &bytes(&[b"\x90Opus", OPUS_HEAD]));
     let epoch = ingest.tracks().epoch;
     assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x91Opus\xfc")), Outcome::Unit(_)));
-    assert_eq!(
-        (ingest.tracks().epoch, ingest.tracks().audio.as_ref().unwrap().config.record().len()),
-        (epoch, 19)
-    );
+    assert_eq!((ingest.tracks().epoch, ingest.tracks().audio().unwrap().config.record().len()), (epoch, 19));
     // A frame that changes what it says of itself begins an epoch.
     for (frame, next) in [(b"\x72\xd5", 1), (b"\x72\xd6", 1), (b"\x73\xd5", 2)] {
         assert!(matches!(ingest.audio(0, &Bytes::copy_from_slice(frame)), Outcome::Unit(_)));
@@ -244,44 +243,91 @@ fn colours_and_channels_stay_with_their_tracks() {
     }
     assert_eq!(ingest.audio(0, &channels), Outcome::Taken);
     let tracks = ingest.tracks();
+    let chosen = Chosen::all_of(tracks);
     let given =
-        |track: &Option<Track>| whole(&crate::protocol::tags::extra(track.as_ref().unwrap()).unwrap());
-    assert_eq!((given(&tracks.video), given(&tracks.audio)), (colours(b"2").to_vec(), channels.to_vec()));
+        |track: Option<&Track>| whole(&crate::protocol::tags::extra(track.unwrap(), &chosen).unwrap());
+    assert_eq!((given(tracks.video()), given(tracks.audio())), (colours(b"2").to_vec(), channels.to_vec()));
     let huge = bytes(&[b"\xd4hvc1", &[0; METADATA_BYTES_MAX + 1]]);
     assert_eq!(ingest.video(0, &huge), Outcome::Bad);
     assert_eq!(ingest.video(0, &Bytes::from_static(b"\xd4hvc1")), Outcome::Bad);
 }
 
 #[test]
-fn m_20_further_tracks_are_counted_and_named_and_the_default_one_is_carried() {
+fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
     let mut ingest = ingest();
     // As OBS sends them: track 0 plain, the others on their own. An unknown codec there is no reason to refuse.
     ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
-    for body in [&b"\x95\x01Opus\x01ab"[..], b"\x95\x01Opus\x01cd", b"\x95\x01nope\x02cd"] {
-        assert_eq!(ingest.audio(0, &Bytes::copy_from_slice(body)), Outcome::Taken);
-    }
-    let Outcome::Unit(unit) = ingest.audio(0, &Bytes::from_static(b"\x95\x11mp4a\x01\0\0\x01x\0\0\0\x03abc"))
-    else {
-        panic!()
-    };
-    assert_eq!(unit.payload, b"abc"[..]);
-    assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x03hvc1\x01x")), Outcome::Taken);
-    let other = |kind, id, four_cc: &[u8; 4]| (kind, OtherTrack { id, four_cc: *four_cc });
-    assert_eq!(ingest.others().packets, 5);
-    assert_eq!(
-        ingest.others().seen,
-        [
-            other(TrackKind::Audio, 1, b"Opus"),
-            other(TrackKind::Audio, 2, b"nope"),
-            other(TrackKind::Audio, 1, b"mp4a"),
-            other(TrackKind::Video, 1, b"hvc1"),
-        ]
+    let second = TrackId::nth(TrackKind::Audio, 1).unwrap();
+    let Outcome::Unit(unit) = ingest.audio(0, &Bytes::from_static(b"\x95\x01Opus\x01ab")) else { panic!() };
+    assert_eq!((unit.track, unit.payload), (second, b"ab"[..].into()));
+    assert_eq!(ingest.audio(0, &Bytes::from_static(b"\x95\x01nope\x02cd")), Outcome::Taken);
+    // A broken packet of a further track is a bad one, and no more.
+    assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x01hvc1\x01")), Outcome::Bad);
+    let several = ingest.audio(0, &Bytes::from_static(b"\x95\x21Opus\x01\0\0\x01xmp4a\0\0\0\x03abc"));
+    let Outcome::Several(outcomes) = several else { panic!("{several:?}") };
+    let payloads: Vec<_> = outcomes
+        .into_iter()
+        .map(|outcome| {
+            let Outcome::Unit(unit) = outcome else { panic!("{outcome:?}") };
+            (unit.track, unit.payload)
+        })
+        .collect();
+    assert_eq!(payloads, [(second, b"x"[..].into()), (TrackId::AUDIO, b"abc"[..].into())]);
+    // Each has a configuration and an epoch of its own.
+    let epochs: Vec<u32> = ingest.tracks().iter().map(|track| track.epoch).collect();
+    assert_eq!((epochs, ingest.tracks().epoch), (vec![1, 2], 2));
+    // No picture before the key frame of its own track.
+    ingest.video(0, &config());
+    ingest.video(0, &Bytes::from_static(b"\x17\x01\0\0\0\0\0\0\x01\x65"));
+    ingest.video(0, &bytes(&[b"\x96\x00hvc1\x01", HVCC]));
+    let inter = bytes(&[b"\xa6\x03hvc1\x01", HEVC_NAL]);
+    assert_eq!(ingest.video(0, &inter), Outcome::Dropped);
+    let key = bytes(&[b"\x96\x03hvc1\x01", HEVC_NAL]);
+    assert!(
+        matches!(ingest.video(0, &key), Outcome::Unit(unit) if unit.key_frame && unit.track.index() == 1)
     );
+    assert!(matches!(ingest.video(0, &inter), Outcome::Unit(unit) if !unit.key_frame));
     assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x06hvc1\x01x")), Outcome::Bad);
-    for id in 3..100 {
+}
+
+#[test]
+fn m_20_tracks_per_stream_are_capped() {
+    let mut ingest = ingest();
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    for id in 1..=255 {
         ingest.audio(0, &bytes(&[b"\x95\x01Opus", &[id], b"x"]));
+        ingest.video(0, &bytes(&[b"\x96\x03vp08", &[id], b"\x10"]));
     }
+    assert_eq!(ingest.tracks().iter().count(), media::TRACKS_MAX);
+    assert_eq!(ingest.others().packets, 2 * 255 + 1 - media::TRACKS_MAX as u64);
     assert_eq!(ingest.others().seen.len(), OTHERS_MAX);
+    let other = OtherTrack { kind: TrackKind::Audio, id: 8, four_cc: *b"Opus" };
+    assert!(ingest.others().seen.contains(&OtherTrack { id: 9, ..other }), "{:?}", ingest.others().seen);
+}
+
+#[test]
+fn metadata_names_the_tracks_whichever_comes_first() {
+    use flv::amf0::Value;
+    let about = |members: Vec<(&str, Value)>| {
+        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    let names = vec![("language", Value::string("de")), ("title", Value::string("Ton"))];
+    let size = [("width", 640.0), ("height", 360.0), ("videodatarate", 800.0)];
+    let size = size.map(|(name, number)| (name, Value::Number(number))).to_vec();
+    let members = [
+        ("audioTrackIdInfoMap", about(vec![("0", about(names))])),
+        ("videoTrackIdInfoMap", about(vec![("0", about(size))])),
+    ];
+    let members = members.map(|(name, value)| (name.to_owned(), value));
+    let metadata = flv::data::Data::metadata(members.to_vec()).write();
+    let mut ingest = ingest();
+    ingest.video(0, &config());
+    ingest.data(0, &metadata);
+    let rendition = ingest.tracks().video().unwrap().rendition.clone().unwrap();
+    assert_eq!((rendition.width, rendition.height, rendition.bit_rate), (640, 360, 800_000));
+    ingest.audio(0, &bytes(&[b"\x95\x00Opus\x01", OPUS_HEAD]));
+    let track = ingest.tracks().audio().unwrap();
+    assert_eq!((track.language.as_deref(), track.label.as_deref()), (Some("de"), Some("Ton")));
 }
 
 #[test]
@@ -337,7 +383,10 @@ fn data_of_every_name_travels_once_media_flows() {
     for body in [metadata, named(b"onFI"), named(b"text")] {
         let Outcome::Unit(unit) = ingest.data(40, &body) else { panic!("{body:?}") };
         assert_eq!((unit.track, &unit.payload), (TrackId::DATA, &body));
-        let entry = crate::hub::Entry::new(std::time::Instant::now(), unit, Arc::clone(ingest.tracks()));
-        assert_eq!(whole(&crate::protocol::tags::unit(&entry)), body);
+        let entry = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, Arc::clone(ingest.tracks()));
+        assert_eq!(
+            whole(&crate::protocol::tags::unit(&entry, &Chosen::all_of(&entry.tracks)).unwrap()),
+            body
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Transport packets to access units.
 //!
-//! The first video and the first audio stream of the first program are carried, what else there is is counted. Times
-//! keep their 90 kHz. Parameter sets, delimiters and filler are taken out of pictures (SEI stays): sets become the
+//! The video and audio streams of the first program are carried, the first of each kind as the default track; what else
+//! there is is counted. Times keep their 90 kHz. Parameter sets, delimiters and filler are taken out of pictures (SEI stays): sets become the
 //! track's configuration, and a new one an epoch.
 //!
 //! A stream with video begins with a key frame: what comes before is dropped, sound too, because the tables have
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use media::{AccessUnit, CodecConfig, Timeline, Track, TrackId, Tracks};
+use media::{AccessUnit, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream};
 
 use self::audio::Audio;
@@ -71,16 +71,46 @@ enum Made {
     Early,
 }
 
+/// One stream of the program.
+#[derive(Debug)]
+struct Elementary {
+    id: TrackId,
+    reader: Reader,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Video(Box<Video>),
+    Audio(Box<Audio>),
+}
+
+impl Reader {
+    /// `None` when the stream's codec is not carried.
+    fn new(stream: Stream) -> Option<(TrackKind, Self)> {
+        if stream.kind.is_video() {
+            return Some((TrackKind::Video, Self::Video(Box::new(Video::new(stream)?))));
+        }
+        stream.kind.is_audio().then(|| (TrackKind::Audio, Self::Audio(Box::new(Audio::new(stream)))))
+    }
+
+    fn stream(&self) -> Stream {
+        match self {
+            Self::Video(video) => video.stream(),
+            Self::Audio(audio) => audio.stream(),
+        }
+    }
+}
+
 /// The state of one publisher.
 #[derive(Debug)]
 pub(crate) struct Ingest {
     demuxer: Demuxer,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    video: Option<Video>,
-    audio: Option<Audio>,
-    /// Pictures before the first key frame are dropped.
-    key_seen: bool,
+    /// Lowest id first, video before audio.
+    streams: Vec<Elementary>,
+    /// Video tracks that have had a key frame; pictures before it are dropped.
+    key_seen: TrackSet,
     /// Since when sound has been waiting for the picture.
     waits_since: Option<u64>,
     waited: bool,
@@ -100,10 +130,9 @@ impl Ingest {
         Self {
             demuxer: Demuxer::new(),
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
-            tracks: Arc::new(Tracks { epoch: grant.epoch, ..Tracks::default() }),
-            video: None,
-            audio: None,
-            key_seen: false,
+            tracks: Arc::new(Tracks::new(grant.epoch, [])),
+            streams: Vec::new(),
+            key_seen: TrackSet::EMPTY,
             waits_since: None,
             waited: false,
             starting: true,
@@ -141,9 +170,13 @@ impl Ingest {
     pub(crate) fn finish(&mut self) {
         self.demuxer.finish();
         self.handle(&[]);
-        if let Some(video) = &mut self.video {
+        for at in 0..self.streams.len() {
+            let Some(Elementary { id, reader: Reader::Video(video) }) = self.streams.get_mut(at) else {
+                continue;
+            };
+            let id = *id;
             video.finish(&mut self.made);
-            self.settle(TrackId::VIDEO);
+            self.settle(id);
         }
         self.start();
     }
@@ -172,40 +205,57 @@ impl Ingest {
         }
     }
 
-    /// The first video and the first audio stream; those that stay what they were go on.
+    /// Streams that stay what they were go on; a new one takes the lowest free number of its kind.
     fn program(&mut self, map: &Pmt) {
-        let first = |is: fn(&Stream) -> bool| map.streams.iter().copied().find(is);
-        let (video, audio) = (first(|one| one.kind.is_video()), first(|one| one.kind.is_audio()));
+        let lead = self.lead();
+        self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
         for stream in &map.streams {
-            if ![video, audio].contains(&Some(*stream)) {
+            if self.streams.iter().any(|one| one.reader.stream() == *stream) {
+                continue;
+            }
+            if !self.add(*stream) {
                 self.demuxer.ignore(stream.pid);
             }
         }
-        if self.video.as_ref().map(Video::stream) != video {
-            self.video = video.and_then(Video::new);
-            self.key_seen = false;
+        self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
+        if self.lead() != lead {
             (self.waited, self.waits_since) = (false, None);
         }
-        if self.audio.as_ref().map(Audio::stream) != audio {
-            self.audio = audio.map(Audio::new);
-        }
-        if (video.is_none() && self.tracks.video.is_some())
-            || (audio.is_none() && self.tracks.audio.is_some())
-        {
-            let tracks = self.next_epoch();
-            tracks.video.take_if(|_| video.is_none());
-            tracks.audio.take_if(|_| audio.is_none());
+        let is_there = |id| self.streams.iter().any(|one| one.id == id);
+        if !self.tracks.iter().all(|track| is_there(track.id)) {
+            let tracks = Arc::make_mut(&mut self.tracks);
+            tracks.epoch = tracks.epoch.wrapping_add(1);
+            tracks.retain(|track| is_there(track.id));
         }
     }
 
+    /// Carries one more stream; false when its codec is not carried, or there are too many.
+    fn add(&mut self, stream: Stream) -> bool {
+        let Some((kind, reader)) = Reader::new(stream) else { return false };
+        let is_free = |id: &TrackId| self.streams.iter().all(|one| one.id != *id);
+        let mut ids = (0..).map_while(|n| TrackId::nth(kind, n));
+        let Some(id) = ids.find(is_free).filter(|_| self.streams.len() < media::TRACKS_MAX) else {
+            return false;
+        };
+        self.key_seen = self.key_seen.without(id);
+        self.streams.push(Elementary { id, reader });
+        true
+    }
+
+    /// The video track that the stream begins with.
+    fn lead(&self) -> Option<(TrackId, Stream)> {
+        let first = self.streams.first().filter(|one| matches!(one.reader, Reader::Video(_)))?;
+        Some((first.id, first.reader.stream()))
+    }
+
     fn pes(&mut self, pes: Pes) {
-        if let Some(video) = self.video.as_mut().filter(|video| video.stream() == pes.stream) {
-            video.push(pes, &mut self.made);
-            self.settle(TrackId::VIDEO);
-        } else if let Some(audio) = self.audio.as_mut().filter(|audio| audio.stream() == pes.stream) {
-            audio.push(pes, &mut self.made);
-            self.settle(TrackId::AUDIO);
+        let Some(one) = self.streams.iter_mut().find(|one| one.reader.stream() == pes.stream) else { return };
+        let id = one.id;
+        match &mut one.reader {
+            Reader::Video(video) => video.push(pes, &mut self.made),
+            Reader::Audio(audio) => audio.push(pes, &mut self.made),
         }
+        self.settle(id);
     }
 
     /// Whether the first units must wait no longer.
@@ -213,8 +263,7 @@ impl Ingest {
         let (Some((first, _)), Some((last, _))) = (self.units.front(), self.units.back()) else {
             return false;
         };
-        let known = (self.video.is_none() || self.tracks.video.is_some())
-            && (self.audio.is_none() || self.tracks.audio.is_some());
+        let known = self.streams.iter().all(|one| self.tracks.get(one.id).is_some());
         let bytes = || self.units.iter().map(|(unit, _)| unit.payload.len()).sum::<usize>();
         known
             || self.waited
@@ -228,7 +277,6 @@ impl Ingest {
         self.starting = false;
         for (unit, tracks) in &mut self.units {
             if tracks.get(unit.track) == self.tracks.get(unit.track) {
-                unit.config_epoch = self.tracks.epoch;
                 *tracks = Arc::clone(&self.tracks);
             }
         }
@@ -250,38 +298,30 @@ impl Ingest {
         }
     }
 
-    /// Makes this the configuration of the track. One that differs begins an epoch.
+    /// Makes this the configuration of the track. One that differs begins an epoch of it.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
             return;
         }
-        let other_codec = known.is_some_and(|track| track.config.codec() != config.codec());
-        // Another codec begins with a key frame of its own.
-        self.key_seen &= id != TrackId::VIDEO || !other_codec;
-        let track = Some(Track { id, config, timescale: TICKS, extra: None });
-        let tracks = self.next_epoch();
-        if id == TrackId::VIDEO {
-            tracks.video = track;
-        } else {
-            tracks.audio = track;
+        if known.is_some_and(|track| track.config.codec() != config.codec()) {
+            // Another codec begins with a key frame of its own.
+            self.key_seen = self.key_seen.without(id);
         }
-    }
-
-    fn next_epoch(&mut self) -> &mut Tracks {
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
-        tracks
+        let epoch = tracks.epoch;
+        tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
     }
 
     fn frame(&mut self, track: TrackId, frame: Frame) {
-        if track == TrackId::VIDEO {
-            self.key_seen |= frame.key;
+        if frame.key {
+            self.key_seen = self.key_seen.with(track);
         }
-        let waits = match track {
-            TrackId::VIDEO => !self.key_seen,
-            _ => self.sound_waits(frame.dts),
-        };
+        let config = self.tracks.get(track);
+        let is_video = config.is_some_and(|track| track.kind() == TrackKind::Video);
+        let config_epoch = config.map_or(0, |track| track.epoch);
+        let waits = if is_video { !self.key_seen.contains(track) } else { self.sound_waits(frame.dts) };
         if waits || self.units.len() >= QUEUE_MAX {
             self.dropped = self.dropped.saturating_add(1);
             return;
@@ -295,7 +335,7 @@ impl Ingest {
             dts,
             pts: dts.saturating_add(i64::try_from(composition).unwrap_or(0)),
             key_frame: frame.key,
-            config_epoch: self.tracks.epoch,
+            config_epoch,
             payload: frame.payload,
         };
         self.units.push_back((unit, Arc::clone(&self.tracks)));
@@ -303,7 +343,7 @@ impl Ingest {
 
     /// Whether sound of this time still waits for the picture.
     fn sound_waits(&mut self, dts: u64) -> bool {
-        if self.video.is_none() || self.key_seen || self.waited {
+        if self.waited || self.lead().is_none_or(|(lead, _)| self.key_seen.contains(lead)) {
             return false;
         }
         let since = *self.waits_since.get_or_insert(dts);

@@ -1,44 +1,22 @@
-//! What an SRT peer asks for: the stream id of a connection, and the query of an `srt://` URL.
+//! Stream ids: what an SRT caller asks for.
 //!
-//! Two forms of stream ids are in use. Encoders that were made for one kind of server send `app/id`, with parameters
-//! behind commas; the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`.
-//! Without a mode the first publishes and the second plays, as its guide says.
+//! Two forms are in use. Encoders that were made for one kind of server send `app/id`, with parameters behind commas;
+//! the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`. Without a mode the first publishes
+//! and the second plays, as its guide says.
 
-use std::time::Duration;
+use ::srt::STREAM_ID_BYTES_MAX;
+use ::srt::streamid::{self, StreamIdError, StreamIdKeys};
 
-use srt::streamid::{self, StreamIdError, StreamIdKeys};
-use srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, STREAM_ID_BYTES_MAX};
-
-use super::UrlError;
-use super::access::{Params, Secret, is_stream_id};
+use crate::auth::access::{Params, is_stream_id};
 
 /// Parameters of a stream id.
 const PARAMS_MAX: usize = 16;
 /// What begins the form of the access control guide.
 const STANDARD_FORM: &str = "#!::";
-/// A latency above this in a URL is in microseconds, as ffmpeg has it; others write milliseconds.
-const LATENCY_MS_MAX: u64 = 8000;
-/// Bytes of a passphrase.
-pub const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = PASSPHRASE_BYTES_MIN..=PASSPHRASE_BYTES_MAX;
-
-/// What an outgoing SRT connection asks for, or one that waits for its peer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SrtAddress {
-    /// The stream id, as it is sent.
-    pub stream_id: String,
-    /// The passphrase.
-    pub passphrase: Option<Secret>,
-    /// Bytes of the key, when ours is the side that makes it; `None`: as set for the server.
-    pub key_bytes: Option<u8>,
-    /// The latency that is asked for; `None`: as set for the server.
-    pub latency: Option<Duration>,
-    /// Wait for a caller instead of calling.
-    pub listens: bool,
-}
 
 /// Which way the stream goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// The caller brings it.
     Publish,
     /// The caller wants it.
@@ -47,7 +25,7 @@ pub enum Mode {
 
 /// Why a stream id is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadStreamId {
+pub(crate) enum BadStreamId {
     /// It has no sense, or characters that it must not have.
     Malformed,
     /// It asks for something other than to publish or to play.
@@ -56,17 +34,17 @@ pub enum BadStreamId {
 
 /// A stream id, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamRequest {
+pub(crate) struct StreamRequest {
     /// The application.
-    pub app: String,
+    pub(crate) app: String,
     /// The stream.
-    pub id: String,
+    pub(crate) id: String,
     /// Which way.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Everything else, in the order given.
-    pub params: Params,
+    pub(crate) params: Params,
     /// The streams that it was forwarded through.
-    pub via: Vec<String>,
+    pub(crate) via: Vec<String>,
 }
 
 impl StreamRequest {
@@ -74,7 +52,7 @@ impl StreamRequest {
     ///
     /// # Errors
     /// Why not.
-    pub fn parse(text: &str) -> Result<Self, BadStreamId> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadStreamId> {
         // Some programs send what stands in their URL as it is.
         let decoded =
             text.starts_with("%23").then(|| percent_encoding::percent_decode_str(text).decode_utf8());
@@ -146,57 +124,10 @@ fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
 }
 
 /// `via` entries added to a stream id. Only the form with keys has a place for them that every server passes over.
-#[must_use]
-pub fn with_via(stream_id: &str, via: &[String]) -> String {
+pub(crate) fn with_via(stream_id: &str, via: &[String]) -> String {
     let added = format!("{stream_id},via={}", via.join("|"));
     let fits = stream_id.starts_with(STANDARD_FORM) && added.len() <= STREAM_ID_BYTES_MAX;
     if fits { added } else { stream_id.to_owned() }
-}
-
-/// Reads the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `mode`. Other options of other
-/// programs are passed over.
-pub(super) fn parse_query(query: &str) -> Result<SrtAddress, UrlError> {
-    let mut address = SrtAddress::default();
-    for member in query.split('&').filter(|member| !member.is_empty()) {
-        let (key, value) = member.split_once('=').unwrap_or((member, ""));
-        let value = percent_encoding::percent_decode_str(value);
-        let value = value.decode_utf8().map_err(|_| UrlError::Option("its escapes"))?;
-        match key {
-            "streamid" | "srt_streamid" if value.len() <= STREAM_ID_BYTES_MAX => {
-                address.stream_id = value.into_owned();
-            }
-            "streamid" | "srt_streamid" => return Err(UrlError::Option("streamid")),
-            "passphrase" if value.is_empty() => {}
-            "passphrase" if PASSPHRASE_BYTES.contains(&value.len()) => {
-                address.passphrase = Some(Secret::new(&value));
-            }
-            "passphrase" => return Err(UrlError::Option("passphrase")),
-            "pbkeylen" => {
-                address.key_bytes = match &*value {
-                    "0" => None,
-                    "16" => Some(16),
-                    "24" => Some(24),
-                    "32" => Some(32),
-                    _ => return Err(UrlError::Option("pbkeylen")),
-                }
-            }
-            "latency" | "rcvlatency" => {
-                let number: u64 = value.parse().map_err(|_| UrlError::Option("latency"))?;
-                let ms = if number > LATENCY_MS_MAX { number / 1000 } else { number };
-                if ms > LATENCY_MS_MAX {
-                    return Err(UrlError::Option("latency"));
-                }
-                address.latency = Some(Duration::from_millis(ms));
-            }
-            "mode" => match &*value {
-                "caller" | "client" => address.listens = false,
-                "listener" | "server" => address.listens = true,
-                _ => return Err(UrlError::Option("mode")),
-            },
-            _ => {}
-        }
-    }
-    Ok(address)
 }
 
 #[cfg(test)]
@@ -239,20 +170,6 @@ mod tests {
         let many = (0..20).map(|n| format!(",k{n}=v")).collect::<String>();
         assert_eq!(parse(&format!("live/s{many}")), Err(BadStreamId::Malformed));
         assert_eq!(parse("live/s,a=1,a=2"), Err(BadStreamId::Malformed));
-    }
-
-    #[test]
-    fn a_query_in_the_words_of_several_programs() {
-        let all = "streamid=%23!::r=live/s1,m=publish&passphrase=0123456789&pbkeylen=32&latency=200000&x=y";
-        let address = parse_query(all).unwrap();
-        assert_eq!(address.stream_id, "#!::r=live/s1,m=publish");
-        assert_eq!(address.passphrase.as_ref().map(Secret::reveal), Some("0123456789"));
-        assert_eq!((address.key_bytes, address.latency), (Some(32), Some(Duration::from_millis(200))));
-        assert!(!address.listens && parse_query("mode=listener").unwrap().listens);
-        assert_eq!(parse_query("latency=120").unwrap().latency, Some(Duration::from_millis(120)));
-        for bad in ["passphrase=short", "pbkeylen=17", "latency=x", "latency=9000000", "mode=rendezvous"] {
-            assert!(parse_query(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

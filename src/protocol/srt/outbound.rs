@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crypto::Seed;
 use wire::Datagrams;
 
-use crate::auth::srt::SrtAddress;
-use crate::config::SrtSettings;
+use super::settings::SrtSettings;
+use super::url::SrtAddress;
 
 /// Callers whose passphrase is tried follow each other by this: trying costs up to a millisecond. Who is passed over
 /// calls again.
@@ -20,9 +20,9 @@ const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 /// Answers to callers that wait to be sent; who gets none calls again.
 const REPLIES_MAX: usize = 16;
 
-/// What a [`Line`] has.
+/// What a [`OutboundConnection`] has.
 #[derive(Debug)]
-pub(crate) enum LineEvent {
+pub(crate) enum OutboundEvent {
     /// The peers know each other.
     Connected {
         /// Bytes of the largest message.
@@ -57,14 +57,14 @@ enum Stage {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct OutboundConnection {
     config: Arc<Config>,
     id: SocketId,
     seed: Seed,
     stage: Stage,
 }
 
-impl Line {
+impl OutboundConnection {
     /// Calls at once, or waits, as the address says.
     pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
         let passphrase = address.passphrase.as_ref();
@@ -99,7 +99,7 @@ impl Line {
                                 self.stage = Stage::Open { connection, peer: Some(from) };
                                 return;
                             }
-                            // A stranger; the peer is still waited for.
+                            // Somebody else; the peer is still waited for.
                             Err(reason) => {
                                 tracing::debug!(%from, %reason, "refused a caller");
                                 incoming.reject(now, reason, &mut reply);
@@ -128,15 +128,15 @@ impl Line {
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<LineEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<OutboundEvent> {
         let Stage::Open { connection, .. } = &mut self.stage else { return None };
         match connection.poll_event()? {
             ::srt::Event::Connected(agreed) => {
-                Some(LineEvent::Connected { payload_bytes: agreed.payload_max })
+                Some(OutboundEvent::Connected { payload_bytes: agreed.payload_max })
             }
-            ::srt::Event::Payload(payload) => Some(LineEvent::Payload(payload)),
-            ::srt::Event::Skipped(_) => Some(LineEvent::Lost),
-            ::srt::Event::Closed(reason) => Some(LineEvent::Closed(super::words(reason))),
+            ::srt::Event::Payload(payload) => Some(OutboundEvent::Payload(payload)),
+            ::srt::Event::Skipped(_) => Some(OutboundEvent::Lost),
+            ::srt::Event::Closed(reason) => Some(OutboundEvent::Closed(super::words(reason))),
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
     use crate::auth::access::Secret;
 
     /// A call of `caller` from this port until nothing more is said. Its events.
-    fn call(line: &mut Line, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
+    fn call(line: &mut OutboundConnection, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
         let from = SocketAddr::from(([192, 0, 2, 1], port));
         let passphrase = Some(Passphrase::new(passphrase).unwrap());
         let config = Arc::new(Config { passphrase, ..Config::default() });
@@ -223,7 +223,7 @@ mod tests {
         let now = Instant::now();
         let passphrase = Some(Secret::new("the right one"));
         let address = SrtAddress { listens: true, passphrase, ..SrtAddress::default() };
-        let mut line = Line::new(now, &SrtSettings::default(), &address, Seed::from_number(1));
+        let mut line = OutboundConnection::new(now, &SrtSettings::default(), &address, Seed::from_number(1));
         let refused = Event::Closed(CloseReason::Rejected(RejectReason::BADSECRET));
         for n in 0..3u16 {
             let at = now + TRIAL_PAUSE * n.into();
@@ -235,6 +235,6 @@ mod tests {
         assert_eq!(call(&mut line, at - Duration::from_millis(1), 2000, "the wrong one"), []);
         let events = call(&mut line, at, 3000, "the right one");
         assert!(matches!(events[..], [Event::Connected(_)]), "{events:?}");
-        assert!(matches!(line.poll_event(), Some(LineEvent::Connected { .. })));
+        assert!(matches!(line.poll_event(), Some(OutboundEvent::Connected { .. })));
     }
 }

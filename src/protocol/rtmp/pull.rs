@@ -8,8 +8,9 @@ use flv::file::{Tag, TagKind};
 use rtmp::{ClientConfig, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
-use super::{Client, Media, Said};
+use super::url::RtmpUrl;
 use crate::protocol::Context;
+use crate::protocol::pull::{Client, ClientEvent as Event, Media};
 
 /// From the connection to the end of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,20 +19,20 @@ const MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct Rtmp {
+pub(super) struct RtmpPull {
     config: Arc<ClientConfig>,
     seed: Seed,
     /// Begins when the connection is there.
     machine: Option<Box<rtmp::Client>>,
 }
 
-impl Rtmp {
-    pub(super) fn new(app: &str, tc_url: &str, name: &str, seed: Seed) -> Self {
+impl RtmpPull {
+    pub(super) fn new(url: &RtmpUrl, seed: Seed) -> Self {
         let config = ClientConfig {
-            app: app.to_owned(),
-            tc_url: tc_url.to_owned(),
-            stream: name.to_owned(),
-            four_ccs: crate::protocol::rtmp::forwarded(),
+            app: url.app.clone(),
+            tc_url: url.tc_url.clone(),
+            stream: url.name.clone(),
+            four_ccs: super::forwarded(),
             digest: true,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             ready_timeout: MACHINE_TIMEOUT,
@@ -42,7 +43,7 @@ impl Rtmp {
     }
 }
 
-impl Client for Rtmp {
+impl Client for RtmpPull {
     fn begin(&mut self, ctx: &Context<'_>) {
         let machine = rtmp::Client::play(ctx.now.mono, Arc::clone(&self.config), self.seed.clone());
         self.machine = Some(Box::new(machine));
@@ -70,7 +71,7 @@ impl Client for Rtmp {
         }
     }
 
-    fn poll(&mut self) -> Option<Said> {
+    fn poll(&mut self) -> Option<Event> {
         loop {
             return match self.machine.as_mut()?.poll_event()? {
                 ClientEvent::Ready { .. } => continue,
@@ -81,15 +82,15 @@ impl Client for Rtmp {
                         MediaKind::Data => TagKind::Data,
                     };
                     let tag = Tag { kind, timestamp: message.timestamp, body: message.payload };
-                    Some(Said::Media(Media::Tag(tag)))
+                    Some(Event::Media(Media::Tag(tag)))
                 }
                 ClientEvent::Rejected { code, description } => {
-                    Some(Said::Ended(format!("{code}: {description}")))
+                    Some(Event::Ended(format!("{code}: {description}")))
                 }
                 ClientEvent::Closed(CloseReason::PeerClosed) => {
-                    Some(Said::Ended("the server ended the stream".to_owned()))
+                    Some(Event::Ended("the server ended the stream".to_owned()))
                 }
-                ClientEvent::Closed(reason) => Some(Said::Ended(format!("{reason:?}"))),
+                ClientEvent::Closed(reason) => Some(Event::Ended(format!("{reason:?}"))),
             };
         }
     }

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use flv::file::Reader;
 use wire::SendQueue;
 
-use super::{Client, Media, Said};
+use super::url::FlvUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::protocol::Context;
+use crate::protocol::pull::{Client, ClientEvent, Media};
 
-/// Larger tags are not what a stream has (docs/robustness.md, access unit).
+/// Larger tags are not what a stream has.
 const TAG_BYTES_MAX: u32 = 8 << 20;
 /// From the request to the head of the response.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,21 +22,21 @@ const OK: u16 = 200;
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct HttpFlv {
+pub(super) struct FlvPull {
     request: Bytes,
     /// The request is to be sent.
     asks: bool,
     head_until: Option<Instant>,
     response: ResponseReader,
     file: Reader,
-    /// Said when everything before it is.
+    /// Reported once everything before it is.
     ended: Option<String>,
 }
 
-impl HttpFlv {
-    pub(super) fn new(authority: &str, target: &str) -> Self {
+impl FlvPull {
+    pub(super) fn new(url: &FlvUrl) -> Self {
         Self {
-            request: client::get(authority, target, false).into(),
+            request: client::get(&url.authority, &url.target, false).into(),
             asks: false,
             head_until: None,
             response: ResponseReader::new(),
@@ -49,14 +50,14 @@ impl HttpFlv {
         self.ended.get_or_insert_with(|| reason.into());
     }
 
-    fn head(&mut self, head: &ResponseHead) -> Option<Said> {
+    fn head(&mut self, head: &ResponseHead) -> Option<ClientEvent> {
         self.head_until = None;
         let hint = if (300..400).contains(&head.status) { " (redirects are not followed)" } else { "" };
-        (head.status != OK).then(|| Said::Ended(format!("HTTP {} {}{hint}", head.status, head.reason)))
+        (head.status != OK).then(|| ClientEvent::Ended(format!("HTTP {} {}{hint}", head.status, head.reason)))
     }
 }
 
-impl Client for HttpFlv {
+impl Client for FlvPull {
     fn begin(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         self.asks = true;
@@ -82,12 +83,12 @@ impl Client for HttpFlv {
         }
     }
 
-    fn poll(&mut self) -> Option<Said> {
+    fn poll(&mut self) -> Option<ClientEvent> {
         loop {
             match self.file.poll_tag() {
-                Ok(Some(tag)) => return Some(Said::Media(Media::Tag(tag))),
+                Ok(Some(tag)) => return Some(ClientEvent::Media(Media::Tag(tag))),
                 Ok(None) => {}
-                Err(error) => return Some(Said::Ended(error.to_string())),
+                Err(error) => return Some(ClientEvent::Ended(error.to_string())),
             }
             match self.response.poll_event() {
                 Some(ResponseEvent::Head(head)) => {
@@ -97,9 +98,9 @@ impl Client for HttpFlv {
                 }
                 Some(ResponseEvent::Body(bytes)) => self.file.push(&bytes),
                 Some(ResponseEvent::End) => {
-                    return Some(Said::Ended("the server ended the stream".to_owned()));
+                    return Some(ClientEvent::Ended("the server ended the stream".to_owned()));
                 }
-                None => return self.ended.take().map(Said::Ended),
+                None => return self.ended.take().map(ClientEvent::Ended),
             }
         }
     }

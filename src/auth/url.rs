@@ -1,0 +1,227 @@
+//! URLs that operators and API clients write. The text is only read here; what an address is allowed to be is the
+//! [policy's](super::outbound).
+
+use std::fmt;
+
+/// Bytes of a URL.
+pub const URL_BYTES_MAX: usize = 4096;
+/// Bytes of a host name (RFC 1035 §2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+
+/// Why a URL is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Over 4096 bytes.
+    #[error("the URL is too long")]
+    TooLong,
+    /// A blank, a control character or a non-ASCII character.
+    #[error("the URL contains a character that does not belong there")]
+    Character,
+    /// Not one of the schemes that are spoken, in lower case.
+    #[error("the scheme is not supported")]
+    Scheme,
+    /// User name and password before the host.
+    #[error("credentials in the URL are not supported")]
+    Credentials,
+    /// No host, or not one.
+    #[error("the host is not valid")]
+    Host,
+    /// Port 0, over 65535, or missing where there is no default.
+    #[error("the port is not valid")]
+    Port,
+    /// No stream name.
+    #[error("the stream name is missing")]
+    Name,
+    /// An option of the query, with a value that it cannot have.
+    #[error("{0} in the URL is not valid")]
+    Option(&'static str),
+    /// A resource that this version cannot fetch; the text says so to the client.
+    #[error("{0}")]
+    Unsupported(&'static str),
+}
+
+/// A URL, taken apart as far as all schemes agree. What follows the authority is its protocol's to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Url<'a> {
+    /// The scheme as it is written: one in upper case is none that is known.
+    pub scheme: &'a str,
+    /// Between `://` and the path.
+    pub authority: &'a str,
+    /// Path, query and fragment, with their separators.
+    pub tail: &'a str,
+}
+
+impl<'a> Url<'a> {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &'a str) -> Result<Self, UrlError> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(UrlError::TooLong);
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b)) {
+            return Err(UrlError::Character);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, tail) = rest.split_at_checked(end).ok_or(UrlError::Host)?;
+        Ok(Self { scheme, authority, tail })
+    }
+
+    /// The query, without its question mark; a fragment belongs to it in the URLs of media programs.
+    #[must_use]
+    pub fn query(&self) -> &'a str {
+        self.tail.split_once('?').map_or("", |(_, query)| query)
+    }
+
+    /// The host name or address, without brackets, and the port.
+    ///
+    /// # Errors
+    /// There are credentials, no host, or no port that could be connected to.
+    pub fn host_and_port(&self, default_port: u16) -> Result<(String, u16), UrlError> {
+        if self.authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let (host, port) = split_authority(self.authority)?;
+        Ok((host, port.map_or(Ok(default_port), port_of)?))
+    }
+}
+
+/// A port that can be connected to.
+///
+/// # Errors
+/// It is none.
+pub fn port_of(text: &str) -> Result<u16, UrlError> {
+    text.parse().ok().filter(|&port: &u16| port > 0).ok_or(UrlError::Port)
+}
+
+/// Host and port as a URL has them, the port only when it is not the default.
+#[must_use]
+pub fn authority(host: &str, port: u16, default_port: u16) -> String {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    if port == default_port { host } else { format!("{host}:{port}") }
+}
+
+/// The address of a hook receiver, taken apart. Kept and sent as it was given.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HookUrl {
+    text: String,
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port, given or the scheme's.
+    pub port: u16,
+}
+
+/// Where it goes and no more: hooks carry keys in their paths.
+impl fmt::Debug for HookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact(&self.text))
+    }
+}
+
+impl HookUrl {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut url = Url::parse(text)?;
+        let default_port = match url.scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(UrlError::Scheme),
+        };
+        // User and password are sent as Basic authorisation (RFC 7617).
+        url.authority = url.authority.rsplit_once('@').map_or(url.authority, |(_, host)| host);
+        let (host, port) = url.host_and_port(default_port)?;
+        Ok(Self { text: text.to_owned(), host, port })
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Host and port; the host has only characters that a resolver should ever see.
+fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| UrlError::Host)?;
+        let port = if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(UrlError::Port)?) };
+        return Ok((host.to_owned(), port));
+    } else if let Some((host, port)) = authority.split_once(':') {
+        (host, Some(port))
+    } else {
+        (authority, None)
+    };
+    let valid = !host.is_empty()
+        && host.len() <= HOST_BYTES_MAX
+        && !host.starts_with(['-', '.'])
+        && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    if valid { Ok((host.to_owned(), port)) } else { Err(UrlError::Host) }
+}
+
+/// A URL fit for a log: no credentials, no query, and `***` for the last segment, which often is the stream key.
+#[must_use]
+pub fn redact(url: &str) -> String {
+    let clean =
+        |s: &str| s.chars().take(200).map(|c| if c.is_control() { '_' } else { c }).collect::<String>();
+    let Some((scheme, rest)) = url.split_once("://") else { return "***".to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let host = authority.rsplit('@').next().unwrap_or("");
+    let path = tail.split(['?', '#']).next().unwrap_or("");
+    let head = path.rsplit_once('/').map_or("", |(head, _)| head);
+    let secret = if tail.is_empty() { "" } else { "/***" };
+    format!("{}://{}{}{secret}", clean(scheme), clean(host), clean(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn u_30_hooks_go_to_http_and_https() {
+        for url in [
+            "file:///etc/passwd",
+            "gopher://h/a",
+            "HTTP://h/a",
+            " http://h/a",
+            "http:/h",
+            "http://",
+            "http:///a",
+            "http://u:p@/a",
+            "http://h:0/a",
+            "http://h:65536/",
+            "http://h%2f/a",
+            "http://h/a\r\nX: y",
+            "http://h/a b",
+            "//h/a",
+            "",
+        ] {
+            assert!(HookUrl::parse(url).is_err(), "{url}");
+        }
+        let parts = |url: &str| HookUrl::parse(url).map(|u| (u.host.clone(), u.port)).unwrap();
+        assert_eq!(parts("http://h/a?k=v"), ("h".into(), 80));
+        assert_eq!(parts("https://h"), ("h".into(), 443));
+        assert_eq!(parts("https://[::1]:8/x"), ("::1".into(), 8));
+        assert_eq!(parts("http://user:word@h/x@y"), ("h".into(), 80));
+        assert_eq!(parts("http://0x7f000001?x"), ("0x7f000001".into(), 80));
+        assert_eq!(
+            format!("{:?}", HookUrl::parse("http://h:1/hook/secret?t=1").unwrap()),
+            "http://h:1/hook/***"
+        );
+    }
+
+    #[test]
+    fn redacted_urls_keep_neither_key_nor_query() {
+        assert_eq!(redact("rtmp://u:p@h:1/live/secret?t=1"), "rtmp://h:1/live/***");
+        assert_eq!(redact("rtmp://h/secret"), "rtmp://h/***");
+        assert_eq!(redact("srt://h:1?streamid=x"), "srt://h:1/***");
+        assert_eq!(redact("secret"), "***");
+    }
+}

@@ -1,0 +1,175 @@
+//! The known keys and what is made of their values: the server's own and those of its protocols, which are handed in.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::{Arc, LazyLock};
+
+use super::keys::{self, Key};
+use super::{Error, Values};
+
+/// What a protocol brings to the settings.
+#[derive(Debug)]
+pub struct Section {
+    /// Keys of `conf/red5.properties`.
+    pub server: &'static [Key],
+    /// Keys of an application.
+    pub app: &'static [Key],
+    /// Reads the values of its keys of the server.
+    pub read_server: fn(&Values) -> Result<Extensions, Error>,
+    /// Reads the values of its keys of an application.
+    pub read_app: fn(&Values) -> Result<Extensions, Error>,
+}
+
+impl Section {
+    /// Without keys; a section says what it has.
+    pub const NONE: Self = Self {
+        server: &[],
+        app: &[],
+        read_server: |_| Ok(Extensions::default()),
+        read_app: |_| Ok(Extensions::default()),
+    };
+}
+
+/// Settings that are one protocol's, by their type.
+#[derive(Debug, Clone, Default)]
+pub struct Extensions(Vec<Arc<dyn Extension>>);
+
+trait Extension: Any + Debug + Send + Sync {
+    fn equals(&self, other: &dyn Any) -> bool;
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<T: Any + Debug + Send + Sync + PartialEq> Extension for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Extensions {
+    /// One value.
+    #[must_use]
+    pub fn of<T: Any + Debug + Send + Sync + PartialEq>(value: T) -> Self {
+        Self(vec![Arc::new(value)])
+    }
+
+    /// The value of that type, when its protocol has read one.
+    #[must_use]
+    pub fn get<T: 'static>(&self) -> Option<&T> {
+        self.0.iter().find_map(|value| (**value).as_any().downcast_ref())
+    }
+}
+
+impl PartialEq for Extensions {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Arc<dyn Extension>, &Arc<dyn Extension>)| (**a).equals((**b).as_any());
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
+    }
+}
+
+impl Eq for Extensions {}
+
+/// Which settings file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The server's.
+    Server,
+    /// An application's.
+    App,
+}
+
+/// All keys, in the order of the files.
+#[derive(Debug)]
+pub struct Schema {
+    server: Vec<Key>,
+    app: Vec<Key>,
+    sections: Vec<&'static Section>,
+}
+
+/// Without protocols.
+static BARE: LazyLock<Schema> = LazyLock::new(|| Schema::new([]));
+
+impl Schema {
+    /// The server's own keys with those of the sections between them.
+    pub fn new(sections: impl IntoIterator<Item = &'static Section>) -> Self {
+        let sections: Vec<_> = sections.into_iter().collect();
+        let table = |[first, last]: [&[Key]; 2], of: fn(&Section) -> &'static [Key]| {
+            first.iter().chain(sections.iter().flat_map(|section| of(section))).chain(last).copied().collect()
+        };
+        let server = table(keys::SERVER, |section| section.server);
+        let app = table(keys::APP, |section| section.app);
+        Self { server, app, sections }
+    }
+
+    /// The keys of a level.
+    #[must_use]
+    pub fn keys(&self, level: Level) -> &[Key] {
+        match level {
+            Level::Server => &self.server,
+            Level::App => &self.app,
+        }
+    }
+
+    /// The key of that name.
+    pub(super) fn find(&self, level: Level, name: &str) -> Option<&Key> {
+        self.keys(level).iter().find(|key| key.name == name)
+    }
+
+    /// What all sections make of the values.
+    pub(super) fn read(&self, level: Level, values: &Values) -> Result<Extensions, Error> {
+        let mut all = Vec::new();
+        for section in &self.sections {
+            let read = match level {
+                Level::Server => section.read_server,
+                Level::App => section.read_app,
+            };
+            all.extend(read(values)?.0);
+        }
+        Ok(Extensions(all))
+    }
+}
+
+/// Without protocols: for tests of what has nothing to do with them.
+impl Default for &'static Schema {
+    fn default() -> Self {
+        &BARE
+    }
+}
+
+/// There is one of a kind.
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Schema {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_texts_fit_one_line() {
+        for level in [Level::Server, Level::App] {
+            let table = crate::protocol::schema().keys(level);
+            for (index, key) in table.iter().enumerate() {
+                assert!(table[..index].iter().all(|k| k.name != key.name), "{}", key.name);
+                assert!(!key.comment.is_empty() && !key.comment.contains('\n'));
+                assert!(!key.secret || key.default.is_empty(), "C-02: no default secret, {}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn extensions_are_found_by_type_and_compared_by_value() {
+        let both = Extensions([Extensions::of(1u8).0, Extensions::of("a").0].concat());
+        assert_eq!((both.get::<u8>(), both.get::<&str>(), both.get::<u16>()), (Some(&1), Some(&"a"), None));
+        assert_ne!(Extensions::of(1u8), Extensions::of(2u8));
+        assert_ne!(Extensions::of(1u8), Extensions::of(1u16));
+        assert_eq!(both, both.clone());
+    }
+}

@@ -1,0 +1,155 @@
+//! A stream's way to another worker: a cursor like a subscriber's, and a lane bounded in bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use media::TrackSet;
+
+use super::{Cursor, Entry, Ring};
+use crate::types::{StreamId, WorkerId};
+
+/// Bytes of one stream that may be on the way to one worker. A key frame larger than this still passes alone.
+const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// One unit on its way to a mirror.
+#[derive(Debug)]
+pub struct MirroredUnit {
+    /// The stream.
+    pub stream: StreamId,
+    /// The unit, as the source has it.
+    pub entry: Entry,
+    /// Given back when the unit has entered the mirror's ring.
+    pub credit: Credit,
+}
+
+/// A worker that receives a stream from its source.
+#[derive(Debug)]
+pub struct Mirror {
+    /// The worker that receives.
+    pub to: WorkerId,
+    /// The tracks that somebody there is sent.
+    pub wanted: TrackSet,
+    cursor: Cursor,
+    lane: Lane,
+    /// Units that it missed since they were asked for.
+    missed: u64,
+}
+
+impl Mirror {
+    /// Begins at an entry (`None`: at the next key frame).
+    pub(super) fn new(to: WorkerId, wanted: TrackSet, at: Option<u64>, head: u64) -> Self {
+        let cursor = at.map_or_else(|| Cursor::waiting_at(head), Cursor::at);
+        Self { to, wanted, cursor, lane: Lane::default(), missed: 0 }
+    }
+
+    /// The next unit, when the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full,
+    /// goes on at the newest key frame.
+    pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
+        self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
+        let entry = self.cursor.peek_entry(ring, self.wanted)?;
+        let Some(credit) = self.lane.credit(entry.unit.payload.len()) else {
+            let late = ring.head_ms().is_some_and(|head_ms| head_ms.saturating_sub(entry.dts_ms) > lag_ms);
+            if late {
+                self.missed = self.missed.saturating_add(self.cursor.skip_to_start(ring));
+            }
+            return None;
+        };
+        self.cursor.pass();
+        Some((entry.clone(), credit))
+    }
+
+    /// Number of the next unit that it is sent.
+    pub(super) const fn position(&self) -> u64 {
+        self.cursor.next()
+    }
+
+    /// Units that it missed since this was asked before.
+    pub const fn take_missed(&mut self) -> u64 {
+        std::mem::replace(&mut self.missed, 0)
+    }
+}
+
+/// The fill of one lane.
+#[derive(Debug, Clone, Default)]
+struct Lane {
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Lane {
+    /// Room for `bytes`, or `None` when the lane is full. An empty lane takes anything.
+    fn credit(&self, bytes: usize) -> Option<Credit> {
+        let used = self.bytes.load(Ordering::Acquire);
+        if used > 0 && used.saturating_add(bytes) > LANE_BYTES_MAX {
+            return None;
+        }
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        Some(Credit { lane: Arc::clone(&self.bytes), bytes })
+    }
+}
+
+/// A unit's share of its lane, given back when dropped.
+#[derive(Debug, Default)]
+pub struct Credit {
+    lane: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.lane.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RingLimits;
+    use super::super::ring::tests::entry;
+    use super::*;
+    use media::TrackId;
+
+    const VIDEO: TrackSet = TrackSet::of(TrackId::VIDEO);
+
+    #[test]
+    fn a_full_lane_refuses_and_an_empty_one_takes_anything() {
+        let lane = Lane::default();
+        let huge = lane.credit(LANE_BYTES_MAX * 2).unwrap();
+        assert!(lane.credit(1).is_none());
+        drop(huge);
+        let held: Vec<_> = (0..).map_while(|_| lane.credit(LANE_BYTES_MAX / 4)).collect();
+        assert_eq!(held.len(), 4);
+    }
+
+    #[test]
+    fn a_worker_that_takes_nothing_goes_on_at_a_key_frame() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let mut mirror = Mirror::new(WorkerId(1), VIDEO, Some(0), 0);
+        let mut held = Vec::new();
+        for n in 0..10 {
+            ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
+            held.extend(mirror.next(&ring, 5000));
+        }
+        // Four fitted into the lane, the newest key frame is number 8.
+        assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 8, 4));
+        held.clear();
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 8000);
+        assert_eq!((mirror.next(&ring, 5000).unwrap().0.dts_ms, mirror.take_missed()), (9000, 0));
+        assert!(mirror.next(&ring, 5000).is_none());
+    }
+
+    #[test]
+    fn only_what_somebody_there_is_sent_is_mirrored() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let mut mirror = Mirror::new(WorkerId(1), TrackSet::of(TrackId::AUDIO), Some(0), 0);
+        ring.push(entry(0, true, 10));
+        assert!(mirror.next(&ring, 5000).is_none());
+        mirror.wanted = VIDEO;
+        ring.push(entry(33, false, 10));
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 33);
+        // One that begins without a key frame waits for it.
+        let mut late = Mirror::new(WorkerId(1), VIDEO, None, ring.head());
+        ring.push(entry(66, false, 10));
+        assert!(late.next(&ring, 5000).is_none());
+        ring.push(entry(99, true, 10));
+        assert_eq!(late.next(&ring, 5000).unwrap().0.dts_ms, 99);
+    }
+}

@@ -1,0 +1,241 @@
+//! Which tracks of a stream a subscriber is sent.
+//!
+//! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is what it means for the
+//! tracks that are there now. Subscribers with equal selections of one format share a package.
+
+use std::sync::Arc;
+
+use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
+
+/// Which tracks of one kind are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pick {
+    /// The first that the format can carry; a derived one when it can carry no published one.
+    #[default]
+    Default,
+    /// Every published one that the format can carry; a derived one when it can carry none of them.
+    All,
+    /// None.
+    None,
+    /// This one, if it is there and the format can carry it.
+    Only(TrackId),
+}
+
+impl Pick {
+    fn choose(self, kind: TrackKind, tracks: &Tracks, carries: &dyn Fn(&Track) -> bool) -> TrackSet {
+        let carried = || tracks.of_kind(kind).filter(|track| carries(track)).map(|track| track.id);
+        let first = || carried().next().into_iter().collect();
+        match self {
+            Self::Default => first(),
+            Self::All => {
+                let published: TrackSet = carried().filter(|id| !id.is_derived()).collect();
+                if published.is_empty() { first() } else { published }
+            }
+            Self::None => TrackSet::EMPTY,
+            Self::Only(id) => carried().filter(|carried| *carried == id).collect(),
+        }
+    }
+}
+
+/// The rule by which a subscriber's tracks are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Selection {
+    /// Of the video tracks.
+    pub video: Pick,
+    /// Of the audio tracks.
+    pub audio: Pick,
+    /// Of the data tracks.
+    pub data: Pick,
+}
+
+impl Selection {
+    /// One track of each kind.
+    pub const DEFAULT: Self = Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default };
+    /// Every published track.
+    pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All };
+
+    /// One track and nothing else.
+    #[must_use]
+    pub const fn only(kind: TrackKind, id: TrackId) -> Self {
+        let mut selection = Self { video: Pick::None, audio: Pick::None, data: Pick::None };
+        match kind {
+            TrackKind::Video => selection.video = Pick::Only(id),
+            TrackKind::Audio => selection.audio = Pick::Only(id),
+            TrackKind::Data => selection.data = Pick::Only(id),
+        }
+        selection
+    }
+}
+
+/// The tracks that a selection means now.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    tracks: Arc<Tracks>,
+    set: TrackSet,
+    videos: TrackSet,
+    lead: Option<TrackId>,
+    epoch: u32,
+}
+
+impl Chosen {
+    /// Looks at the tracks again. Ids and configurations that changed begin a new [`Chosen::epoch`]; what the selection
+    /// leaves out may change as it likes. True when the set of chosen tracks is another one.
+    pub fn update(
+        &mut self,
+        selection: Selection,
+        tracks: &Arc<Tracks>,
+        carries: &dyn Fn(&Track) -> bool,
+    ) -> bool {
+        let videos = selection.video.choose(TrackKind::Video, tracks, carries);
+        let audios = selection.audio.choose(TrackKind::Audio, tracks, carries);
+        let set = videos.or(audios).or(data_tracks(selection.data));
+        let is_same = |id| {
+            let epoch = |tracks: &Tracks| tracks.get(id).map(|track| track.epoch);
+            epoch(tracks) == epoch(&self.tracks)
+        };
+        let other_set = set != self.set;
+        if self.epoch == 0 || other_set || !videos.or(audios).iter().all(is_same) {
+            self.epoch = self.epoch.wrapping_add(1).max(1);
+        }
+        self.tracks = Arc::clone(tracks);
+        (self.set, self.videos, self.lead) = (set, videos, videos.iter().next());
+        other_set
+    }
+
+    /// All tracks of the stream, as they were looked at last.
+    #[must_use]
+    pub const fn all(&self) -> &Arc<Tracks> {
+        &self.tracks
+    }
+
+    /// The chosen tracks of a kind, lowest id first.
+    pub fn of_kind(&self, kind: TrackKind) -> impl Iterator<Item = &Track> {
+        self.tracks.of_kind(kind).filter(|track| self.set.contains(track.id))
+    }
+
+    /// The chosen tracks, video first.
+    pub fn iter(&self) -> impl Iterator<Item = &Track> {
+        self.of_kind(TrackKind::Video).chain(self.of_kind(TrackKind::Audio))
+    }
+
+    /// Whether a unit of this track is sent.
+    #[must_use]
+    pub const fn contains(&self, id: TrackId) -> bool {
+        self.set.contains(id)
+    }
+
+    /// Whether this is the first chosen track of its kind: the one that formats with one track of a kind write.
+    #[must_use]
+    pub fn is_first(&self, track: &Track) -> bool {
+        self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
+    }
+
+    /// The chosen tracks as a set; data tracks are in it whether they are there or not.
+    #[must_use]
+    pub const fn set(&self) -> TrackSet {
+        self.set
+    }
+
+    /// The chosen video tracks.
+    #[must_use]
+    pub const fn videos(&self) -> TrackSet {
+        self.videos
+    }
+
+    /// The video track whose key frames a subscriber starts at. `None`: it can start anywhere.
+    #[must_use]
+    pub const fn lead(&self) -> Option<TrackId> {
+        self.lead
+    }
+
+    /// Counts the changes of what is chosen, from 1 on.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
+
+#[cfg(test)]
+impl Chosen {
+    /// All of these tracks.
+    pub(crate) fn all_of(tracks: &Arc<Tracks>) -> Self {
+        let mut chosen = Self::default();
+        chosen.update(Selection::ALL, tracks, &|_| true);
+        chosen
+    }
+}
+
+/// Data tracks are not announced, so a pick of them is a set of ids.
+fn data_tracks(pick: Pick) -> TrackSet {
+    match pick {
+        Pick::Default => TrackSet::of(TrackId::DATA),
+        Pick::All => (0..).map_while(|n| TrackId::nth(TrackKind::Data, n)).collect(),
+        Pick::None => TrackSet::EMPTY,
+        Pick::Only(id) => TrackSet::of(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::codec::{g711, vp8};
+    use media::{CodecConfig, Origin, Timescale};
+
+    fn video(n: u8) -> Track {
+        let config = CodecConfig::Vp8(vp8::Config::default());
+        Track::new(TrackId::nth(TrackKind::Video, n).unwrap(), config, Timescale::MILLISECONDS)
+    }
+
+    fn audio(n: u8) -> Track {
+        let config = CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 1 });
+        Track::new(TrackId::nth(TrackKind::Audio, n).unwrap(), config, Timescale::MILLISECONDS)
+    }
+
+    fn derived() -> Track {
+        let config = CodecConfig::G711(g711::Config { law: g711::Law::Mu, channels: 1 });
+        let origin = Origin::Derived { from: TrackId::AUDIO };
+        Track { id: TrackId::DERIVED, config, origin, ..audio(0) }
+    }
+
+    fn ids(selection: Selection, tracks: &Arc<Tracks>, carries: &dyn Fn(&Track) -> bool) -> Vec<TrackId> {
+        let mut chosen = Chosen::default();
+        chosen.update(selection, tracks, carries);
+        chosen.iter().map(|track| track.id).collect()
+    }
+
+    #[test]
+    fn picks_choose_among_what_the_format_carries() {
+        let tracks = Arc::new(Tracks::new(1, [video(0), video(1), audio(0), audio(1), derived()]));
+        let all = |_: &Track| true;
+        let id = |kind, n| TrackId::nth(kind, n).unwrap();
+        let (v0, v1) = (id(TrackKind::Video, 0), id(TrackKind::Video, 1));
+        let (a0, a1) = (id(TrackKind::Audio, 0), id(TrackKind::Audio, 1));
+        assert_eq!(ids(Selection::DEFAULT, &tracks, &all), [v0, a0]);
+        assert_eq!(ids(Selection::ALL, &tracks, &all), [v0, v1, a0, a1]);
+        let mixed = Selection { video: Pick::Only(v1), audio: Pick::None, data: Pick::None };
+        assert_eq!(ids(mixed, &tracks, &all), [v1]);
+        assert_eq!(ids(Selection::only(TrackKind::Audio, a1), &tracks, &all), [a1]);
+        assert!(ids(Selection::only(TrackKind::Video, id(TrackKind::Video, 9)), &tracks, &all).is_empty());
+        // A format that cannot carry the published sound takes what is made for it.
+        let carries = |track: &Track| track.kind() == TrackKind::Video || track.id.is_derived();
+        assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
+        assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);
+    }
+
+    #[test]
+    fn what_is_left_out_changes_no_epoch() {
+        let all = |_: &Track| true;
+        let mut chosen = Chosen::default();
+        assert_eq!(chosen.epoch(), 0);
+        chosen.update(Selection::DEFAULT, &Arc::new(Tracks::new(1, [video(0)])), &all);
+        assert_eq!(chosen.epoch(), 1);
+        let more = Arc::new(Tracks::new(2, [video(0), video(1)]));
+        assert!(!chosen.update(Selection::DEFAULT, &more, &all));
+        assert_eq!(chosen.epoch(), 1);
+        let other = Arc::new(Tracks::new(3, [Track { epoch: 3, ..video(0) }, video(1)]));
+        assert!(!chosen.update(Selection::DEFAULT, &other, &all));
+        assert_eq!(chosen.epoch(), 2);
+        assert!(chosen.update(Selection::ALL, &other, &all));
+        assert_eq!((chosen.epoch(), chosen.lead()), (3, Some(TrackId::VIDEO)));
+    }
+}

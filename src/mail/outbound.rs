@@ -1,0 +1,70 @@
+//! Where pushes and pulls go, as their protocol has read it from a URL.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// What an outgoing connection travels over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// TLS over TCP, to a server that proves to have the name of the target's host.
+    Tls,
+    /// A UDP socket of its own that sends to the address.
+    Udp,
+    /// A UDP socket of its own, bound to the address, where the peer is waited for.
+    UdpListener,
+}
+
+/// The target of a push or the server of a pull. What is asked for there is known to its protocol alone
+/// ([`crate::protocol::outbound`]).
+#[derive(Clone)]
+pub struct Target {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port, given or the scheme's.
+    pub port: u16,
+    /// How it is connected to.
+    pub transport: Transport,
+    scheme: &'static str,
+    request: Arc<dyn Any + Send + Sync>,
+}
+
+impl Target {
+    /// A target of this scheme; `request` is its protocol's own.
+    #[must_use]
+    pub fn new(
+        scheme: &'static str,
+        (host, port): (String, u16),
+        transport: Transport,
+        request: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { host, port, transport, scheme, request }
+    }
+
+    /// What its protocol has put there.
+    #[must_use]
+    pub fn request<T: 'static>(&self) -> Option<&T> {
+        self.request.downcast_ref()
+    }
+
+    /// The name that the server must prove to have.
+    #[must_use]
+    pub fn tls_name(&self) -> Option<Box<str>> {
+        (self.transport == Transport::Tls).then(|| self.host.as_str().into())
+    }
+
+    /// Whether the peer connects to us, at an address of ours.
+    #[must_use]
+    pub const fn listens(&self) -> bool {
+        matches!(self.transport, Transport::UdpListener)
+    }
+}
+
+/// Neither path nor query: they carry keys.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}/***", self.scheme, self.host, self.port)
+    }
+}

@@ -1,0 +1,78 @@
+//! What an `http://` or `https://` URL of a live FLV stream asks for.
+
+use crate::auth::url::{self, Url, UrlError};
+
+/// The URL, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FlvUrl {
+    /// Host name or address, without brackets.
+    pub(crate) host: String,
+    /// Port, given or the scheme's.
+    pub(crate) port: u16,
+    /// `Host` of the request.
+    pub(crate) authority: String,
+    /// Path and query.
+    pub(crate) target: String,
+}
+
+impl FlvUrl {
+    /// Reads a URL.
+    pub(crate) fn read(url: &Url<'_>, default_port: u16) -> Result<Self, UrlError> {
+        let (host, port) = url.host_and_port(default_port)?;
+        let target = request_target(url.tail);
+        if !may_be_flv(&target) {
+            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV only"));
+        }
+        let authority = url::authority(&host, port, default_port);
+        Ok(Self { host, port, authority, target })
+    }
+}
+
+/// What is asked for over HTTP: a fragment stays with the client (RFC 9110 §4.2.5).
+fn request_target(tail: &str) -> String {
+    let path = tail.split('#').next().unwrap_or("");
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// Whether the path of an HTTP URL may be a live FLV file: it ends so, or says nothing of what it is.
+fn may_be_flv(target: &str) -> bool {
+    let path = target.split('?').next().unwrap_or("");
+    let name = path.rsplit('/').next().unwrap_or("");
+    match name.rsplit_once('.') {
+        Some((_, ending)) => ending.eq_ignore_ascii_case("flv"),
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_keeps_path_and_query_and_no_fragment() {
+        let parts = |text: &str| {
+            let url = Url::parse(text).unwrap();
+            let u = FlvUrl::read(&url, if url.scheme == "https" { 443 } else { 80 }).unwrap();
+            (u.authority, u.port, u.target)
+        };
+        let own = |a: &str, p, t: &str| (a.to_owned(), p, t.to_owned());
+        assert_eq!(parts("http://h/live/a.flv?t=1#x"), own("h", 80, "/live/a.flv?t=1"));
+        assert_eq!(parts("https://[::1]:5443/a.flv"), own("[::1]:5443", 5443, "/a.flv"));
+        assert_eq!(parts("http://h?a=b"), own("h", 80, "/?a=b"));
+    }
+
+    #[test]
+    fn a_path_tells_whether_it_may_be_flv() {
+        for (target, may) in [
+            ("/live/a.flv", true),
+            ("/live/a.FLV?token=a.m3u8", true),
+            ("/live?app=live&stream=a", true),
+            ("/live/a", true),
+            ("/live/a.m3u8", false),
+            ("/live/a.mp4?x=.flv", false),
+            ("/live/a.ts", false),
+        ] {
+            assert_eq!(may_be_flv(target), may, "{target}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where streams are sent to and fetched from: the URL schemes of all protocols.
+//!
+//! A protocol reads a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else asks the target for its host, its
+//! port and its transport, and hands it back when the connection is to begin ([`begin_push`], [`begin_pull`]).
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crypto::Seed;
+
+use super::pull::{Client, PullSession};
+use super::registry::{Addresses, PROTOCOLS};
+use super::{Now, Session};
+use crate::auth::url::{Url, UrlError};
+use crate::mail::{PullOrder, PushOrder, Target, Transport};
+use crate::types::StreamKey;
+
+/// A scheme of URLs that streams are sent to or fetched from.
+#[derive(Debug)]
+pub struct Scheme {
+    /// As written in a URL.
+    pub(super) name: &'static str,
+    /// The port when the URL has none.
+    pub(super) default_port: u16,
+    /// Whether streams are sent there.
+    pub(super) pushes: bool,
+    /// Reads a URL.
+    pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
+}
+
+/// A URL as its protocol has read it.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) transport: Transport,
+    pub(super) request: Box<dyn Request>,
+}
+
+/// What a URL asks its server for.
+pub(super) trait Request: Debug + Send + Sync {
+    /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
+    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
+    /// The session of a push; `via` are the streams that this one went through, itself last.
+    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
+    /// The client of a pull.
+    fn pull(&self, seed: Seed) -> Box<dyn Client>;
+}
+
+/// Reads the URL of an endpoint: where a stream is pushed to.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
+    read(text, |scheme| scheme.pushes)
+}
+
+/// Reads the URL of a stream source: what a stream is pulled from.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_source(text: &str) -> Result<Target, UrlError> {
+    read(text, |_| true)
+}
+
+/// Whether streams are pulled from URLs of this one's scheme, whatever else is wrong with it.
+#[must_use]
+pub fn is_source_scheme(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(name, _)| schemes().any(|scheme| scheme.name == name))
+}
+
+/// Whether `target`, on a host that is this server, is the stream `key` of it.
+#[must_use]
+pub fn is_own_stream(target: &Target, addresses: &Addresses, key: &StreamKey) -> bool {
+    request(target).is_some_and(|request| request.means(target.port, addresses, key))
+}
+
+/// Creates the session of a push on an outgoing connection. `None`: nothing can be pushed to its target.
+#[must_use]
+pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Option<Box<dyn Session>> {
+    request(&order.target)?.push(now, &order.via, seed)
+}
+
+/// Creates the session of a pull on an outgoing connection. `None`: nothing can be pulled from its target.
+#[must_use]
+pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Session>> {
+    let client = pull_client(&order.target, seed)?;
+    Some(Box::new(PullSession::new(now, order.key.clone(), client)))
+}
+
+/// The client that fetches what a target asks for.
+pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>> {
+    Some(request(target)?.pull(seed))
+}
+
+fn schemes() -> impl Iterator<Item = &'static Scheme> {
+    PROTOCOLS.iter().flat_map(|protocol| protocol.schemes)
+}
+
+fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlError> {
+    let url = Url::parse(text)?;
+    let scheme = schemes().find(|scheme| scheme.name == url.scheme && is_allowed(scheme));
+    let scheme = scheme.ok_or(UrlError::Scheme)?;
+    if url.authority.contains('@') {
+        return Err(UrlError::Credentials);
+    }
+    let Outbound { host, port, transport, request } = (scheme.read)(&url, scheme)?;
+    Ok(Target::new(scheme.name, (host, port), transport, Arc::new(request)))
+}
+
+fn request(target: &Target) -> Option<&dyn Request> {
+    target.request::<Box<dyn Request>>().map(|request| &**request)
+}
+
+/// What is asked for at a target, as text; for tests of other rooms.
+#[cfg(test)]
+pub(crate) fn request_text(target: &Target) -> String {
+    format!("{:?}", request(target).unwrap())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn u_30_only_media_schemes_in_lower_case() {
+        for url in [
+            "file:///etc/passwd",
+            "concat:a",
+            "pipe:1",
+            "gopher://h/a",
+            "data:text",
+            "exec:ls",
+            "RTMP://h/a/b",
+            " rtmp://h/a/b",
+            "rtmp:/h/a/b",
+            "http://h/a",
+            "10.0.0.1",
+            "rtmp://",
+            "rtmp://h",
+            "rtmp://h/",
+            "rtmp://h/a/",
+            "rtmp://h:0/a/b",
+            "rtmp://h:65536/a/b",
+            "rtmp://h:/a/b",
+            "rtmp://a@b/c/d",
+            "rtmp://h%2f/a/b",
+            "rtmp://h/a/b\r\nX: y",
+            "rtmp://[::1/a/b",
+            "srt://h?streamid=a/b&passphrase=short",
+            "srt://:9000?streamid=a/b",
+            "",
+        ] {
+            assert!(read_endpoint(url).is_err(), "{url}");
+        }
+        assert!(read_endpoint(&format!("rtmp://h/a/{}", "x".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn sources_are_named_by_other_schemes_than_endpoints() {
+        let parts = |url: &str| {
+            let target = read_source(url).unwrap();
+            (target.port, target.transport, target.tls_name().as_deref() == Some(&*target.host))
+        };
+        assert_eq!(parts("http://h/live/a.flv?t=1#x"), (80, Transport::Tcp, false));
+        assert_eq!(parts("https://[::1]:5443/a.flv"), (5443, Transport::Tls, true));
+        assert_eq!(parts("rtmps://h/a/b"), (443, Transport::Tls, true));
+        assert_eq!(parts("srt://h?streamid=a/b"), (4200, Transport::Udp, false));
+        assert_eq!(parts("srt://:9000?mode=listener"), (9000, Transport::UdpListener, false));
+        for url in
+            ["srt://h:1?mode=x", "HTTP://h/a", "http://u:p@h/a.flv", "http:///a", "http://h/a b", "file:///a"]
+        {
+            assert!(read_source(url).is_err(), "{url}");
+        }
+        let fetched = read_source("http://h/live/a.m3u8").unwrap_err();
+        assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV only");
+        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("rtsp://h/a"));
+    }
+
+    #[test]
+    fn a_target_shows_neither_path_nor_query() {
+        let shown = |url| format!("{:?}", read_source(url).unwrap());
+        assert_eq!(shown("rtmp://h/a/secret"), "rtmp://h:1935/***");
+        assert_eq!(shown("srt://h:1?streamid=x&passphrase=0123456789"), "srt://h:1/***");
+    }
+
+    #[test]
+    fn u_34_the_stream_of_this_server_is_known_in_every_scheme() {
+        let addresses = Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("srt", 4200)]);
+        let key = StreamKey::new("live", "s1");
+        let own = |url| is_own_stream(&read_source(url).unwrap(), &addresses, &key);
+        assert!(
+            own("rtmp://h/live/s1?token=x") && own("rtmps://h:8443/live/x/s1") == own("rtmp://h/live/x/s1")
+        );
+        assert!(own("srt://h?streamid=live/s1") && own("srt://h?streamid=%23!::r=live/s1,m=publish"));
+        for other in [
+            "rtmp://h:1936/live/s1",
+            "rtmp://h/live/s2",
+            "srt://h:1?streamid=live/s1",
+            "http://h/live/s1.flv",
+        ] {
+            assert!(!own(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Settings: `rtmp.*` and `rtmps.*` of the server, `rtmp*` of an application.
+
+use std::net::IpAddr;
+
+use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+
+const SERVER: &[Key] = &[
+    key("rtmp.host", "", "Address of the RTMP listener; empty: server.host"),
+    key("rtmp.port", "1935", "RTMP port; 0: any free one"),
+    key("rtmps.enabled", "true", "RTMPS listener"),
+    key("rtmps.port", "8443", "RTMPS port; 0: any free one"),
+];
+
+const APP: &[Key] = &[
+    key("rtmpPlaybackEnabled", "true", "RTMP playback"),
+    key("rtmpIngestBufferTimeMs", "0", "Kept for older files; not used"),
+];
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    app: APP,
+    read_server: |values| Ok(Extensions::of(RtmpSettings::read(values)?)),
+    read_app: |values| {
+        Ok(Extensions::of(RtmpAppSettings { playback: values.boolean("rtmpPlaybackEnabled")? }))
+    },
+};
+
+/// Of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RtmpSettings {
+    /// `rtmp.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    host: Option<IpAddr>,
+    /// `rtmp.port`.
+    port: u16,
+    /// `rtmps.port`, unless `rtmps.enabled` is off.
+    tls_port: Option<u16>,
+}
+
+impl RtmpSettings {
+    fn read(values: &Values) -> Result<Self, Error> {
+        Ok(Self {
+            host: values.host("rtmp.host")?,
+            port: values.port("rtmp.port")?,
+            tls_port: values.boolean("rtmps.enabled")?.then_some(values.port("rtmps.port")?),
+        })
+    }
+}
+
+/// Where RTMP listens.
+pub(super) fn listen(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
+    server.protocols.get::<RtmpSettings>().map(|settings| (settings.host, settings.port))
+}
+
+/// Where RTMPS listens.
+pub(super) fn listen_tls(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
+    server.protocols.get::<RtmpSettings>().and_then(|settings| Some((settings.host, settings.tls_port?)))
+}
+
+/// Of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RtmpAppSettings {
+    /// `rtmpPlaybackEnabled`.
+    playback: bool,
+}
+
+/// Whether an application lets viewers play over RTMP.
+pub(in crate::protocol) fn is_playback_enabled(app: &AppSettings) -> bool {
+    app.protocols.get::<RtmpAppSettings>().is_none_or(|settings| settings.playback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    fn server(settings: &[(&str, &str)]) -> Result<ServerSettings, Error> {
+        ServerSettings::of(schema(), settings)
+    }
+
+    #[test]
+    fn one_host_for_all_and_each_its_own() {
+        let settings =
+            server(&[("server.host", "127.0.0.1"), ("rtmp.host", "::"), ("rtmp.port", "0")]).unwrap();
+        assert_eq!(listen(&settings), Some((Some("::".parse().unwrap()), 0)));
+        let settings = server(&[("server.host", "127.0.0.1")]).unwrap();
+        assert_eq!(listen(&settings), Some((Some("127.0.0.1".parse().unwrap()), 1935)));
+        assert_eq!(listen_tls(&settings).map(|(_, port)| port), Some(8443));
+        assert_eq!(listen_tls(&server(&[("rtmps.enabled", "false")]).unwrap()), None);
+    }
+
+    #[test]
+    fn c_03_bad_values_name_the_key() {
+        for (key, value) in
+            [("rtmp.port", "rtmp"), ("rtmp.host", "h"), ("rtmps.port", "70000"), ("rtmps.enabled", "1")]
+        {
+            let error = server(&[(key, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(key) && !error.contains('\n'), "{error}");
+        }
+        let error = AppSettings::of(schema(), "a", &[("rtmpPlaybackEnabled", "")]).unwrap_err().to_string();
+        assert!(error.starts_with("rtmpPlaybackEnabled"), "{error}");
+    }
+
+    #[test]
+    fn viewers_may_play_unless_the_application_says_no() {
+        let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
+        assert!(is_playback_enabled(&app(&[])) && is_playback_enabled(&AppSettings::defaults("a").unwrap()));
+        assert!(!is_playback_enabled(&app(&[("rtmpPlaybackEnabled", "false")])));
+    }
+}

@@ -1,0 +1,91 @@
+//! SRT: a stream of another server, which we call, or which calls us.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crypto::Seed;
+use wire::Datagrams;
+
+use super::outbound::{OutboundConnection, OutboundEvent};
+use super::settings::SrtSettings;
+use super::url::SrtAddress;
+use crate::protocol::Context;
+use crate::protocol::pull::{Client, ClientEvent, Media};
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct SrtPull {
+    address: SrtAddress,
+    seed: Seed,
+    /// Begins when the socket is there.
+    connection: Option<Box<OutboundConnection>>,
+}
+
+impl SrtPull {
+    pub(super) fn new(address: &SrtAddress, seed: Seed) -> Self {
+        Self { address: address.clone(), seed, connection: None }
+    }
+}
+
+impl Client for SrtPull {
+    fn begin(&mut self, ctx: &Context<'_>) {
+        let connection = OutboundConnection::new(
+            ctx.now.mono,
+            SrtSettings::of(ctx.server),
+            &self.address,
+            self.seed.clone(),
+        );
+        self.connection = Some(Box::new(connection));
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_datagram(now, from, datagram);
+        }
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.connection.as_mut()?.poll_datagrams(now, out)
+    }
+
+    fn waits(&self) -> bool {
+        self.address.listens
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        self.close(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_timeout(now);
+        }
+    }
+
+    fn poll(&mut self) -> Option<ClientEvent> {
+        Some(match self.connection.as_mut()?.poll_event()? {
+            OutboundEvent::Connected { .. } => ClientEvent::Connected,
+            OutboundEvent::Payload(payload) => ClientEvent::Media(Media::Payload(payload)),
+            OutboundEvent::Lost => ClientEvent::Media(Media::Lost),
+            OutboundEvent::Closed(reason) => ClientEvent::Ended(reason),
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.as_ref().and_then(|connection| connection.poll_timeout())
+    }
+
+    fn srt_stats(&self) -> Option<::srt::Stats> {
+        self.connection.as_ref().and_then(|connection| connection.stats())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if let Some(connection) = &mut self.connection {
+            connection.close(now);
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "srt-pull"
+    }
+}

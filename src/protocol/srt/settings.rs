@@ -1,0 +1,192 @@
+//! Settings: `srt.*` of the server, `srt*` of an application.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::url::PASSPHRASE_BYTES;
+use crate::auth::access::Secret;
+use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values};
+use crate::config::{explicit, key, secret};
+use crate::mail::SessionSettings;
+
+const SERVER: &[Key] = &[
+    key("srt.enabled", "true", "SRT port for publishers and viewers"),
+    key("srt.host", "", "Address of the SRT port; empty: server.host"),
+    key("server.srt_port", "4200", "SRT port (UDP); 0: any free one"),
+    secret("srt.passphrase", "", "Passphrase of SRT, 10 to 80 characters; empty: none"),
+    key("srt.pbkeylen", "16", "Key length of outgoing SRT connections with a passphrase: 16, 24 or 32"),
+    key("srt.latency_ms", "120", "SRT latency in milliseconds; the peer may ask for more"),
+    key("srt.latency_max_ms", "8000", "The most that a peer may ask for"),
+    key("appIngestsSrtStreamsWithoutStreamId", "LiveApp", "Application of SRT streams without a stream id"),
+];
+
+const APP: &[Key] = &[
+    secret("srtPassphrase", "", "SRT passphrase of this application; empty: srt.passphrase"),
+    key("srtPlaybackEnabled", "true", "Viewers over SRT"),
+    explicit("srtReceiveLatencyInMs", "150", "SRT latency of this application; unset: srt.latency_ms"),
+];
+
+/// Latencies that can be asked for travel in 16 bits of milliseconds (draft-sharabayko-srt-01 §3.2.1.1).
+const LATENCY_MS_MAX: u64 = 65_535;
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    app: APP,
+    read_server: |values| Ok(Extensions::of(SrtSettings::read(values)?)),
+    read_app: |values| Ok(Extensions::of(SrtAppSettings::read(values)?)),
+};
+
+/// Of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SrtSettings {
+    /// `srt.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    pub(crate) host: Option<IpAddr>,
+    /// `server.srt_port`, unless `srt.enabled` is off.
+    pub(crate) port: Option<u16>,
+    /// `srt.passphrase`.
+    pub(crate) passphrase: Option<Secret>,
+    /// `srt.pbkeylen`: bytes of the keys that we make.
+    pub(crate) key_bytes: u8,
+    /// `srt.latency_ms`.
+    pub(crate) latency: Duration,
+    /// `srt.latency_max_ms`.
+    pub(crate) latency_max: Duration,
+    /// `appIngestsSrtStreamsWithoutStreamId`; empty: they are refused.
+    pub(crate) default_app: String,
+}
+
+/// Where nothing was configured: what the keys default to, and no application for callers without a stream id.
+static DEFAULTS: SrtSettings = SrtSettings {
+    host: None,
+    port: None,
+    passphrase: None,
+    key_bytes: 16,
+    latency: Duration::from_millis(120),
+    latency_max: Duration::from_secs(8),
+    default_app: String::new(),
+};
+
+impl SrtSettings {
+    /// Those that sessions were given.
+    pub(super) fn of(settings: &SessionSettings) -> &Self {
+        settings.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let millis = |key| values.number(key, 0u64, LATENCY_MS_MAX).map(Duration::from_millis);
+        let key_bytes = match values.text("srt.pbkeylen") {
+            "16" => 16,
+            "24" => 24,
+            "32" => 32,
+            _ => return Err(values.bad("srt.pbkeylen", "must be 16, 24 or 32")),
+        };
+        Ok(Self {
+            host: values.host("srt.host")?,
+            port: values.boolean("srt.enabled")?.then_some(values.port("server.srt_port")?),
+            passphrase: passphrase(values, "srt.passphrase")?,
+            key_bytes,
+            latency: millis("srt.latency_ms")?,
+            latency_max: millis("srt.latency_max_ms")?,
+            default_app: values.text("appIngestsSrtStreamsWithoutStreamId").trim().to_owned(),
+        })
+    }
+}
+
+impl Default for SrtSettings {
+    fn default() -> Self {
+        DEFAULTS.clone()
+    }
+}
+
+/// Where SRT listens.
+pub(super) fn listen(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
+    server.protocols.get::<SrtSettings>().and_then(|settings| Some((settings.host, settings.port?)))
+}
+
+/// Of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SrtAppSettings {
+    /// `srtPlaybackEnabled`.
+    playback: bool,
+    /// `srtReceiveLatencyInMs`, when the operator has set it: instead of `srt.latency_ms`.
+    pub(super) latency: Option<Duration>,
+    /// `srtPassphrase`: instead of `srt.passphrase`.
+    pub(super) passphrase: Option<Secret>,
+}
+
+static APP_DEFAULTS: SrtAppSettings = SrtAppSettings { playback: true, latency: None, passphrase: None };
+
+impl SrtAppSettings {
+    pub(super) fn of(app: &AppSettings) -> &Self {
+        app.protocols.get().unwrap_or(&APP_DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let key = "srtReceiveLatencyInMs";
+        let latency = values.number(key, 0u64, LATENCY_MS_MAX).map(Duration::from_millis)?;
+        Ok(Self {
+            playback: values.boolean("srtPlaybackEnabled")?,
+            latency: (values.origin(key) != Origin::Default).then_some(latency),
+            passphrase: passphrase(values, "srtPassphrase")?,
+        })
+    }
+}
+
+/// Whether an application lets viewers play over SRT.
+pub(in crate::protocol) fn is_playback_enabled(app: &AppSettings) -> bool {
+    SrtAppSettings::of(app).playback
+}
+
+/// The passphrase of a key, if there is one.
+fn passphrase(values: &Values, key: &'static str) -> Result<Option<Secret>, Error> {
+    match values.text(key) {
+        "" => Ok(None),
+        text if PASSPHRASE_BYTES.contains(&text.len()) => values.secret(key, 1).map(Some),
+        _ => Err(values.bad(key, "must have 10 to 80 characters, or none")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn what_nobody_has_set_is_what_the_keys_default_to() {
+        let server = ServerSettings::of(schema(), &[("appIngestsSrtStreamsWithoutStreamId", "")]).unwrap();
+        let read = server.protocols.get::<SrtSettings>().unwrap();
+        assert_eq!(read, &SrtSettings { port: Some(4200), ..SrtSettings::default() });
+        let app = AppSettings::of(schema(), "a", &[]).unwrap();
+        assert_eq!(app.protocols.get::<SrtAppSettings>(), Some(&APP_DEFAULTS));
+        assert_eq!(listen(&server), Some((None, 4200)));
+        assert_eq!(listen(&ServerSettings::of(schema(), &[("srt.enabled", "false")]).unwrap()), None);
+    }
+
+    #[test]
+    fn an_application_may_have_a_latency_and_a_passphrase_of_its_own() {
+        let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
+        // Even when the value is the default's.
+        let app_latency = SrtAppSettings::of(&app(&[("srtReceiveLatencyInMs", "150")])).latency;
+        assert_eq!(app_latency, Some(Duration::from_millis(150)));
+        let secret = SrtAppSettings::of(&app(&[("srtPassphrase", "0123456789")])).passphrase.clone();
+        assert_eq!(secret.as_ref().map(Secret::reveal), Some("0123456789"));
+        assert!(!is_playback_enabled(&app(&[("srtPlaybackEnabled", "false")])));
+    }
+
+    #[test]
+    fn c_03_bad_values_name_the_key() {
+        for (key, value) in [
+            ("server.srt_port", ""),
+            ("srt.host", "localhost"),
+            ("srt.passphrase", "too short"),
+            ("srt.pbkeylen", "17"),
+            ("srt.latency_ms", "65536"),
+        ] {
+            let error = ServerSettings::of(schema(), &[(key, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(key) && !error.contains("too short"), "{error}");
+        }
+        let error = AppSettings::of(schema(), "a", &[("srtPassphrase", "short")]).unwrap_err().to_string();
+        assert!(error.starts_with("srtPassphrase"), "{error}");
+    }
+}
