@@ -124,7 +124,7 @@ impl Control {
         // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
-        self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+        self.post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
     }
 
     /// The end of an admission: the token is used up, and the stream begins or its publisher returns.

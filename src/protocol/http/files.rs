@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::file_jobs::{FileAsk, FileReply};
 use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
-use crate::mail::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+use crate::jobs::{BlockSource, FileError, OpenedFile};
 use crate::protocol::Apps;
 use crate::types::Now;
 

@@ -12,7 +12,7 @@ use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
 use crate::mail::{NoSubscription, StreamEnd};
 use crate::protocol::{Context, Event, Format, PlayAsk, asked_selection, http_live};
-use crate::types::{Now, StreamKey};
+use crate::types::{Handle, Now, StreamKey};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
@@ -89,7 +89,7 @@ impl Viewer {
             let head = self.head();
             connection.begin(ctx.now.mono, ctx.now.wall_ms, &head, BodyLength::UntilClose);
             self.stage = Stage::Over;
-            return Some(Event::Unsubscribe);
+            return Some(Event::Unsubscribe(Handle::ONLY));
         }
         match http_live::header(&self.format.choose(tracks)) {
             Some(header) => {
@@ -99,7 +99,7 @@ impl Viewer {
             None => {
                 let until = ctx.now.mono.checked_add(TRACKS_WAIT).unwrap_or(ctx.now.mono);
                 self.stage = Stage::Waiting { until };
-                Some(Event::Pause(true))
+                Some(Event::Pause { subscription: Handle::ONLY, paused: true })
             }
         }
     }
@@ -186,7 +186,7 @@ impl Viewer {
             return None;
         }
         self.start(now, connection, header);
-        Some(Event::Pause(false))
+        Some(Event::Pause { subscription: Handle::ONLY, paused: false })
     }
 
     /// Sends what stands before the first tag.

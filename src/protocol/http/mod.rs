@@ -4,6 +4,7 @@
 //! and bodies is enforced before its handler sees the request (docs/http.md); the handler makes it the connection's
 //! [`Stage`].
 
+mod file_jobs;
 mod files;
 mod live;
 mod mounts;
@@ -19,12 +20,13 @@ use crypto::Seed;
 use media::Tracks;
 use wire::SendQueue;
 
-use super::registry::{Listener, Protocol, Security};
-use super::{Context, Event, Session};
+use super::registry::{Bind, Listener, Protocol, Security};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
-use crate::mail::{FileReply, NoSubscription, StreamEnd};
-use crate::types::{Now, StreamKey};
+use crate::mail::{NoSubscription, StreamEnd};
+use crate::types::{Handle, Now, StreamKey};
+use file_jobs::FileReply;
 use files::{Nowhere, Place, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
@@ -38,14 +40,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             security: Security::Plain,
             manages: true,
-            listen: |server| Some((server.http_host, server.http_port)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.http_port }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
         Listener {
             name: "https",
             security: Security::TlsHttp,
             manages: true,
-            listen: |server| Some((server.http_host, server.https_port?)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.https_port? }),
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],
@@ -173,7 +175,10 @@ impl HttpSession {
         }
         let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
-        self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
+        self.events.push_back(Event::Subscribe {
+            subscription: Handle::ONLY,
+            ask: viewer.ask(request.query, origin),
+        });
         self.stage = Stage::Live(Box::new(viewer));
     }
 
@@ -187,7 +192,7 @@ impl HttpSession {
             }
             Ok(place) => {
                 let (transfer, ask) = Transfer::begin(request, place, fields);
-                self.events.push_back(Event::File(ask));
+                self.events.push_back(Event::Job(ask.into()));
                 self.stage = Stage::File(Box::new(transfer));
                 return;
             }
@@ -214,7 +219,7 @@ impl HttpSession {
         match &mut self.stage {
             Stage::File(transfer) => {
                 if let Some(ask) = transfer.poll_ask(&self.connection) {
-                    self.events.push_back(Event::File(ask));
+                    self.events.push_back(Event::Job(ask.into()));
                 }
                 if transfer.is_over() {
                     self.stage = Stage::Idle;
@@ -246,111 +251,6 @@ impl HttpSession {
             }
             Stage::Idle | Stage::Control(_) => {}
         }
-    }
-
-    fn viewer(&mut self) -> Option<(&mut Viewer, &mut http::Connection)> {
-        match &mut self.stage {
-            Stage::Live(viewer) => Some((viewer, &mut self.connection)),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Signalling(_) => None,
-        }
-    }
-
-    fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
-        match &mut self.stage {
-            Stage::Live(viewer) => viewer.socket(),
-            Stage::Signalling(signalling) => signalling.socket(),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
-        }
-    }
-}
-
-impl Session for HttpSession {
-    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        if let Some(socket) = self.socket() {
-            socket.handle_bytes(ctx.now.mono, bytes);
-            return;
-        }
-        let result = self.connection.handle_bytes(ctx.now.mono, bytes);
-        self.drop_on(result);
-    }
-
-    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
-        if let Some(socket) = self.socket() {
-            socket.handle_eof(ctx.now.mono);
-            return;
-        }
-        match error {
-            None => self.connection.handle_eof(ctx.now.mono),
-            Some(_) => self.connection.close(),
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let result = self.connection.handle_timeout(ctx.now.mono);
-        self.drop_on(result);
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.timeout(ctx.now, connection);
-            self.events.extend(event);
-        }
-        if let Stage::Signalling(signalling) = &mut self.stage {
-            signalling.handle_timeout(ctx);
-        }
-    }
-
-    fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize) {
-        self.connection.handle_sent(ctx.now.mono, bytes);
-        if let Some(socket) = self.socket() {
-            socket.handle_sent(ctx.now.mono, bytes);
-        }
-    }
-
-    fn wants_bytes(&self) -> bool {
-        match &self.stage {
-            Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
-            Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => self.connection.wants_bytes(),
-        }
-    }
-
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        loop {
-            if self.events.is_empty() {
-                self.advance(ctx);
-            }
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-            if self.closed {
-                return None;
-            }
-            match self.connection.poll_event()? {
-                http::Event::Request(request) => self.route(ctx, request),
-                http::Event::Closed(reason) => {
-                    self.closed = true;
-                    // A file is closed with it.
-                    self.stage = Stage::Idle;
-                    return Some(Event::Closed(format!("{reason:?}")));
-                }
-            }
-        }
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.connection.poll_transmit(out);
-        match &mut self.stage {
-            Stage::Live(viewer) => viewer.poll_transmit(out),
-            Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let live = match &self.stage {
-            Stage::Live(viewer) => viewer.poll_timeout(),
-            Stage::Signalling(signalling) => signalling.poll_timeout(),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
-        };
-        [self.connection.poll_timeout(), live].into_iter().flatten().min()
     }
 
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
@@ -388,20 +288,6 @@ impl Session for HttpSession {
         }
     }
 
-    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        if let Some((viewer, connection)) = self.viewer() {
-            viewer.end(ctx.now, connection, StreamEnd::Drain);
-        }
-        match self.socket() {
-            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
-            None => self.connection.close(),
-        }
-    }
-
-    fn is_authenticated(&self) -> bool {
-        self.served
-    }
-
     fn protocol(&self) -> &'static str {
         match &self.stage {
             Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
@@ -412,8 +298,147 @@ impl Session for HttpSession {
         }
     }
 
-    fn is_media(&self) -> bool {
-        self.watched
+    fn viewer(&mut self) -> Option<(&mut Viewer, &mut http::Connection)> {
+        match &mut self.stage {
+            Stage::Live(viewer) => Some((viewer, &mut self.connection)),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Signalling(_) => None,
+        }
+    }
+
+    fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
+        match &mut self.stage {
+            Stage::Live(viewer) => viewer.socket(),
+            Stage::Signalling(signalling) => signalling.socket(),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
+        }
+    }
+}
+
+impl ByteStream for HttpSession {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Some(socket) = self.socket() {
+            socket.handle_bytes(ctx.now.mono, bytes);
+            return;
+        }
+        let result = self.connection.handle_bytes(ctx.now.mono, bytes);
+        self.drop_on(result);
+    }
+
+    fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize) {
+        self.connection.handle_sent(ctx.now.mono, bytes);
+        if let Some(socket) = self.socket() {
+            socket.handle_sent(ctx.now.mono, bytes);
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        match &self.stage {
+            Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
+            Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => self.connection.wants_bytes(),
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.connection.poll_transmit(out);
+        match &mut self.stage {
+            Stage::Live(viewer) => viewer.poll_transmit(out),
+            Stage::Signalling(signalling) => signalling.poll_transmit(out),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+        }
+    }
+}
+
+impl Session for HttpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match (event, self.socket()) {
+            (PathEvent::Open { .. }, _) => {}
+            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
+            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
+            (PathEvent::Broken(_), None) => self.connection.close(),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Stage::Signalling(signalling) = &mut self.stage {
+            return signalling.handle_reply(ctx, reply);
+        }
+        match reply {
+            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
+            Reply::TracksKnown { tracks, .. } => self.tracks_known(ctx, tracks),
+            Reply::SubscriptionEnded { end, .. } => self.end_subscription(ctx, end),
+            Reply::Rest(response) => self.rest_reply(ctx, response),
+            Reply::Job(done) => self.file_reply(ctx, done.into()),
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let result = self.connection.handle_timeout(ctx.now.mono);
+        self.drop_on(result);
+        if let Some((viewer, connection)) = self.viewer() {
+            let event = viewer.timeout(ctx.now, connection);
+            self.events.extend(event);
+        }
+        if let Stage::Signalling(signalling) = &mut self.stage {
+            signalling.handle_timeout(ctx);
+        }
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        loop {
+            if self.events.is_empty() {
+                self.advance(ctx);
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.closed {
+                return None;
+            }
+            match self.connection.poll_event()? {
+                http::Event::Request(request) => self.route(ctx, request),
+                http::Event::Closed(reason) => {
+                    self.closed = true;
+                    // A file is closed with it.
+                    self.stage = Stage::Idle;
+                    return Some(Event::Closed(format!("{reason:?}")));
+                }
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let live = match &self.stage {
+            Stage::Live(viewer) => viewer.poll_timeout(),
+            Stage::Signalling(signalling) => signalling.poll_timeout(),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
+        };
+        [self.connection.poll_timeout(), live].into_iter().flatten().min()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        if let Some((viewer, connection)) = self.viewer() {
+            viewer.end(ctx.now, connection, StreamEnd::Drain);
+        }
+        match self.socket() {
+            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
+            None => self.connection.close(),
+        }
+    }
+
+    fn about(&self) -> About {
+        About { protocol: self.protocol(), is_media: self.watched, is_authenticated: self.served }
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }
 
