@@ -26,12 +26,12 @@ use wire::{Datagrams, SendQueue};
 
 use crate::auth::access::Params;
 use crate::config::AppSettings;
-use crate::hub::{Chosen, FormatKey, Package, Parts, Pick, Selection};
+use crate::hub::{Blobs, Chosen, FormatKey, Package, Parts, Pick, Selection};
 use crate::mail::{
     Departure, FileAsk, FileReply, Grant, NoSubscription, PullState, PushState, Refusal, SessionSettings,
     StreamEnd,
 };
-use crate::types::{ConnId, Ingest, Now, StreamKey};
+use crate::types::{ConnId, Ingest, Now, StreamId, StreamKey};
 pub use registry::{Addresses, Listener, Port, Security, listener_names, publish_url, schema};
 
 /// An outgoing connection that is not there by then is given up.
@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub apps: &'a Apps,
     /// What is set for the whole server.
     pub server: &'a SessionSettings,
+    /// What requests are answered with from memory.
+    pub blobs: &'a Blobs,
     /// No new publishers and viewers.
     pub draining: bool,
 }
@@ -173,6 +175,17 @@ pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
     selection
 }
 
+/// Somebody who watches by one request after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// What.
+    pub stream: StreamId,
+    /// How, as viewers are counted.
+    pub protocol: &'static str,
+    /// What tells the viewer from others; `None`: its address.
+    pub viewer: Option<String>,
+}
+
 /// What a session tells the worker.
 #[derive(Debug)]
 pub enum Event {
@@ -207,7 +220,9 @@ pub enum Event {
         /// It came over TLS.
         secure: bool,
     },
-    /// A wish about a file; answered by [`Session::file_reply`].
+    /// A request has shown that somebody watches a stream.
+    Watched(Watched),
+    /// A request about a file; answered by [`Session::file_reply`].
     File(FileAsk),
     /// News of the push that this session is.
     Push(PushState),

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Flush(StreamId),
     /// The report to control.
     Report,
+    /// Leases of viewers that are not connections.
+    Leases,
 }
 
 /// The table.

@@ -114,6 +114,7 @@ impl Worker {
                 }
                 self.outputs.push_back(Output::File { conn: id, ask });
             }
+            Event::Watched(watched) => self.renew_lease(id, &watched),
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
             Event::Closed(reason) => {

@@ -15,6 +15,8 @@ mod deadlines;
 mod demand;
 mod dispatch;
 mod figures;
+pub mod leases;
+mod polled;
 mod pulls;
 mod slab;
 mod streams;
@@ -46,6 +48,8 @@ pub enum Output {
     Control(ToControl),
     /// Deliver to another worker.
     Worker(WorkerId, ToWorker),
+    /// Deliver to every other worker.
+    Others(ToWorker),
     /// Deliver to another worker on the media lane.
     Mirrored(WorkerId, MirroredUnit),
     /// Open an outgoing connection; answer [`Worker::handle_connected`].
@@ -118,6 +122,7 @@ pub struct Worker {
     apps: Apps,
     server: std::sync::Arc<SessionSettings>,
     streams: BTreeMap<StreamId, Stream>,
+    polled: polled::Polled,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
     /// Streams whose viewers control wants to know.
@@ -166,6 +171,7 @@ impl Worker {
             apps: Apps::new(),
             server: std::sync::Arc::default(),
             streams: BTreeMap::new(),
+            polled: polled::Polled::default(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
             tell_viewers: BTreeSet::new(),
@@ -274,6 +280,7 @@ impl Worker {
                 Timer::Conn(id) => self.conn_timeout(id, at),
                 Timer::Flush(stream) => self.flush_timeout(stream, at),
                 Timer::Report => self.report(),
+                Timer::Leases => self.leases_timeout(at),
             }
         }
     }
@@ -343,7 +350,13 @@ impl Worker {
 
     /// The same with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: self.draining };
+        let ctx = Context {
+            now: self.now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
         let conn = self.conns.get_mut(id)?;
         let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
@@ -456,5 +469,7 @@ impl Worker {
     }
 }
 
+#[cfg(test)]
+mod polled_tests;
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,7 @@ impl Worker {
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Srt(stream) => self.tell_srt(stream),
+            ToWorker::Blob(mail) => self.take_blob(&mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
             ToWorker::MirrorWants { stream, to, wanted } => {
@@ -118,6 +119,7 @@ impl Worker {
         }
         self.sources.remove(&id);
         self.tell_viewers.remove(&id);
+        self.forget_polled(id);
         for &conn_id in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             self.call(conn_id, |session, ctx| session.end_subscription(ctx, end));

@@ -39,7 +39,7 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Viewer {
     stage: Stage,
-    /// What it watches.
+    /// The stream that it watches.
     key: StreamKey,
     format: Format,
     /// The 101 to send, for WS-FLV.
@@ -66,12 +66,12 @@ impl Viewer {
         self.format
     }
 
-    /// What the worker is asked.
+    /// The request to the worker.
     pub(super) fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
         PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
-    /// The worker's verdict. Gives what the worker must do.
+    /// The worker's verdict. Returns what the worker must do.
     pub(super) fn verdict(
         &mut self,
         ctx: &Context<'_>,
@@ -104,7 +104,7 @@ impl Viewer {
         }
     }
 
-    /// The tracks are known now. Gives what the worker must do.
+    /// The tracks are known now. Returns what the worker must do.
     pub(super) fn tracks(&mut self, now: Now, connection: &mut Connection, tracks: &Tracks) -> Option<Event> {
         let header = http_live::header(&self.format.choose(tracks))?;
         self.end_wait(now, connection, header)
@@ -155,7 +155,7 @@ impl Viewer {
         }
     }
 
-    /// Why the WebSocket has ended, said once. What the peer sends meanwhile is thrown away.
+    /// Why the WebSocket has ended, reported once. What the peer sends meanwhile is thrown away.
     pub(super) fn poll_end(&mut self) -> Option<String> {
         let socket = self.socket()?;
         while let Some(event) = socket.poll_event() {

@@ -20,12 +20,12 @@ use media::Tracks;
 use wire::SendQueue;
 
 use super::registry::{Listener, Protocol, Security};
-use super::{Context, Event, Session};
+use super::{Context, Event, Session, Watched};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
 use crate::mail::{FileReply, NoSubscription, StreamEnd};
 use crate::types::{Now, StreamKey};
-use files::{Nowhere, Place, Transfer};
+use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
 pub use signalling::{Action, Conversation};
@@ -59,7 +59,10 @@ static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
-/// What the outstanding request has become.
+/// The parameters of a request that tell a viewer from others at its address.
+const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
+
+/// Who answers the outstanding request.
 #[derive(Debug)]
 enum Stage {
     /// There is none.
@@ -81,7 +84,7 @@ pub struct HttpSession {
     mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
-    /// A request of it was answered with success: it is no stranger.
+    /// A request of it was answered with success: the peer counts as authenticated.
     served: bool,
     /// It is, or was, a viewer.
     watched: bool,
@@ -180,13 +183,25 @@ impl HttpSession {
     /// Handler: a file below `webapps`, or a built-in page.
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
-        let refusal = match Place::of(&request.path, ctx.apps) {
-            Ok(place) if place.is_stream && is_secured(&place, ctx) => {
+        let refusal = match FilePath::of(&request.path, ctx.apps) {
+            Ok(file) if file.is_stream && is_secured(&file, ctx) => {
                 // No token can be checked yet: nobody has a valid one.
                 Response::error(403, "Not allowed to play the stream due to security")
             }
-            Ok(place) => {
-                let (transfer, ask) = Transfer::begin(request, place, fields);
+            Ok(file) => {
+                if let Some(blob) = file.blob(ctx.blobs) {
+                    let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
+                    let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
+                    let (transfer, status) =
+                        Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+                    self.served |= is_success(status);
+                    let watched = blob.viewers.filter(|_| is_success(status));
+                    let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
+                    self.events.extend(watched.map(Event::Watched));
+                    self.stage = Stage::File(Box::new(transfer));
+                    return;
+                }
+                let (transfer, ask) = Transfer::begin(request, file, fields);
                 self.events.push_back(Event::File(ask));
                 self.stage = Stage::File(Box::new(transfer));
                 return;
@@ -213,6 +228,7 @@ impl HttpSession {
     fn advance(&mut self, ctx: &Context<'_>) {
         match &mut self.stage {
             Stage::File(transfer) => {
+                transfer.pump(ctx.now, &mut self.connection);
                 if let Some(ask) = transfer.poll_ask(&self.connection) {
                     self.events.push_back(Event::File(ask));
                 }
@@ -417,14 +433,14 @@ impl Session for HttpSession {
     }
 }
 
-/// Whether who was answered so may be here.
+/// Whether a peer that was answered so counts as authenticated.
 const fn is_success(status: u16) -> bool {
     status < 400
 }
 
 /// Whether the application of a file has a check of viewers switched on.
-fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
-    let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
+fn is_secured(file: &FilePath, ctx: &Context<'_>) -> bool {
+    let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.security.play.any())
 }
 

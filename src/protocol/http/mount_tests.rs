@@ -51,9 +51,9 @@ static MOUNTS: Mounts<Handler> = Mounts(&[
 ]);
 
 fn whip(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
-    let place = format!("/{}/whip/{}/1-0af3", asked.name("app"), asked.name("id"));
+    let location = format!("/{}/whip/{}/1-0af3", asked.name("app"), asked.name("id"));
     let response = match asked.request.method {
-        Method::Post => Response::text(201, asked.request.body.clone()).header("Location", place),
+        Method::Post => Response::text(201, asked.request.body.clone()).header("Location", location),
         Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Patch => {
             Response::empty(200)
         }

@@ -77,7 +77,7 @@ impl Signalling {
         self.conversation.handle_timeout(ctx);
     }
 
-    /// Hands messages over and does what the conversation wants. Gives why the WebSocket has ended, once, and whether the
+    /// Hands messages over and does what the conversation wants. Returns why the WebSocket has ended, once, and whether the
     /// request was answered with success.
     pub(super) fn drive(&mut self, ctx: &Context<'_>, connection: &mut Connection) -> Outcome {
         let mut outcome = Outcome::default();
@@ -146,10 +146,10 @@ impl Signalling {
     }
 }
 
-/// What came of driving a conversation.
+/// The outcome of driving a conversation.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The status of the answer, when it was given.
+    /// The status of the answer, once there is one.
     pub(super) status: Option<u16>,
     /// Why the WebSocket has ended.
     pub(super) ended: Option<String>,

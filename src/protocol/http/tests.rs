@@ -2,8 +2,12 @@
 
 use super::*;
 use crate::config::AppSettings;
+use crate::hub::Blobs;
 use crate::mail::{FileAsk, FileError, SessionSettings};
 use crate::protocol::Apps;
+
+/// Nothing is published.
+static BLOBS: Blobs = Blobs::new();
 
 /// A session with its worker: it hears the session's events and keeps what the peer is sent.
 pub(super) struct Rig {
@@ -29,7 +33,8 @@ impl Rig {
 
     /// Does something to the session; gives the events that follow.
     pub(super) fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
+        let ctx =
+            Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };
         act(&mut self.session, &ctx);
         let events = std::iter::from_fn(|| self.session.poll_event(&ctx)).collect();
         let mut out = SendQueue::new();
