@@ -32,11 +32,11 @@ pub(super) struct SrtQuestions {
 impl Control {
     /// A request for the figures of a live stream.
     pub(super) fn ask_srt(&mut self, session: SessionRef, stream: StreamId) -> Reply {
-        let waiting: usize = self.srt.by_stream.values().map(|question| question.waiting.len()).sum();
+        let waiting: usize = self.figures.srt.by_stream.values().map(|question| question.waiting.len()).sum();
         if waiting >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many requests wait"));
         }
-        let question = self.srt.by_stream.entry(stream).or_default();
+        let question = self.figures.srt.by_stream.entry(stream).or_default();
         question.waiting.push(session);
         if question.waiting.len() == 1 {
             self.post_all(&ToWorker::Srt(stream));
@@ -46,13 +46,13 @@ impl Control {
 
     /// What one worker knows.
     pub(super) fn srt_told(&mut self, worker: WorkerId, stream: StreamId, figures: Vec<SrtFigures>) {
-        let Some(question) = self.srt.by_stream.get_mut(&stream) else { return };
+        let Some(question) = self.figures.srt.by_stream.get_mut(&stream) else { return };
         question.told.insert(worker);
         question.figures.extend(figures);
         if question.told.len() < usize::from(self.config.workers) {
             return;
         }
-        let Some(question) = self.srt.by_stream.remove(&stream) else { return };
+        let Some(question) = self.figures.srt.by_stream.remove(&stream) else { return };
         let list: Vec<Value> = question.figures.iter().map(to_json).collect();
         let response = Response::json(200, Value::Array(list).to_string());
         for session in question.waiting {

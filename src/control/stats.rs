@@ -7,8 +7,10 @@ use crate::config::ServerSettings;
 use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::metrics::Scrape;
+use super::srt::SrtQuestions;
 use super::{Control, wall};
-use crate::stats::ControlFigures;
+use crate::stats::{ControlFigures, HostFigures};
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -59,6 +61,30 @@ impl Load {
     }
 }
 
+/// What is known of the machine and of how busy it is, and who asked for figures.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) load: Load,
+    /// The machine, a second ago.
+    pub(super) host: HostFigures,
+    /// When the server started.
+    pub(super) began: Now,
+    pub(super) scrape: Scrape,
+    pub(super) srt: SrtQuestions,
+}
+
+impl Figures {
+    pub(super) fn new(now: Now, workers: u16) -> Self {
+        Self {
+            load: Load::new(workers),
+            host: HostFigures::default(),
+            began: now,
+            scrape: Scrape::default(),
+            srt: SrtQuestions::default(),
+        }
+    }
+}
+
 impl Control {
     /// Figures of now.
     #[must_use]
@@ -73,17 +99,17 @@ impl Control {
             pulls: self.sources.len(),
             pulls_broadcasting,
             viewers: viewers.map(ViewerCounts::total).sum(),
-            store_failures: self.writes.failures(),
-            store_waiting: self.writes.waiting(),
-            memory_percent: self.load.memory_percent,
+            store_failures: self.storage.writes.failures(),
+            store_waiting: self.storage.writes.waiting(),
+            memory_percent: self.figures.load.memory_percent,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
-            asks_waiting: self.asks.len(),
+            asks_waiting: self.access.admissions.len(),
         }
     }
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
-        self.load.note(now, worker, report.busy_permille);
+        self.figures.load.note(now, worker, report.busy_permille);
         self.watch_load(now);
         for figures in &report.sources {
             self.note_source(worker, figures);
@@ -124,8 +150,8 @@ impl Control {
         let started = record.start_time;
         record.update_time = wall(now);
         record.duration = wall(now).saturating_sub(started).max(0);
-        let Some(figures) = &live.figures else { return };
-        let bytes = live.bytes_before.saturating_add(figures.received_bytes);
+        let Some(figures) = &live.received.figures else { return };
+        let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Whole seconds and integer division, as the reference: the average since the start in bit/s.
         record.bitrate =

@@ -14,10 +14,9 @@ use crate::mail::StreamEnd;
 use crate::store::{self, Op};
 use crate::types::{Now, SessionRef, StreamKey};
 
-use super::broadcast::{Body, Broadcast, EndpointRecord, status};
-use super::rest::Recorder;
-use super::rest::answer::Outcome;
-use super::sides::SideWrite;
+use super::answer::Outcome;
+use super::auxiliary::AuxiliaryWrite;
+use super::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
 use super::{Control, Output};
 
 /// How long changes are gathered when no commit is under way.
@@ -150,14 +149,14 @@ pub(super) struct Write {
 #[derive(Debug)]
 enum Pending {
     Record(Write),
-    Sides(SideWrite),
+    Auxiliary(AuxiliaryWrite),
 }
 
 impl Pending {
     fn waiter(&self) -> Option<SessionRef> {
         match self {
             Self::Record(write) => write.waiter.as_ref().map(|(session, _)| *session),
-            Self::Sides(write) => write.waiter.as_ref().map(|(session, _)| *session),
+            Self::Auxiliary(write) => write.waiter.as_ref().map(|(session, _)| *session),
         }
     }
 }
@@ -233,7 +232,7 @@ impl Writes {
 impl Control {
     /// The record as it will be once everything pending is done.
     pub(super) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
-        match self.writes.overlay.get(key) {
+        match self.storage.writes.overlay.get(key) {
             Some(record) => record.as_ref(),
             None => self.records.get(key),
         }
@@ -241,32 +240,32 @@ impl Control {
 
     /// Whether a change of the record is on its way to the disk.
     pub(super) fn is_pending(&self, key: &StreamKey) -> bool {
-        self.writes.overlay.contains_key(key)
+        self.storage.writes.overlay.contains_key(key)
     }
 
     /// Gathers a change that was checked against [`Control::pending`].
     pub(super) fn write(&mut self, now: Now, write: Write) {
-        if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
-            self.writes.inserts += 1;
+        if matches!(write.change, Change::Insert(_)) && self.storage.writes.broken.is_none() {
+            self.storage.writes.inserts += 1;
         }
         self.gather(now, Pending::Record(write));
     }
 
-    /// Gathers changes of other records, checked against [`super::sides::Sides::pending`].
-    pub(super) fn write_sides(&mut self, now: Now, write: SideWrite) {
-        self.gather(now, Pending::Sides(write));
+    /// Gathers changes of other records, checked against [`super::auxiliary::AuxiliaryRecords::pending`].
+    pub(super) fn write_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
+        self.gather(now, Pending::Auxiliary(write));
     }
 
     fn gather(&mut self, now: Now, pending: Pending) {
-        if self.writes.broken.is_some() {
+        if self.storage.writes.broken.is_some() {
             self.fail(pending.waiter());
             return;
         }
         self.stage(&pending);
-        if self.writes.gathered.is_empty() {
-            self.writes.gather_until = now.mono.checked_add(GATHER);
+        if self.storage.writes.gathered.is_empty() {
+            self.storage.writes.gather_until = now.mono.checked_add(GATHER);
         }
-        self.writes.gathered.push(pending);
+        self.storage.writes.gathered.push(pending);
     }
 
     /// Makes a change part of what is pending.
@@ -274,56 +273,57 @@ impl Control {
         match pending {
             Pending::Record(write) => {
                 let after = write.change.apply(self.pending(&write.key).cloned());
-                self.writes.overlay.insert(write.key.clone(), after);
+                self.storage.writes.overlay.insert(write.key.clone(), after);
             }
-            Pending::Sides(write) => self.sides.stage(&write.changes),
+            Pending::Auxiliary(write) => self.storage.auxiliary.stage(&write.changes),
         }
     }
 
     fn unstage(&mut self) {
-        self.writes.overlay.clear();
-        self.sides.unstage();
+        self.storage.writes.overlay.clear();
+        self.storage.auxiliary.unstage();
     }
 
     /// Remembers that a record changed in memory and shall reach the disk some time.
     pub(super) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
-        if self.writes.dirty.is_empty() {
-            self.writes.dirty_until = now.mono.checked_add(LAZY);
+        if self.storage.writes.dirty.is_empty() {
+            self.storage.writes.dirty_until = now.mono.checked_add(LAZY);
         }
-        self.writes.dirty.insert(key);
+        self.storage.writes.dirty.insert(key);
     }
 
     pub(super) fn fire_writes(&mut self, now: Now) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now.mono);
-        if let Some(broken) = &mut self.writes.broken {
+        if let Some(broken) = &mut self.storage.writes.broken {
             if due(broken.due) {
                 self.rebuild();
             }
-        } else if due(self.writes.gather_until) || due(self.writes.dirty_until) {
+        } else if due(self.storage.writes.gather_until) || due(self.storage.writes.dirty_until) {
             self.flush_now(now);
         }
     }
 
     /// Sends what is gathered, unless a commit is under way.
     pub(super) fn flush_now(&mut self, now: Now) {
-        if self.writes.committing.is_some() || self.writes.broken.is_some() {
+        if self.storage.writes.committing.is_some() || self.storage.writes.broken.is_some() {
             return;
         }
-        let gathered = std::mem::take(&mut self.writes.gathered);
-        self.writes.gather_until = None;
+        let gathered = std::mem::take(&mut self.storage.writes.gathered);
+        self.storage.writes.gather_until = None;
         let mut keys = BTreeSet::new();
         let mut sides = BTreeSet::new();
         for pending in &gathered {
             match pending {
                 Pending::Record(write) => drop(keys.insert(write.key.clone())),
-                Pending::Sides(write) => sides.extend(write.changes.iter().map(|(key, _)| key.clone())),
+                Pending::Auxiliary(write) => sides.extend(write.changes.iter().map(|(key, _)| key.clone())),
             }
         }
         while keys.len() < gathered.len().saturating_add(DIRTY_PER_BATCH) {
-            let Some(key) = self.writes.dirty.pop_first() else { break };
+            let Some(key) = self.storage.writes.dirty.pop_first() else { break };
             keys.insert(key);
         }
-        self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
+        self.storage.writes.dirty_until =
+            if self.storage.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && sides.is_empty() {
             // Answers that waited for the last commit.
             self.apply_all(now, gathered);
@@ -334,22 +334,23 @@ impl Control {
             Some(record) if !record.zombi => Op::Put(key.clone().into(), record.encode()),
             Some(_) | None => Op::Delete(key.into()),
         });
-        let sides = sides.into_iter().map(|key| match self.sides.pending(&key) {
-            Some(side) => Op::Put(key.clone(), side.encode()),
+        let sides = sides.into_iter().map(|key| match self.storage.auxiliary.pending(&key) {
+            Some(record) => Op::Put(key.clone(), record.encode()),
             None => Op::Delete(key),
         });
         let ops: Vec<Op> = ops.chain(sides).collect();
-        let batch = self.writes.next_batch();
-        self.writes.committing = Some((batch, gathered));
-        self.outputs.push_back(Output::Store(store::Request::Commit { batch, ops }));
+        let batch = self.storage.writes.next_batch();
+        self.storage.writes.committing = Some((batch, gathered));
+        self.outbox.outputs.push_back(Output::Store(store::Request::Commit { batch, ops }));
     }
 
     pub(super) fn stored(&mut self, now: Now, reply: store::Reply) {
-        if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
+        if self.storage.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
             self.rebuilt(now, reply);
             return;
         }
-        let Some((_, writes)) = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch) else {
+        let Some((_, writes)) = self.storage.writes.committing.take_if(|(batch, _)| *batch == reply.batch)
+        else {
             return;
         };
         if let Err(error) = reply.result {
@@ -360,12 +361,12 @@ impl Control {
         self.unstage();
         self.apply_all(now, writes);
         // What was gathered meanwhile is pending on top of the new memory.
-        let gathered = std::mem::take(&mut self.writes.gathered);
+        let gathered = std::mem::take(&mut self.storage.writes.gathered);
         for pending in &gathered {
             self.stage(pending);
         }
-        self.writes.gathered = gathered;
-        if !self.writes.gathered.is_empty() || self.drain.is_some() {
+        self.storage.writes.gathered = gathered;
+        if !self.storage.writes.gathered.is_empty() || self.drain.is_some() {
             self.flush_now(now);
         }
     }
@@ -374,18 +375,18 @@ impl Control {
         for pending in writes {
             match pending {
                 Pending::Record(write) => self.apply(now, write),
-                Pending::Sides(write) => self.apply_sides(now, write),
+                Pending::Auxiliary(write) => self.apply_auxiliary(now, write),
             }
         }
     }
 
     fn commit_failed(&mut self, writes: Vec<Pending>) {
-        self.writes.failures += 1;
+        self.storage.writes.failures += 1;
         self.unstage();
-        self.writes.inserts = 0;
-        self.writes.gather_until = None;
-        self.writes.dirty_until = None;
-        let gathered = std::mem::take(&mut self.writes.gathered);
+        self.storage.writes.inserts = 0;
+        self.storage.writes.gather_until = None;
+        self.storage.writes.dirty_until = None;
+        let gathered = std::mem::take(&mut self.storage.writes.gathered);
         for pending in writes.into_iter().chain(gathered) {
             self.fail(pending.waiter());
         }
@@ -394,26 +395,27 @@ impl Control {
 
     /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
     fn rebuild(&mut self) {
-        let batch = self.writes.next_batch();
-        self.writes.dirty.clear();
-        self.writes.broken = Some(Broken { batch: Some(batch), due: None });
+        let batch = self.storage.writes.next_batch();
+        self.storage.writes.dirty.clear();
+        self.storage.writes.broken = Some(Broken { batch: Some(batch), due: None });
         let all = self.records.all().filter(|(_, record)| !record.zombi);
         let all = all.map(|(key, record)| (key.into(), record.encode()));
-        let sides = self.sides.all().map(|(key, side)| (key.clone(), side.encode()));
+        let sides = self.storage.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
         let all = all.chain(sides).collect();
-        self.outputs.push_back(Output::Store(store::Request::Rebuild { batch, all }));
+        self.outbox.outputs.push_back(Output::Store(store::Request::Rebuild { batch, all }));
     }
 
     fn rebuilt(&mut self, now: Now, reply: store::Reply) {
         match reply.result {
             Ok(()) => {
-                self.writes.broken = None;
-                self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
+                self.storage.writes.broken = None;
+                self.storage.writes.dirty_until = (!self.storage.writes.dirty.is_empty()).then_some(now.mono);
             }
             Err(error) => {
                 tracing::debug!(%error, "rebuild failed");
-                self.writes.failures += 1;
-                self.writes.broken = Some(Broken { batch: None, due: now.mono.checked_add(REBUILD_PAUSE) });
+                self.storage.writes.failures += 1;
+                self.storage.writes.broken =
+                    Some(Broken { batch: None, due: now.mono.checked_add(REBUILD_PAUSE) });
             }
         }
     }
@@ -428,7 +430,7 @@ impl Control {
     fn apply(&mut self, now: Now, write: Write) {
         let Write { key, change, waiter } = write;
         if matches!(change, Change::Insert(_)) {
-            self.writes.inserts = self.writes.inserts.saturating_sub(1);
+            self.storage.writes.inserts = self.storage.writes.inserts.saturating_sub(1);
         }
         let live = self.stream_of(&key);
         let runs = self.sources.is_running(&key);

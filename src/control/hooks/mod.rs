@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-pub(super) use events::Idles;
+use events::Idles;
 
 use super::Control;
-use super::jobs::Next;
 use crate::auth::{HookUrl, redact};
 use crate::jobs::{Class, Post, Receiver, Work};
 use crate::stats::HookCounts;
@@ -75,6 +74,7 @@ pub(super) struct Hooks {
     sending: BTreeMap<u64, (StreamKey, Hook)>,
     hooks: u64,
     counts: HookCounts,
+    idles: Idles,
     drain_until: Option<Instant>,
     /// The drain has waited long enough.
     overdue: bool,
@@ -85,7 +85,7 @@ pub(super) struct Hooks {
 impl Hooks {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let pause = self.pauses.first().map(|(at, _)| *at);
-        [pause, self.drain_until].into_iter().flatten().min()
+        [pause, self.drain_until, self.idles.deadline()].into_iter().flatten().min()
     }
 
     /// Hooks that wait or are being sent.
@@ -203,7 +203,9 @@ impl Control {
             let age = hook.age;
             self.hooks.sending.insert(age, (key, hook));
             // There is room: no more are under way than there are threads.
-            self.submit(Work::Post(post), Next::Hook(age));
+            self.submit(Work::Post(post), move |control, now, outcome| {
+                control.hook_answered(now, age, &outcome.posted());
+            });
         }
     }
 

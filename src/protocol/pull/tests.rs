@@ -150,7 +150,7 @@ fn the_first_picture_asks_and_nothing_is_read_before_the_verdict() {
     assert!(rig.sent().is_empty(), "nothing before the connection");
     assert_eq!(rig.connected(), ["preparing"]);
     let request = String::from_utf8(rig.sent()).unwrap();
-    assert!(request.starts_with("GET /live/s.flv?t=1 HTTP/1.1\r\nHost: h:80\r\n"), "{request}");
+    assert!(request.starts_with("GET /live/s.flv?t=1 HTTP/1.1\r\nHost: h\r\n"), "{request}");
     let all = [HEAD, &file(&[(CONFIG, 7), (KEY, 7), (INTER, 40)])].concat();
     for cut in [1, 7, all.len()] {
         let mut rig = Rig::flv();
