@@ -6,7 +6,6 @@
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod blob;
-mod files;
 mod outbound;
 mod play;
 mod publish;
@@ -15,7 +14,6 @@ mod push;
 mod report;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
-pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::file_jobs::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
 use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
 use crate::hub::Blobs;
-use crate::mail::{Blob, BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+use crate::mail::Blob;
 use crate::protocol::Apps;
 use crate::types::Now;
 

@@ -4,6 +4,7 @@
 //! and bodies is enforced before its handler sees the request (docs/http.md); the handler makes it the connection's
 //! [`Stage`].
 
+mod file_jobs;
 mod files;
 mod live;
 mod mounts;
@@ -16,15 +17,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crypto::Seed;
-use media::Tracks;
 use wire::SendQueue;
 
 use super::registry::{Listener, Protocol, Security};
-use super::{Context, Event, Session, Watched};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
-use crate::mail::{FileReply, NoSubscription, StreamEnd};
-use crate::types::{Now, StreamKey};
+use crate::mail::StreamEnd;
+use crate::types::{Handle, Now, StreamKey};
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
@@ -84,6 +84,8 @@ pub struct HttpSession {
     mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
+    /// Subscriptions begun; the name of the next one.
+    subscriptions: u16,
     /// A request of it was answered with success: the peer counts as authenticated.
     served: bool,
     /// It is, or was, a viewer.
@@ -108,6 +110,7 @@ impl HttpSession {
             mounts: *mounts,
             stage: Stage::Idle,
             events: VecDeque::new(),
+            subscriptions: 0,
             served: false,
             watched: false,
             secure: false,
@@ -174,9 +177,12 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let subscription = Handle(self.subscriptions);
+        self.subscriptions = self.subscriptions.wrapping_add(1);
+        let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
-        self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
+        let ask = viewer.ask(request.query, origin);
+        self.events.push_back(Event::Subscribe { subscription, ask });
         self.stage = Stage::Live(Box::new(viewer));
     }
 
@@ -202,7 +208,7 @@ impl HttpSession {
                     return;
                 }
                 let (transfer, ask) = Transfer::begin(request, file, fields);
-                self.events.push_back(Event::File(ask));
+                self.events.push_back(Event::Job(ask.into()));
                 self.stage = Stage::File(Box::new(transfer));
                 return;
             }
@@ -230,7 +236,7 @@ impl HttpSession {
             Stage::File(transfer) => {
                 transfer.pump(ctx.now, &mut self.connection);
                 if let Some(ask) = transfer.poll_ask(&self.connection) {
-                    self.events.push_back(Event::File(ask));
+                    self.events.push_back(Event::Job(ask.into()));
                 }
                 if transfer.is_over() {
                     self.stage = Stage::Idle;
@@ -264,11 +270,32 @@ impl HttpSession {
         }
     }
 
-    fn viewer(&mut self) -> Option<(&mut Viewer, &mut http::Connection)> {
-        match &mut self.stage {
-            Stage::Live(viewer) => Some((viewer, &mut self.connection)),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Signalling(_) => None,
-        }
+    /// A reply to the viewer that the connection is.
+    fn viewer_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        let Stage::Live(viewer) = &mut self.stage else { return };
+        let connection = &mut self.connection;
+        let event = match reply {
+            Reply::Subscribe { verdict, .. } => {
+                self.served |= verdict.is_ok();
+                self.watched |= verdict.is_ok();
+                viewer.verdict(ctx, connection, verdict)
+            }
+            Reply::TracksKnown { tracks, .. } => viewer.tracks(ctx.now, connection, tracks),
+            Reply::SubscriptionEnded { end, .. } => {
+                viewer.end(ctx.now, connection, end);
+                None
+            }
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => None,
+        };
+        self.events.extend(event);
     }
 
     fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
@@ -280,7 +307,7 @@ impl HttpSession {
     }
 }
 
-impl Session for HttpSession {
+impl ByteStream for HttpSession {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
         if let Some(socket) = self.socket() {
             socket.handle_bytes(ctx.now.mono, bytes);
@@ -288,29 +315,6 @@ impl Session for HttpSession {
         }
         let result = self.connection.handle_bytes(ctx.now.mono, bytes);
         self.drop_on(result);
-    }
-
-    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
-        if let Some(socket) = self.socket() {
-            socket.handle_eof(ctx.now.mono);
-            return;
-        }
-        match error {
-            None => self.connection.handle_eof(ctx.now.mono),
-            Some(_) => self.connection.close(),
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let result = self.connection.handle_timeout(ctx.now.mono);
-        self.drop_on(result);
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.timeout(ctx.now, connection);
-            self.events.extend(event);
-        }
-        if let Stage::Signalling(signalling) = &mut self.stage {
-            signalling.handle_timeout(ctx);
-        }
     }
 
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize) {
@@ -325,6 +329,69 @@ impl Session for HttpSession {
             Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
             Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => self.connection.wants_bytes(),
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.connection.poll_transmit(out);
+        match &mut self.stage {
+            Stage::Live(viewer) => viewer.poll_transmit(out),
+            Stage::Signalling(signalling) => signalling.poll_transmit(out),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+        }
+    }
+}
+
+impl Session for HttpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match (event, self.socket()) {
+            (PathEvent::Open { .. }, _) => {}
+            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
+            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
+            (PathEvent::Broken(_), None) => self.connection.close(),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match (&mut self.stage, reply) {
+            (Stage::Control(fields), Reply::Rest(response)) => {
+                let fields = std::mem::take(fields);
+                self.stage = Stage::Idle;
+                self.respond(ctx.now, fields, response);
+            }
+            (Stage::File(transfer), Reply::Job(done)) => {
+                let status = transfer.reply(ctx.now, &mut self.connection, done.into());
+                self.served |= status.is_some_and(is_success);
+            }
+            (Stage::Signalling(signalling), reply) => signalling.handle_reply(ctx, reply),
+            // The answer to a request that is over is nobody's.
+            (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
+                self.viewer_reply(ctx, reply);
+            }
+            (Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_), _) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let result = self.connection.handle_timeout(ctx.now.mono);
+        self.drop_on(result);
+        match &mut self.stage {
+            Stage::Live(viewer) => {
+                let event = viewer.timeout(ctx.now, &mut self.connection);
+                self.events.extend(event);
+            }
+            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        if let Stage::Live(viewer) = &mut self.stage {
+            viewer.end(ctx.now, &mut self.connection, StreamEnd::Drain);
+        }
+        match self.socket() {
+            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
+            None => self.connection.close(),
         }
     }
 
@@ -351,85 +418,28 @@ impl Session for HttpSession {
         }
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.connection.poll_transmit(out);
-        match &mut self.stage {
-            Stage::Live(viewer) => viewer.poll_transmit(out),
-            Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
-        let live = match &self.stage {
+        let own = match &self.stage {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
         };
-        [self.connection.poll_timeout(), live].into_iter().flatten().min()
+        [self.connection.poll_timeout(), own].into_iter().flatten().min()
     }
 
-    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
-        self.served |= verdict.is_ok();
-        self.watched |= verdict.is_ok();
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.verdict(ctx, connection, verdict);
-            self.events.extend(event);
-        }
-    }
-
-    fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.tracks(ctx.now, connection, tracks);
-            self.events.extend(event);
-        }
-    }
-
-    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
-        if let Some((viewer, connection)) = self.viewer() {
-            viewer.end(ctx.now, connection, end);
-        }
-    }
-
-    fn rest_reply(&mut self, ctx: &Context<'_>, response: Response) {
-        if let Stage::Control(fields) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            self.respond(ctx.now, fields, response);
-        }
-    }
-
-    fn file_reply(&mut self, ctx: &Context<'_>, reply: FileReply) {
-        if let Stage::File(transfer) = &mut self.stage {
-            let status = transfer.reply(ctx.now, &mut self.connection, reply);
-            self.served |= status.is_some_and(is_success);
-        }
-    }
-
-    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        if let Some((viewer, connection)) = self.viewer() {
-            viewer.end(ctx.now, connection, StreamEnd::Drain);
-        }
-        match self.socket() {
-            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
-            None => self.connection.close(),
-        }
-    }
-
-    fn is_authenticated(&self) -> bool {
-        self.served
-    }
-
-    fn protocol(&self) -> &'static str {
-        match &self.stage {
+    fn about(&self) -> About {
+        let protocol = match &self.stage {
             Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
             _ if self.watched => "http-flv",
             Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) | Stage::Signalling(_) => {
                 "http"
             }
-        }
+        };
+        About { protocol, is_media: self.watched, is_authenticated: self.served }
     }
 
-    fn is_media(&self) -> bool {
-        self.watched
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }
 

@@ -9,7 +9,7 @@ use wire::SendQueue;
 
 use crate::http::websocket::{self, WebSocket};
 use crate::http::{Connection, Response, cors};
-use crate::protocol::{Context, Event};
+use crate::protocol::{Context, Event, Reply};
 use crate::types::Now;
 
 /// The limits of docs/robustness.md, the same for all connections.
@@ -19,6 +19,8 @@ static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 pub trait Conversation: Debug + Send {
     /// A text message of the peer: only after [`Action::Upgrade`].
     fn handle_message(&mut self, ctx: &Context<'_>, text: &str);
+    /// An answer of the worker, or news.
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
     /// A deadline may have passed.
     fn handle_timeout(&mut self, ctx: &Context<'_>);
     /// The next thing the worker must know.
@@ -66,6 +68,10 @@ impl Signalling {
 
     pub(super) fn wants_bytes(&self, connection: &Connection) -> bool {
         self.socket.as_ref().map_or_else(|| connection.wants_bytes(), |socket| socket.wants_bytes())
+    }
+
+    pub(super) fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        self.conversation.handle_reply(ctx, reply);
     }
 
     pub(super) fn handle_timeout(&mut self, ctx: &Context<'_>) {

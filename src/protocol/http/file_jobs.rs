@@ -1,4 +1,4 @@
-//! Files: what a session asks of the job service.
+//! The file jobs of a transfer.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub use crate::jobs::{BlockSource, FileError, OpenedFile};
 use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
-/// What a session wants of a file. One wish is outstanding per session.
+/// What a transfer asks of the job service, one at a time.
 #[derive(Debug, Clone)]
 pub enum FileAsk {
     /// Open it.
