@@ -13,7 +13,9 @@ use media::Position;
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker};
+use crate::mail::{
+    Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, ViewerCounts,
+};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
@@ -74,7 +76,7 @@ pub(super) struct Live {
     /// When the present publisher was granted, and where the clock stood.
     pub(super) granted: (Instant, Position),
     /// Of each worker.
-    pub(super) viewers: BTreeMap<WorkerId, u32>,
+    pub(super) viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
 
 /// All live streams.

@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// What a shell may have read before it saw that no bytes are wanted. Beyond it, it does not look.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
-/// What the application must know.
+/// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A request to answer with [`Connection::respond`]; the next one comes after that.
@@ -48,7 +48,7 @@ pub enum CloseReason {
 pub struct Stats {
     /// Requests parsed, body included.
     pub requests: u64,
-    /// Bytes fed.
+    /// Bytes received.
     pub bytes_in: u64,
     /// Bytes queued for the peer.
     pub bytes_out: u64,
@@ -96,7 +96,7 @@ struct Pending {
     since: Instant,
 }
 
-/// What is left of a body that comes in blocks.
+/// The rest of a body that comes in blocks.
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
@@ -307,7 +307,7 @@ impl Connection {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
     }
 
-    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Gives what was read beyond it: the
+    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Returns what was read beyond it: the
     /// transport belongs to another machine once [`Connection::poll_transmit`] was asked. `None` without a request.
     pub fn upgrade(&mut self, now: Instant, wall_ms: u64, head: &Response) -> Option<Bytes> {
         let Stage::Outstanding(_) = self.stage else {

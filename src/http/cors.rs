@@ -15,7 +15,7 @@ const DEVELOPMENT: &str = "http://localhost:4200";
 /// Who may ask, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
-    /// Whose pages.
+    /// The origins of the pages.
     pub origins: Origins<'a>,
     /// With which methods, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'a str,
@@ -23,16 +23,16 @@ pub struct Policy<'a> {
     pub exposed: Option<&'a str>,
 }
 
-/// Whose pages may ask.
+/// The origins whose pages may ask.
 #[derive(Debug, Clone, Copy)]
 pub enum Origins<'a> {
     /// The paths of applications: everybody, with credentials only where the request has some of its own.
     Anyone,
-    /// The management paths: these origins, with credentials; others are not touched, and their browsers refuse them.
+    /// The management paths: these origins, with credentials; others get no field, and their browsers refuse them.
     Named(&'a [String]),
 }
 
-/// What a request gets.
+/// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The answer is this one; the request goes no further.
@@ -75,7 +75,7 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
 pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 
 /// Adds fields of a verdict, or those that follow from its path, to an answer. Of two policies of pages browsers obey
-/// both, so that of an application takes the place of the built-in one.
+/// both, so that of an application replaces the built-in one.
 pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     for (name, value) in fields {
         if *name == CONTENT_SECURITY_POLICY {

@@ -38,7 +38,7 @@ impl Scanner {
         self.at
     }
 
-    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Gives the range of the request
+    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Returns the range of the request
     /// line and the header lines, with the empty line that ends them.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
         let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };

@@ -84,7 +84,7 @@ pub enum Error {
     /// The peer took no byte for [`Limits::write_stall`]. Drop the transport without flushing.
     #[error("no write progress")]
     WriteStalled,
-    /// Bytes were fed although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
+    /// Bytes were handed over although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
     #[error("more bytes than wanted")]
     Overrun,
 }

@@ -20,13 +20,13 @@ const REST: &str = "{*}";
 pub struct Mount<H> {
     /// The pattern.
     pub path: &'static str,
-    /// What it may be asked with.
+    /// The methods that it takes.
     pub methods: Methods,
-    /// What requests may carry.
+    /// The bodies that it takes.
     pub body: BodyKind,
-    /// Which pages of other origins may ask.
+    /// The policy for pages of other origins.
     pub cors: Cors,
-    /// Who answers.
+    /// The handler.
     pub handler: H,
 }
 

@@ -636,6 +636,11 @@ impl Shell {
                 self.parts.desk.send(OfficeMail::Worker(mail));
             }
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
+            Output::Others(mail) => {
+                let others =
+                    (0u16..).zip(self.parts.peers.iter()).filter(|(index, _)| *index != self.parts.id.0);
+                others.for_each(|(_, postbox)| postbox.post(Mail::Control(mail.clone())));
+            }
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
             Output::OpenUdp { conn, path, bind, to } => self.open_udp(now, conn, path, bind, to),

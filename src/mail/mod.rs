@@ -5,6 +5,7 @@
 //! number of sessions. Units of mirrored streams travel on a lane of their own
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
+mod blob;
 mod message;
 mod outbound;
 mod play;
@@ -13,13 +14,14 @@ mod pull;
 mod push;
 mod report;
 
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
 pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
-pub use report::{Report, SourceFigures};
+pub use report::{Report, SourceFigures, ViewerCounts};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -228,6 +230,8 @@ pub enum ToWorker {
     Connections(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
+    /// From the worker of a producer: something that requests are answered with.
+    Blob(BlobMail),
     /// From a worker with subscribers: send me this stream from its newest key frame on.
     Mirror {
         /// Which stream.

@@ -37,7 +37,7 @@ pub use registry::{
 };
 pub use session::{
     About, ByteStream, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk, PublishAsk, Reply,
-    Session, To, UnitSink,
+    Session, To, UnitSink, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.

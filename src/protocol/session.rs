@@ -17,13 +17,13 @@ use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Format, Remote};
 use crate::auth::access::Params;
-use crate::hub::{Delivery, Selection};
+use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
     Departure, Grant, Message, NoSubscription, PullState, PushState, Refusal, SessionSettings, StreamEnd,
 };
 use crate::stats::Figures;
-use crate::types::{Handle, Ingest, Now, SessionRef, StreamKey};
+use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
 
 /// What a session may look at while it handles input.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,8 @@ pub struct Context<'a> {
     pub apps: &'a Apps,
     /// What is set for the whole server.
     pub server: &'a SessionSettings,
+    /// What requests are answered with from memory.
+    pub blobs: &'a Blobs,
     /// No new publishers and viewers.
     pub draining: bool,
 }
@@ -64,6 +66,17 @@ pub struct PlayAsk {
     pub params: Params,
     /// The page that asks, when a browser says so.
     pub origin: String,
+}
+
+/// Somebody who watches by one request after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The stream.
+    pub stream: StreamId,
+    /// The protocol, as viewers are counted.
+    pub protocol: &'static str,
+    /// What tells the viewer from others; `None`: its address.
+    pub viewer: Option<String>,
 }
 
 /// Names a network path of a session; the session chooses it.
@@ -172,6 +185,8 @@ pub enum Event {
         /// It came over TLS.
         secure: bool,
     },
+    /// A request has shown that somebody watches a stream.
+    Watched(Watched),
     /// Work that may block; answered by [`Reply::Job`].
     Job(Job),
     /// The state of the push that this session is.

@@ -46,7 +46,13 @@ impl Worker {
     ) -> Routed {
         self.now = now;
         self.reply.clear();
-        let ctx = Context { now, apps: &self.apps, server: &self.server, draining: self.draining };
+        let ctx = Context {
+            now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
         let Some((_, demux)) = self.ports.iter_mut().find(|(of, _)| *of == port) else { return Routed::Done };
         // Whatever bug an unauthenticated peer has found in the port ends nobody.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
@@ -80,7 +86,13 @@ impl Worker {
         self.now = now;
         let seed = self.session_seed();
         let id = self.conns.next_id()?;
-        let ctx = Context { now, apps: &self.apps, server: &self.server, draining: self.draining };
+        let ctx = Context {
+            now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
         let (_, demux) = self.ports.iter_mut().find(|(of, _)| *of == port)?;
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {

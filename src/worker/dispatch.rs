@@ -120,6 +120,7 @@ impl Worker {
                 }
                 self.outputs.push_back(Output::Job { conn: id, job });
             }
+            Event::Watched(watched) => self.renew_lease(id, &watched),
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
             Event::Spawn { child, session } => self.spawn(id, child, session),

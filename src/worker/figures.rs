@@ -32,6 +32,7 @@ impl Worker {
         let report = Report {
             sources: self.sources.iter().filter_map(|(&id, count)| self.source_figures(id, *count)).collect(),
             viewers: self.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
+            leased: self.polled.leases.counts().collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
         if !self.streams.is_empty() {

@@ -16,7 +16,9 @@ mod demand;
 mod dispatch;
 mod family;
 mod figures;
+pub mod leases;
 mod orders;
+mod polled;
 mod publications;
 mod slab;
 mod streams;
@@ -54,6 +56,8 @@ pub enum Output {
     Control(ToControl),
     /// Deliver to another worker.
     Worker(WorkerId, ToWorker),
+    /// Deliver to every other worker.
+    Others(ToWorker),
     /// Deliver to another worker on the media lane.
     Mirrored(WorkerId, MirroredUnit),
     /// Open an outgoing connection; answer [`Worker::handle_path`].
@@ -136,6 +140,7 @@ pub struct Worker {
     apps: Apps,
     server: std::sync::Arc<SessionSettings>,
     streams: BTreeMap<StreamId, Stream>,
+    polled: polled::Polled,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
     /// Streams whose viewers control wants to know.
@@ -188,6 +193,7 @@ impl Worker {
             apps: Apps::new(),
             server: std::sync::Arc::default(),
             streams: BTreeMap::new(),
+            polled: polled::Polled::default(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
             tell_viewers: BTreeSet::new(),
@@ -279,6 +285,7 @@ impl Worker {
                 Timer::Flush(stream) => self.flush_timeout(stream, at),
                 Timer::Report => self.report(),
                 Timer::Linger(stream) => self.end_lingering(stream),
+                Timer::Leases => self.leases_timeout(at),
             }
         }
     }
@@ -348,7 +355,13 @@ impl Worker {
 
     /// The same with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: self.draining };
+        let ctx = Context {
+            now: self.now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
         let conn = self.conns.get_mut(id)?;
         let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
@@ -432,5 +445,7 @@ impl Worker {
     }
 }
 
+#[cfg(test)]
+mod polled_tests;
 #[cfg(test)]
 mod tests;

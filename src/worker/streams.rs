@@ -49,6 +49,7 @@ impl Worker {
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
             ToWorker::Connections(stream) => self.tell_connections(stream),
+            ToWorker::Blob(mail) => self.take_blob(&mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
             ToWorker::MirrorWants { stream, to, wanted } => {
@@ -131,6 +132,7 @@ impl Worker {
         let publisher = self.publisher(id);
         self.sources.remove(&id);
         self.tell_viewers.remove(&id);
+        self.forget_polled(id);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;

@@ -1,14 +1,15 @@
-//! What a transfer asks of the job service.
+//! The file jobs of a transfer.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::jobs::{BlockSource, FileError, Job, JobDone, JobId, OpenedFile, Outcome, Work};
+pub use crate::jobs::{BlockSource, FileError, OpenedFile};
+use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
-/// What a transfer asks for. One job is under way at a time.
+/// What a transfer asks of the job service, one at a time.
 #[derive(Debug, Clone)]
-pub(super) enum FileAsk {
+pub enum FileAsk {
     /// Open it.
     Open {
         /// Names below `webapps`. Each is the name of one folder or file, and no link is followed.
@@ -27,7 +28,7 @@ pub(super) enum FileAsk {
 
 /// The answer to a [`FileAsk`].
 #[derive(Debug, Clone)]
-pub(super) enum FileReply {
+pub enum FileReply {
     /// To [`FileAsk::Open`].
     Opened(Result<OpenedFile, FileError>),
     /// To [`FileAsk::Read`].

@@ -17,17 +17,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crypto::Seed;
-use media::Tracks;
 use wire::SendQueue;
 
 use super::registry::{Bind, Listener, Protocol, Security};
-use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
-use crate::mail::{NoSubscription, StreamEnd};
+use crate::mail::StreamEnd;
 use crate::types::{Handle, Now, StreamKey};
-use file_jobs::FileReply;
-use files::{Nowhere, Place, Transfer};
+use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
 pub use signalling::{Action, Conversation};
@@ -61,7 +59,10 @@ static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
-/// What the outstanding request has become.
+/// The parameters of a request that tell a viewer from others at its address.
+const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
+
+/// Who answers the outstanding request.
 #[derive(Debug)]
 enum Stage {
     /// There is none.
@@ -83,7 +84,9 @@ pub struct HttpSession {
     mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
-    /// A request of it was answered with success: it is no stranger.
+    /// Subscriptions begun; the name of the next one.
+    subscriptions: u16,
+    /// A request of it was answered with success: the peer counts as authenticated.
     served: bool,
     /// It is, or was, a viewer.
     watched: bool,
@@ -107,6 +110,7 @@ impl HttpSession {
             mounts: *mounts,
             stage: Stage::Idle,
             events: VecDeque::new(),
+            subscriptions: 0,
             served: false,
             watched: false,
             secure: false,
@@ -173,25 +177,37 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let subscription = Handle(self.subscriptions);
+        self.subscriptions = self.subscriptions.wrapping_add(1);
+        let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
-        self.events.push_back(Event::Subscribe {
-            subscription: Handle::ONLY,
-            ask: viewer.ask(request.query, origin),
-        });
+        let ask = viewer.ask(request.query, origin);
+        self.events.push_back(Event::Subscribe { subscription, ask });
         self.stage = Stage::Live(Box::new(viewer));
     }
 
     /// Handler: a file below `webapps`, or a built-in page.
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
-        let refusal = match Place::of(&request.path, ctx.apps) {
-            Ok(place) if place.is_stream && is_secured(&place, ctx) => {
+        let refusal = match FilePath::of(&request.path, ctx.apps) {
+            Ok(file) if file.is_stream && is_secured(&file, ctx) => {
                 // No token can be checked yet: nobody has a valid one.
                 Response::error(403, "Not allowed to play the stream due to security")
             }
-            Ok(place) => {
-                let (transfer, ask) = Transfer::begin(request, place, fields);
+            Ok(file) => {
+                if let Some(blob) = file.blob(ctx.blobs) {
+                    let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
+                    let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
+                    let (transfer, status) =
+                        Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+                    self.served |= is_success(status);
+                    let watched = blob.viewers.filter(|_| is_success(status));
+                    let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
+                    self.events.extend(watched.map(Event::Watched));
+                    self.stage = Stage::File(Box::new(transfer));
+                    return;
+                }
+                let (transfer, ask) = Transfer::begin(request, file, fields);
                 self.events.push_back(Event::Job(ask.into()));
                 self.stage = Stage::File(Box::new(transfer));
                 return;
@@ -218,6 +234,7 @@ impl HttpSession {
     fn advance(&mut self, ctx: &Context<'_>) {
         match &mut self.stage {
             Stage::File(transfer) => {
+                transfer.pump(ctx.now, &mut self.connection);
                 if let Some(ask) = transfer.poll_ask(&self.connection) {
                     self.events.push_back(Event::Job(ask.into()));
                 }
@@ -253,56 +270,32 @@ impl HttpSession {
         }
     }
 
-    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
-        self.served |= verdict.is_ok();
-        self.watched |= verdict.is_ok();
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.verdict(ctx, connection, verdict);
-            self.events.extend(event);
-        }
-    }
-
-    fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.tracks(ctx.now, connection, tracks);
-            self.events.extend(event);
-        }
-    }
-
-    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
-        if let Some((viewer, connection)) = self.viewer() {
-            viewer.end(ctx.now, connection, end);
-        }
-    }
-
-    fn rest_reply(&mut self, ctx: &Context<'_>, response: Response) {
-        if let Stage::Control(fields) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            self.respond(ctx.now, fields, response);
-        }
-    }
-
-    fn file_reply(&mut self, ctx: &Context<'_>, reply: FileReply) {
-        if let Stage::File(transfer) = &mut self.stage {
-            let status = transfer.reply(ctx.now, &mut self.connection, reply);
-            self.served |= status.is_some_and(is_success);
-        }
-    }
-
-    fn protocol(&self) -> &'static str {
-        match &self.stage {
-            Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
-            _ if self.watched => "http-flv",
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) | Stage::Signalling(_) => {
-                "http"
+    /// A reply to the viewer that the connection is.
+    fn viewer_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        let Stage::Live(viewer) = &mut self.stage else { return };
+        let connection = &mut self.connection;
+        let event = match reply {
+            Reply::Subscribe { verdict, .. } => {
+                self.served |= verdict.is_ok();
+                self.watched |= verdict.is_ok();
+                viewer.verdict(ctx, connection, verdict)
             }
-        }
-    }
-
-    fn viewer(&mut self) -> Option<(&mut Viewer, &mut http::Connection)> {
-        match &mut self.stage {
-            Stage::Live(viewer) => Some((viewer, &mut self.connection)),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Signalling(_) => None,
-        }
+            Reply::TracksKnown { tracks, .. } => viewer.tracks(ctx.now, connection, tracks),
+            Reply::SubscriptionEnded { end, .. } => {
+                viewer.end(ctx.now, connection, end);
+                None
+            }
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => None,
+        };
+        self.events.extend(event);
     }
 
     fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
@@ -360,34 +353,45 @@ impl Session for HttpSession {
     }
 
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Stage::Signalling(signalling) = &mut self.stage {
-            return signalling.handle_reply(ctx, reply);
-        }
-        match reply {
-            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
-            Reply::TracksKnown { tracks, .. } => self.tracks_known(ctx, tracks),
-            Reply::SubscriptionEnded { end, .. } => self.end_subscription(ctx, end),
-            Reply::Rest(response) => self.rest_reply(ctx, response),
-            Reply::Job(done) => self.file_reply(ctx, done.into()),
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::Spawned { .. }
-            | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
+        match (&mut self.stage, reply) {
+            (Stage::Control(fields), Reply::Rest(response)) => {
+                let fields = std::mem::take(fields);
+                self.stage = Stage::Idle;
+                self.respond(ctx.now, fields, response);
+            }
+            (Stage::File(transfer), Reply::Job(done)) => {
+                let status = transfer.reply(ctx.now, &mut self.connection, done.into());
+                self.served |= status.is_some_and(is_success);
+            }
+            (Stage::Signalling(signalling), reply) => signalling.handle_reply(ctx, reply),
+            // The answer to a request that is over is nobody's.
+            (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
+                self.viewer_reply(ctx, reply);
+            }
+            (Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_), _) => {}
         }
     }
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let result = self.connection.handle_timeout(ctx.now.mono);
         self.drop_on(result);
-        if let Some((viewer, connection)) = self.viewer() {
-            let event = viewer.timeout(ctx.now, connection);
-            self.events.extend(event);
+        match &mut self.stage {
+            Stage::Live(viewer) => {
+                let event = viewer.timeout(ctx.now, &mut self.connection);
+                self.events.extend(event);
+            }
+            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
         }
-        if let Stage::Signalling(signalling) = &mut self.stage {
-            signalling.handle_timeout(ctx);
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        if let Stage::Live(viewer) = &mut self.stage {
+            viewer.end(ctx.now, &mut self.connection, StreamEnd::Drain);
+        }
+        match self.socket() {
+            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
+            None => self.connection.close(),
         }
     }
 
@@ -415,26 +419,23 @@ impl Session for HttpSession {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let live = match &self.stage {
+        let own = match &self.stage {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
         };
-        [self.connection.poll_timeout(), live].into_iter().flatten().min()
-    }
-
-    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        if let Some((viewer, connection)) = self.viewer() {
-            viewer.end(ctx.now, connection, StreamEnd::Drain);
-        }
-        match self.socket() {
-            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
-            None => self.connection.close(),
-        }
+        [self.connection.poll_timeout(), own].into_iter().flatten().min()
     }
 
     fn about(&self) -> About {
-        About { protocol: self.protocol(), is_media: self.watched, is_authenticated: self.served }
+        let protocol = match &self.stage {
+            Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
+            _ if self.watched => "http-flv",
+            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) | Stage::Signalling(_) => {
+                "http"
+            }
+        };
+        About { protocol, is_media: self.watched, is_authenticated: self.served }
     }
 
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
@@ -442,14 +443,14 @@ impl Session for HttpSession {
     }
 }
 
-/// Whether who was answered so may be here.
+/// Whether a peer that was answered so counts as authenticated.
 const fn is_success(status: u16) -> bool {
     status < 400
 }
 
 /// Whether the application of a file has a check of viewers switched on.
-fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
-    let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
+fn is_secured(file: &FilePath, ctx: &Context<'_>) -> bool {
+    let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.security.play.any())
 }
 

@@ -10,7 +10,7 @@ use super::mounts::{Asked, Handler};
 use super::tests::Rig;
 use super::{Action, Conversation, HttpSession};
 use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Response, websocket};
-use crate::protocol::{Context, Event, Session};
+use crate::protocol::{ByteStream, Context, Event, Reply, Session};
 
 /// Pages of other origins may send offers and candidates, and read where the session is (RFC 9725 §4.4).
 const WHIP_CORS: Cors =
@@ -51,9 +51,9 @@ static MOUNTS: Mounts<Handler> = Mounts(&[
 ]);
 
 fn whip(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
-    let place = format!("/{}/whip/{}/1-0af3", asked.name("app"), asked.name("id"));
+    let location = format!("/{}/whip/{}/1-0af3", asked.name("app"), asked.name("id"));
     let response = match asked.request.method {
-        Method::Post => Response::text(201, asked.request.body.clone()).header("Location", place),
+        Method::Post => Response::text(201, asked.request.body.clone()).header("Location", location),
         Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Patch => {
             Response::empty(200)
         }
@@ -89,6 +89,8 @@ impl Conversation for Echo {
             if text == "bye" { Action::Close(1000, "bye".to_owned()) } else { Action::Send(text.to_owned()) };
         self.actions.insert(0, action);
     }
+
+    fn handle_reply(&mut self, _ctx: &Context<'_>, _reply: Reply<'_>) {}
 
     fn handle_timeout(&mut self, _ctx: &Context<'_>) {}
 
@@ -183,7 +185,7 @@ fn a_signalling_socket_is_a_row() {
     let upgrade = "GET /live/websocket HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     rig.act(|session, ctx| session.handle_bytes(ctx, upgrade.as_bytes()));
-    assert!(rig.sent.starts_with(b"HTTP/1.1 101 ") && rig.session.is_authenticated());
+    assert!(rig.sent.starts_with(b"HTTP/1.1 101 ") && rig.session.about().is_authenticated);
     rig.sent.clear();
     let limits = Arc::new(websocket::Limits::default());
     let mut client = websocket::WebSocket::client(rig.now.mono, limits, &Seed::from_number(2), &[]);

@@ -19,7 +19,7 @@ static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 pub trait Conversation: Debug + Send {
     /// A text message of the peer: only after [`Action::Upgrade`].
     fn handle_message(&mut self, ctx: &Context<'_>, text: &str);
-    /// An answer to one of its events, or news.
+    /// An answer of the worker, or news.
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
     /// A deadline may have passed.
     fn handle_timeout(&mut self, ctx: &Context<'_>);
@@ -83,7 +83,7 @@ impl Signalling {
         self.conversation.handle_timeout(ctx);
     }
 
-    /// Hands messages over and does what the conversation wants. Gives why the WebSocket has ended, once, and whether the
+    /// Hands messages over and does what the conversation wants. Returns why the WebSocket has ended, once, and whether the
     /// request was answered with success.
     pub(super) fn drive(&mut self, ctx: &Context<'_>, connection: &mut Connection) -> Outcome {
         let mut outcome = Outcome::default();
@@ -152,10 +152,10 @@ impl Signalling {
     }
 }
 
-/// What came of driving a conversation.
+/// The outcome of driving a conversation.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The status of the answer, when it was given.
+    /// The status of the answer, once there is one.
     pub(super) status: Option<u16>,
     /// Why the WebSocket has ended.
     pub(super) ended: Option<String>,
