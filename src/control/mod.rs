@@ -311,7 +311,7 @@ impl Control {
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
-        self.drain_hooks(now);
+        self.hooks.drain(now);
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
