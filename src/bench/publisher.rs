@@ -159,15 +159,15 @@ impl Publisher {
 
 impl Peer for Publisher {
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], _tally: &mut Tally) {
-        if let Some(client) = &mut self.client {
-            client.handle_bytes(now.mono, bytes);
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.handle_bytes(now.mono, bytes);
         }
         self.drain(now);
     }
 
     fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
-        if let Some(client) = &mut self.client {
-            client.handle_datagram(now.mono, from, datagram);
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.handle_datagram(now.mono, from, datagram);
         }
         self.drain(now);
     }
@@ -195,12 +195,16 @@ impl Peer for Publisher {
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        self.client.as_mut().is_some_and(|client| client.poll_transmit(out))
+        let before = out.len();
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.poll_transmit(out);
+        }
+        out.len() > before
     }
 
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        if let Some(client) = &mut self.client {
-            client.poll_datagrams(now.mono, out);
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.poll_datagrams(now.mono, out);
         }
     }
 

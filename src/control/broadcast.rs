@@ -6,6 +6,13 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// Who records; the value of `recordType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorder {
+    Mp4,
+    Webm,
+}
+
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
 /// Without news for so long a record that claims to be live shows `terminated_unexpectedly`.

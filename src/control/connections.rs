@@ -38,7 +38,7 @@ impl Control {
         stream: StreamId,
         protocol: &'static str,
     ) -> Reply {
-        let questions = &mut self.connections.by_stream;
+        let questions = &mut self.figures.connections.by_stream;
         let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
         if waiting >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many requests wait"));
@@ -58,13 +58,13 @@ impl Control {
         stream: StreamId,
         connections: Vec<ConnectionFigures>,
     ) {
-        let Some(question) = self.connections.by_stream.get_mut(&stream) else { return };
+        let Some(question) = self.figures.connections.by_stream.get_mut(&stream) else { return };
         question.told.insert(worker);
         question.connections.extend(connections);
         if question.told.len() < usize::from(self.config.workers) {
             return;
         }
-        let Some(question) = self.connections.by_stream.remove(&stream) else { return };
+        let Some(question) = self.figures.connections.by_stream.remove(&stream) else { return };
         for (session, protocol) in question.waiting {
             let of_protocol = |one: &&ConnectionFigures| one.figures.catalogue().name == protocol;
             let list: Vec<Value> = question

@@ -1,16 +1,16 @@
 //! Jobs of control: one way to submit what may block, and one way to go on with the answer.
 //!
-//! 1. [`Control::submit`] notes what follows ([`Next`]) under a new id, and [`Output::Job`] goes to the job service.
+//! 1. [`Control::submit`] notes what follows under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] takes the answer back to where it was waited for. The world may have changed meanwhile; whoever
 //!    continues looks again.
 //!
 //! What is under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
 //! refused before the job is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::SocketAddr;
 
-use super::management::Purpose;
 use super::{Control, Output};
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
@@ -36,46 +36,33 @@ pub(super) struct Resolved {
     pub(super) result: Result<Vec<SocketAddr>, String>,
 }
 
-/// What follows from the answer to an administrative job.
-pub(super) type Then = Box<dyn FnOnce(&mut Control, Now, AdminOutcome) + Send>;
-
 /// What follows from an answer.
-pub(super) enum Next {
-    /// The supervisor goes on with its request.
-    Resolved(u64),
-    /// The hook of this number was taken, or was not.
-    Hook(u64),
-    /// The admission hook of this number has answered.
-    Admission(u64),
-    /// A password was hashed for this.
-    Password(Purpose),
-    /// Whatever the submitter said.
-    Admin(Then),
-}
+type Next = Box<dyn FnOnce(&mut Control, Now, Outcome) + Send>;
 
-impl std::fmt::Debug for Next {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Resolved(id) => write!(f, "Resolved({id})"),
-            Self::Hook(id) => write!(f, "Hook({id})"),
-            Self::Admission(id) => write!(f, "Admission({id})"),
-            Self::Password(purpose) => write!(f, "Password({purpose:?})"),
-            Self::Admin(_) => f.write_str("Admin(..)"),
-        }
-    }
+/// What control wants done and has not handed out yet, and the jobs under way.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) outputs: VecDeque<Output>,
+    jobs: Jobs,
 }
 
 /// The jobs under way.
-#[derive(Debug, Default)]
-pub(super) struct Jobs {
+#[derive(Default)]
+struct Jobs {
     waiting: BTreeMap<JobId, (Class, Next)>,
     under_way: BTreeMap<Class, usize>,
     count: u64,
 }
 
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("under_way", &self.under_way).finish_non_exhaustive()
+    }
+}
+
 impl Jobs {
     /// Whether there is room for another job of a class.
-    pub(super) fn has_room(&self, class: Class) -> bool {
+    fn has_room(&self, class: Class) -> bool {
         self.under_way.get(&class).copied().unwrap_or(0) < class.limits().queue
     }
 
@@ -99,36 +86,34 @@ impl Jobs {
 
 impl Control {
     /// Submits work. False when its class has no room: nothing follows then.
-    pub(super) fn submit(&mut self, work: Work, next: Next) -> bool {
+    pub(super) fn submit(
+        &mut self,
+        work: Work,
+        next: impl FnOnce(&mut Self, Now, Outcome) + Send + 'static,
+    ) -> bool {
         let class = work.class();
-        if !self.jobs.has_room(class) {
+        if !self.outbox.jobs.has_room(class) {
             return false;
         }
-        let id = self.jobs.add(class, next);
-        self.outputs.push_back(Output::Job(Job { id, work }));
+        let id = self.outbox.jobs.add(class, Box::new(next));
+        self.outbox.outputs.push_back(Output::Job(Job { id, work }));
         true
     }
 
     /// The answer to a job.
     pub fn handle_job(&mut self, now: Now, done: JobDone) {
-        let Some(next) = self.jobs.take(done.id) else { return };
-        match next {
-            Next::Resolved(id) => {
-                self.resolved(now, Resolved { id, result: done.outcome.resolved() });
-            }
-            Next::Hook(id) => self.hook_answered(now, id, &done.outcome.posted()),
-            Next::Admission(id) => self.ask_answered(now, id, &done.outcome.posted()),
-            Next::Password(purpose) => self.hashed(now, purpose, done.outcome),
-            Next::Admin(then) => {
-                then(self, now, done.outcome.admin());
-            }
+        if let Some(next) = self.outbox.jobs.take(done.id) {
+            next(self, now, done.outcome);
         }
     }
 
     /// Has a name resolved for the supervisor.
     pub(super) fn resolve(&mut self, now: Now, request: ResolveRequest) {
         let ResolveRequest { id, host, port } = request;
-        if !self.submit(Work::Resolve { host, port }, Next::Resolved(id)) {
+        let sent = self.submit(Work::Resolve { host, port }, move |control, now, outcome| {
+            control.resolved(now, Resolved { id, result: outcome.resolved() });
+        });
+        if !sent {
             self.resolved(now, Resolved { id, result: Outcome::Busy.resolved() });
         }
     }
@@ -139,7 +124,7 @@ impl Control {
         work: AdminWork,
         then: impl FnOnce(&mut Self, Now, AdminOutcome) + Send + 'static,
     ) -> bool {
-        self.submit(Work::Admin(work), Next::Admin(Box::new(then)))
+        self.submit(Work::Admin(work), move |control, now, outcome| then(control, now, outcome.admin()))
     }
 
     /// Submits an administrative job for a request of the API; what follows makes the answer.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Control;
-use super::rest::Reply;
+use super::answer::Reply;
 use crate::http::Response;
 use crate::mail::ToWorker;
 use crate::stats::{self, Page, WorkerFigures};
@@ -23,23 +23,23 @@ pub(super) struct Scrape {
 impl Control {
     /// A request for the page.
     pub(super) fn metrics(&mut self, session: SessionRef) -> Reply {
-        if self.scrape.waiting.len() >= WAITING_MAX {
+        if self.figures.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));
         }
-        if self.scrape.waiting.is_empty() {
+        if self.figures.scrape.waiting.is_empty() {
             self.post_all(&ToWorker::Measure { per_stream: self.config.server.metrics_per_stream });
         }
-        self.scrape.waiting.push(session);
+        self.figures.scrape.waiting.push(session);
         Reply::Later
     }
 
     /// What one worker has counted.
     pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
-        self.scrape.told.insert(worker, figures);
-        if self.scrape.told.len() < usize::from(self.config.workers) {
+        self.figures.scrape.told.insert(worker, figures);
+        if self.figures.scrape.told.len() < usize::from(self.config.workers) {
             return;
         }
-        let Scrape { waiting, told } = std::mem::take(&mut self.scrape);
+        let Scrape { waiting, told } = std::mem::take(&mut self.figures.scrape);
         let page = stats::render(Page { control: self.stats(), workers: told.into_values().collect() });
         let response =
             Response::with_body(200, stats::CONTENT_TYPE, page).header("Cache-Control", "no-store");

@@ -9,6 +9,8 @@
 //!    attempts that they order from the workers, for ever.
 
 mod access;
+mod admission;
+mod answer;
 pub mod broadcast;
 mod connections;
 mod endpoints;
@@ -21,7 +23,6 @@ mod records;
 mod registry;
 mod reload;
 mod rest;
-mod sides;
 mod sources;
 mod stats;
 mod subtracks;
@@ -31,7 +32,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,26 +48,25 @@ use crate::stats::HostFigures;
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
 
-use access::{Asks, Guesses, Presences, Sweep};
+use access::{Access, Sweep};
+use answer::Origin;
 use broadcast::{Broadcast, status};
-use connections::ConnectionQuestions;
 use endpoints::Pushes;
-use hooks::{Hooks, Idles};
-use jobs::Jobs;
+use hooks::Hooks;
+use jobs::Outbox;
 use management::Management;
-use metrics::Scrape;
-use records::Records;
+use purge::AppChanges;
+use records::{Auxiliary, Records};
 use registry::Registry;
 use rest::scan::Scans;
-use sides::{Side, Sides};
 use sources::Sources;
-use stats::Load;
+use stats::Figures;
 use supervisor::Supervisor;
-use writes::Writes;
 
+pub use admission::{Claim, Claims, Ticket};
 pub use management::is_email;
+pub use records::auxiliary::administrator_record;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
-pub use sides::administrator_record;
 
 /// What control is told once, at start.
 #[derive(Debug, Clone)]
@@ -115,38 +115,26 @@ pub struct Control {
     config: ControlConfig,
     apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
     records: Records,
-    sides: Sides,
-    writes: Writes,
+    walks: Walks,
     registry: Registry,
     supervisor: Supervisor,
     pushes: Pushes,
     sources: Sources,
-    scans: Scans,
-    load: Load,
-    /// The machine, a second ago.
-    host: HostFigures,
-    /// When the server started.
-    began: Now,
-    scrape: Scrape,
-    connections: ConnectionQuestions,
-    asks: Asks,
-    presences: Presences,
-    guesses: Guesses,
-    sweep: Sweep,
+    access: Access,
     hooks: Hooks,
-    idles: Idles,
     management: Management,
-    jobs: Jobs,
-    /// Applications that are being made or removed.
-    changing_apps: BTreeSet<Arc<str>>,
-    /// Removed applications whose records go, too.
-    purges: VecDeque<Arc<str>>,
-    purge_due: Option<Instant>,
+    figures: Figures,
     random: Random,
-    /// Makes generated ids unique within one millisecond.
-    generated: u64,
     drain: Option<Drain>,
-    outputs: VecDeque<Output>,
+    outbox: Outbox,
+}
+
+/// What walks over many records, a slice at a time.
+#[derive(Debug, Default)]
+struct Walks {
+    scans: Scans,
+    sweep: Sweep,
+    app_changes: AppChanges,
 }
 
 /// A stored record that cannot be read; the start is refused.
@@ -175,41 +163,26 @@ impl Control {
         let mut control = Self {
             apps,
             records: Records::default(),
-            sides: Sides::default(),
-            writes: Writes::default(),
+            walks: Walks::default(),
             registry: Registry::default(),
             supervisor: Supervisor::default(),
             pushes: Pushes::default(),
             sources: Sources::default(),
-            scans: Scans::default(),
-            load: Load::new(config.workers),
-            host: HostFigures::default(),
-            began: now,
-            scrape: Scrape::default(),
-            connections: ConnectionQuestions::default(),
-            asks: Asks::default(),
-            presences: Presences::default(),
-            guesses: Guesses::default(),
-            sweep: Sweep::default(),
+            access: Access::default(),
             hooks: Hooks::default(),
-            idles: Idles::default(),
             management: Management::default(),
-            jobs: Jobs::default(),
-            changing_apps: BTreeSet::new(),
-            purges: VecDeque::new(),
-            purge_due: None,
+            figures: Figures::new(now, config.workers),
             random: seed.derive("control", 0).random(),
-            generated: 0,
             drain: None,
-            outputs: VecDeque::new(),
+            outbox: Outbox::default(),
             config,
         };
         for (key, bytes) in stored {
             let bad = |reason| BadRecord { key: key.clone(), reason };
-            if let Some(side) = Side::decode(key.kind, &bytes) {
-                let side = side.map_err(bad)?;
+            if let Some(record) = Auxiliary::decode(key.kind, &bytes) {
+                let record = record.map_err(bad)?;
                 control.arm_sweep(now);
-                control.sides.insert(key, side);
+                control.records.auxiliary.insert(key, record);
             } else {
                 let record = Broadcast::decode(&bytes).map_err(bad)?;
                 control.take_over(now, StreamKey { app: key.app, id: key.id }, record);
@@ -264,11 +237,11 @@ impl Control {
                 self.publisher_gone(now, session, stream, departure, position, epoch);
             }
             ToControl::SourceStarted(stream) => self.source_started(now, stream),
-            ToControl::Play(request) => self.play(now, *request),
+            ToControl::Play(request) => self.admit_viewer(now, *request),
             ToControl::PlayStarted { session, request } => self.play_started(now, session, request),
             ToControl::PlayEnded(session) => self.play_ended(now, session),
             ToControl::Rest { session, peer, secure, request } => {
-                self.rest(now, rest::Origin { session, peer, secure }, &request);
+                self.rest(now, Origin { session, peer, secure }, &request);
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
@@ -301,7 +274,7 @@ impl Control {
     /// Fires what is due. Early and double calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.end_overdue_graces(now);
-        self.fire_asks(now);
+        self.fire_admissions(now);
         self.fire_attempts(now);
         self.fire_sources(now);
         self.fire_writes(now);
@@ -316,8 +289,8 @@ impl Control {
 
     /// Figures of the machine. When its memory is used above the limit, new publishers are refused.
     pub fn handle_host(&mut self, figures: HostFigures) {
-        self.load.memory_percent = figures.memory_percent;
-        self.host = figures;
+        self.figures.load.memory_percent = figures.memory_percent;
+        self.figures.host = figures;
     }
 
     /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
@@ -328,12 +301,12 @@ impl Control {
         }
         let waiting = (0..self.config.workers).map(WorkerId).collect();
         self.drain = Some(Drain { waiting, exited: false });
-        self.end_asks();
+        self.end_admissions(now);
         self.forget_sources(now);
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
-        self.drain_hooks(now);
+        self.hooks.drain(now);
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
@@ -347,7 +320,7 @@ impl Control {
 
     /// What to do next.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outbox.outputs.pop_front()
     }
 
     /// When [`Control::handle_timeout`] has something to do.
@@ -355,34 +328,33 @@ impl Control {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
             self.registry.deadline(),
-            self.asks.deadline(),
+            self.access.admissions.deadline(),
             self.supervisor.deadline(),
             self.sources.deadline(),
-            self.writes.deadline(),
-            self.scans.deadline(),
-            self.sweep.deadline(),
-            self.idles.deadline(),
+            self.records.deadline(),
+            self.walks.scans.deadline(),
+            self.walks.sweep.deadline(),
             self.hooks.deadline(),
             self.management.deadline(),
-            self.purge_deadline(),
+            self.walks.app_changes.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
 
     fn exit_when_drained(&mut self) {
-        let flushed = self.writes.is_flushed() && self.hooks.is_drained();
+        let flushed = self.records.is_flushed() && self.hooks.is_drained();
         if let Some(drain) = &mut self.drain
             && drain.waiting.is_empty()
             && flushed
             && !drain.exited
         {
             drain.exited = true;
-            self.outputs.push_back(Output::Exit);
+            self.outbox.outputs.push_back(Output::Exit);
         }
     }
 
     fn post(&mut self, worker: WorkerId, mail: ToWorker) {
-        self.outputs.push_back(Output::Worker(worker, mail));
+        self.outbox.outputs.push_back(Output::Worker(worker, mail));
     }
 
     fn post_all(&mut self, mail: &ToWorker) {

@@ -1,11 +1,12 @@
 //! Removes the records of a deleted application, some at a time, so that publishers are never kept waiting.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Control;
-use super::sides::SideWrite;
-use super::writes::{Change, Write};
+use super::records::auxiliary::AuxiliaryWrite;
+use super::records::{Change, Write};
 use crate::store::{Key, Kind};
 use crate::types::{Now, StreamKey};
 
@@ -14,44 +15,58 @@ const SLICE: usize = 1000;
 /// Between two slices other inputs have their turn.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Applications that change.
+#[derive(Debug, Default)]
+pub(super) struct AppChanges {
+    /// Those that are being made or removed.
+    pub(super) changing: BTreeSet<Arc<str>>,
+    /// Removed ones whose records go, too.
+    pub(super) removed: VecDeque<Arc<str>>,
+    /// When the next slice of them goes.
+    due: Option<Instant>,
+}
+
+impl AppChanges {
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
 impl Control {
     /// Begins.
     pub(super) fn purge(&mut self, now: Now, app: Arc<str>) {
-        self.purges.push_back(app);
-        self.purge_due = Some(now.mono);
-    }
-
-    pub(super) fn purge_deadline(&self) -> Option<Instant> {
-        self.purge_due
+        self.walks.app_changes.removed.push_back(app);
+        self.walks.app_changes.due = Some(now.mono);
     }
 
     /// One slice.
     pub(super) fn fire_purges(&mut self, now: Now) {
-        if self.purge_due.is_none_or(|due| due > now.mono) {
+        if self.walks.app_changes.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        if let Some(app) = self.purges.front().cloned() {
+        if let Some(app) = self.walks.app_changes.removed.front().cloned() {
             let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
             let keys: Vec<StreamKey> =
                 self.records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
             let sides: Vec<Key> = [Kind::Token, Kind::Subscriber]
                 .into_iter()
-                .flat_map(|kind| self.sides.of(kind, &app, "").map(|(key, _)| key.clone()))
+                .flat_map(|kind| self.records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
                 .take(SLICE)
                 .collect();
             if keys.is_empty() && sides.is_empty() {
-                self.purges.pop_front();
+                self.walks.app_changes.removed.pop_front();
             }
             for key in keys {
                 if self.pending(&key).is_some() {
                     self.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }
-            if sides.iter().any(|key| self.sides.pending(key).is_some()) {
+            if sides.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
                 let changes = sides.into_iter().map(|key| (key, None)).collect();
-                self.write_sides(now, SideWrite { changes, waiter: None });
+                self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
             }
         }
-        self.purge_due = if self.purges.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.walks.app_changes.due =
+            if self.walks.app_changes.removed.is_empty() { None } else { now.mono.checked_add(PAUSE) };
     }
 }

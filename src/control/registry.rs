@@ -11,18 +11,18 @@ use std::time::Instant;
 
 use media::Position;
 
-use crate::auth::access::{Denial, Direction, Params};
+use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, via_entry};
+use crate::mail::{
+    Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, ViewerCounts,
+};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
-use super::broadcast::{Broadcast, is_stream_id, status};
+use super::broadcast::{Broadcast, status};
 use super::{Control, wall};
 
 /// A publisher that was silent for so long is replaced by a new one.
 const STALE_MS: u64 = 3000;
-/// Servers that one stream may pass.
-const HOPS_MAX: usize = 8;
 
 /// Whether a publisher is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,24 @@ enum State {
     Grace(Instant),
     /// It is pulled, and its source is between two attempts.
     Awaited,
+}
+
+/// Who was told what of a stream.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Hooks: that it is live.
+    pub(super) announced: bool,
+    /// Workers: to tell of its viewers.
+    viewers: bool,
+}
+
+/// What publishers have brought.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// Bytes of publishers before the present one.
+    pub(super) bytes_before: u64,
+    /// The last report about the present one.
+    pub(super) figures: Option<SourceFigures>,
 }
 
 /// One life of a stream.
@@ -51,19 +69,14 @@ pub(super) struct Live {
     pub(super) via: Vec<String>,
     /// What the present publisher gave along, for hooks.
     pub(super) params: Params,
-    /// Hooks have told that it is live.
-    pub(super) announced: bool,
-    /// Workers were told to tell of viewers.
-    pub(super) tell_viewers: bool,
+    pub(super) told: Told,
     /// Endpoints being pushed to.
     pub(super) pushes: Vec<PushId>,
-    /// Bytes of publishers before the present one.
-    pub(super) bytes_before: u64,
-    pub(super) figures: Option<SourceFigures>,
+    pub(super) received: Received,
     /// When the present publisher was granted, and where the clock stood.
     pub(super) granted: (Instant, Position),
     /// Of each worker.
-    pub(super) viewers: BTreeMap<WorkerId, u32>,
+    pub(super) viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
 
 /// All live streams.
@@ -107,118 +120,40 @@ impl Registry {
 }
 
 impl Control {
+    /// A publisher asks.
     pub(super) fn publish(&mut self, now: Now, request: PublishRequest) {
-        if let Some(pull) = request.pull {
-            // What an operator has ordered is not checked as a stranger is.
-            let session = request.session;
-            let verdict = self.pull_media(now, request, pull).map(Box::new);
-            return self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
-        }
-        match self.admit(now, &request) {
-            Err(refusal) => {
-                if refusal == Refusal::Denied(Denial::TimeCode) {
-                    self.guesses.note(now, &request.key, &request.params, request.peer.ip());
-                }
-                self.refuse_publish(&request, refusal);
-            }
-            Ok((settings, _)) => match settings.security.publish.hook.clone() {
-                Some(url) => self.ask_about_publish(now, request, url),
-                None => self.grant_publish(now, request),
-            },
-        }
-    }
-
-    /// Everything was asked: what memory says is checked now, the id reserved, the token used up.
-    pub(super) fn grant_publish(&mut self, now: Now, request: PublishRequest) {
+        let Some(pull) = request.pull else { return self.admit_publisher(now, request) };
+        // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
-        let (settings, stream) = match self.admit(now, &request) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return self.refuse_publish(&request, refusal),
-        };
+        let verdict = self.pull_media(now, request, pull).map(Box::new);
+        self.post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
+    }
+
+    /// The end of an admission: the token is used up, and the stream begins or its publisher returns.
+    pub(super) fn reserve(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
+        let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         if settings.security.publish.token && !self.burn_token(now, &request.key, &request.params) {
-            return self.refuse_publish(&request, Refusal::Denied(Denial::Token));
+            return Err(Refusal::Denied(Denial::Token));
         }
-        let grant = match stream {
-            None => Some(self.begin_stream(now, request, settings)),
-            Some(stream) => self.return_publisher(now, stream, request),
-        };
-        let verdict = grant.map(Box::new).ok_or(Refusal::InUse);
-        self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+        match self.stream_of(&request.key) {
+            None => Ok(self.begin_stream(now, request, settings)),
+            Some(stream) => self.return_publisher(now, stream, request).ok_or(Refusal::InUse),
+        }
     }
 
-    pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
-        let reason = match &refusal {
-            Refusal::NotAllowed(reason) => reason,
-            Refusal::Denied(denial) => denial.reason(),
-            Refusal::NoApplication => "no such application",
-            Refusal::InUse => "the id is in use",
-            Refusal::Resources => "resources are short",
-            Refusal::Loop => "the stream has passed this server already",
-            Refusal::Draining => "the server goes down",
-        };
-        tracing::info!(key = %request.key, peer = %request.peer, reason, "publisher refused");
-        let (worker, conn) = (request.session.worker, request.session.conn);
-        self.post(worker, ToWorker::Verdict { conn, verdict: Err(refusal) });
-    }
-
-    /// The checks, in the order in which ARCHITECTURE.md tells them. `Some` is the life that the publisher may join.
-    fn admit(
-        &self,
-        now: Now,
-        request: &PublishRequest,
-    ) -> Result<(Arc<AppSettings>, Option<StreamId>), Refusal> {
-        if self.drain.is_some() {
-            return Err(Refusal::Draining);
-        }
-        let app = self.apps.get(&request.key.app).ok_or(Refusal::NoApplication)?;
-        if !is_stream_id(&request.key.id) {
-            return Err(Refusal::NotAllowed("the stream id is not valid"));
-        }
-        let rules = &app.allowed_publisher_cidr;
-        if !rules.is_empty() && !rules.contains(request.peer.ip()) {
-            return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
-        }
-        let record = self.pending(&request.key);
-        check_record(now, app, record)?;
-        let own = via_entry(&self.config.node, &request.key);
-        if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
-            return Err(Refusal::Loop);
-        }
-        let stream = self.stream_of(&request.key);
-        if stream.is_none() {
-            self.check_limits(now, app, record.is_none())?;
-        }
-        let (key, params) = (&request.key, &request.params);
-        self.check_credentials(now, Direction::Publish, app, key, params, request.peer.ip())
-            .map_err(Refusal::Denied)?;
+    /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
+    pub(super) fn check_free(&self, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if self.sources.is_running(&request.key) {
             return Err(Refusal::InUse);
         }
-        if let Some(live) = stream.and_then(|stream| self.registry.live.get(&stream)) {
-            match live.state {
-                State::Live(session) if session == request.session => return Err(Refusal::InUse),
-                State::Live(_) if live.silent_ms < STALE_MS => return Err(Refusal::InUse),
-                State::Awaited => return Err(Refusal::InUse),
-                State::Live(_) | State::Grace(_) => {}
-            }
-        }
-        Ok((app.clone(), stream))
-    }
-
-    fn check_limits(&self, now: Now, app: &AppSettings, new_record: bool) -> Result<(), Refusal> {
-        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
-            return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
-        }
-        let records = self.records.total().saturating_add(self.writes.inserts());
-        if new_record && records >= self.config.server.limits.broadcasts {
-            return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
-        }
-        if self.load.is_high(now, &self.config.server) {
-            return Err(Refusal::Resources);
-        }
-        Ok(())
+        let live = self.stream_of(&request.key).and_then(|stream| self.registry.live.get(&stream));
+        let free = live.is_none_or(|live| match live.state {
+            State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
+            State::Grace(_) => true,
+            State::Awaited => false,
+        });
+        if free { Ok(()) } else { Err(Refusal::InUse) }
     }
 
     pub(super) fn begin_stream(
@@ -242,11 +177,9 @@ impl Control {
             silent_ms: 0,
             via: request.via.clone(),
             params: request.params.clone(),
-            announced: false,
-            tell_viewers: self.hook_url(&key).is_some(),
+            told: Told { announced: false, viewers: self.hook_url(&key).is_some() },
             pushes: Vec::new(),
-            bytes_before: 0,
-            figures: None,
+            received: Received::default(),
             granted: (now.mono, Position::default()),
             viewers: BTreeMap::new(),
         };
@@ -274,7 +207,8 @@ impl Control {
         let moved = std::mem::replace(&mut live.ingest, request.ingest) != request.ingest || moved;
         live.silent_ms = 0;
         live.granted = (now.mono, live.position);
-        live.bytes_before += live.figures.take().map_or(0, |figures| figures.received_bytes);
+        let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
+        live.received.bytes_before += before;
         live.via.clone_from(&request.via);
         live.params.clone_from(&request.params);
         let grant =
@@ -308,7 +242,7 @@ impl Control {
         }
         let grant = self.return_publisher(now, stream, request.clone())?;
         if let Some(live) = self.registry.live.get_mut(&stream) {
-            live.bytes_before = 0;
+            live.received.bytes_before = 0;
         }
         self.record_started(now, &request);
         Some(grant)
@@ -319,7 +253,7 @@ impl Control {
     fn post_stream_up(&mut self, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
-        let (source, ingest, tell_viewers) = (live.source, live.ingest, live.tell_viewers);
+        let (source, ingest, tell_viewers) = (live.source, live.ingest, live.told.viewers);
         let others = (0..self.config.workers).map(WorkerId).filter(|worker| *worker != source);
         for worker in std::iter::once(source).chain(others).collect::<Vec<_>>() {
             let (key, settings) = (key.clone(), settings.clone());
@@ -361,7 +295,7 @@ impl Control {
 
     /// The connection is gone and its grant is on the way: nobody will say so later.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
-        if self.forget_ask(now, session) {
+        if self.abandon_admission(now, session) {
             return;
         }
         let Some(stream) = self.registry.of_session(session) else { return };
@@ -419,6 +353,7 @@ impl Control {
         self.registry.leave_grace(stream);
         let Some(live) = self.registry.live.remove(&stream) else { return };
         self.registry.by_key.remove(&live.key);
+        self.release_claim(stream);
         self.forget_pushes(&live);
         self.post_all(&ToWorker::StreamDown { stream, end });
         if let State::Live(session) = live.state {
@@ -468,7 +403,7 @@ impl Control {
         let wanted = self.hook_url(key).is_some();
         let Some(stream) = self.stream_of(key) else { return };
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
-        if std::mem::replace(&mut live.tell_viewers, wanted) != wanted {
+        if std::mem::replace(&mut live.told.viewers, wanted) != wanted {
             self.post_stream_up(stream);
         }
     }
@@ -483,29 +418,9 @@ impl Control {
         live.position = figures.position;
         live.epoch = figures.epoch;
         live.silent_ms = figures.silent_ms;
-        live.figures = Some(figures.clone());
+        live.received.figures = Some(figures.clone());
         Some(live.key.clone())
     }
-}
-
-/// Record, expiry and schedule.
-fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
-    let Some(record) = record else {
-        if app.accept_only_streams_in_data_store {
-            return Err(Refusal::NotAllowed("there is no broadcast of that id"));
-        }
-        return Ok(());
-    };
-    let now_ms = wall(now);
-    let expires = record.date.saturating_add(i64::from(record.expire_duration_ms));
-    if record.expire_duration_ms != 0 && now_ms >= expires {
-        return Err(Refusal::NotAllowed("the broadcast has expired"));
-    }
-    let (start, end) = (record.planned_start_date, record.planned_end_date);
-    if start != 0 && end != 0 && !(start..=end).contains(&(now_ms / 1000)) {
-        return Err(Refusal::NotAllowed("outside the planned time"));
-    }
-    Ok(())
 }
 
 /// Where a publisher is; nothing for a pull, which connected from here.

@@ -26,7 +26,7 @@ impl Control {
         let mut changed = 0_usize;
         for app in &config.apps {
             let known = self.apps.get(&app.name).is_some_and(|old| old.values == app.values);
-            if !known && !self.changing_apps.contains(&app.name) {
+            if !known && !self.walks.app_changes.changing.contains(&app.name) {
                 self.install_app(now, (**app).clone());
                 changed += 1;
             }
@@ -35,7 +35,7 @@ impl Control {
             .apps
             .keys()
             .filter(|name| !config.apps.iter().any(|app| app.name == **name))
-            .filter(|name| !self.changing_apps.contains(*name))
+            .filter(|name| !self.walks.app_changes.changing.contains(*name))
             .cloned()
             .collect();
         for name in &gone {
@@ -47,7 +47,7 @@ impl Control {
     /// New settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
         self.config.outbound.deny = server.outbound_deny.clone();
-        self.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
+        self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
         self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server))));
         self.config.server = server;
     }

@@ -115,7 +115,7 @@ impl Control {
         let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         self.sources.len() >= self.config.server.limits.pulls
             || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
-            || self.load.is_high(now, &self.config.server)
+            || self.figures.load.is_high(now, &self.config.server)
     }
 
     /// Live streams of an application, with those that sources are about to bring.
@@ -216,7 +216,8 @@ impl Control {
         }
         let load = |worker: u16| {
             let pulls = pulls.get(usize::from(worker)).copied().unwrap_or(0);
-            self.load
+            self.figures
+                .load
                 .latest_permille(now, WorkerId(worker))
                 .saturating_add(pulls.saturating_mul(PULL_PERMILLE))
         };
@@ -304,7 +305,7 @@ impl Control {
         for (key, id) in &self.sources.by_key {
             let Some(source) = self.sources.by_id.get_mut(id) else { continue };
             let live = self.registry.find(key).and_then(|stream| self.registry.live.get(&stream));
-            if live.is_some_and(|live| live.viewers.values().any(|viewers| *viewers > 0)) {
+            if live.is_some_and(|live| live.viewers.values().any(|viewers| viewers.total() > 0)) {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);

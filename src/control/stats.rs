@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::ServerSettings;
-use crate::mail::Report;
+use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::connections::ConnectionQuestions;
+use super::metrics::Scrape;
 use super::{Control, wall};
-use crate::stats::ControlFigures;
+use crate::stats::{ControlFigures, HostFigures};
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -59,6 +61,30 @@ impl Load {
     }
 }
 
+/// What is known of the machine and of how busy it is, and who asked for figures.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) load: Load,
+    /// The machine, a second ago.
+    pub(super) host: HostFigures,
+    /// When the server started.
+    pub(super) began: Now,
+    pub(super) scrape: Scrape,
+    pub(super) connections: ConnectionQuestions,
+}
+
+impl Figures {
+    pub(super) fn new(now: Now, workers: u16) -> Self {
+        Self {
+            load: Load::new(workers),
+            host: HostFigures::default(),
+            began: now,
+            scrape: Scrape::default(),
+            connections: ConnectionQuestions::default(),
+        }
+    }
+}
+
 impl Control {
     /// Figures of now.
     #[must_use]
@@ -72,18 +98,18 @@ impl Control {
             pushes_broadcasting,
             pulls: self.sources.len(),
             pulls_broadcasting,
-            viewers: viewers.map(|n| u64::from(*n)).sum(),
-            store_failures: self.writes.failures(),
-            store_waiting: self.writes.waiting(),
-            memory_percent: self.load.memory_percent,
+            viewers: viewers.map(ViewerCounts::total).sum(),
+            store_failures: self.records.store_failures(),
+            store_waiting: self.records.waiting_writes(),
+            memory_percent: self.figures.load.memory_percent,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
-            asks_waiting: self.asks.len(),
+            asks_waiting: self.access.admissions.len(),
         }
     }
 
     pub(super) fn report(&mut self, now: Now, worker: WorkerId, report: &Report) {
-        self.load.note(now, worker, report.busy_permille);
+        self.figures.load.note(now, worker, report.busy_permille);
         self.watch_load(now);
         for figures in &report.sources {
             self.note_source(worker, figures);
@@ -93,7 +119,12 @@ impl Control {
         }
         for (stream, viewers) in &report.viewers {
             if let Some(live) = self.registry.live.get_mut(stream) {
-                live.viewers.insert(worker, *viewers);
+                live.viewers.entry(worker).or_default().connected = *viewers;
+            }
+        }
+        for (stream, protocol, viewers) in &report.leased {
+            if let Some(live) = self.registry.live.get_mut(stream) {
+                live.viewers.entry(worker).or_default().leased.insert(protocol, *viewers);
             }
         }
         for stream in self.registry.streams() {
@@ -105,8 +136,13 @@ impl Control {
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
-        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
-        record.rtmp_viewer_count = i32::try_from(viewers).unwrap_or(i32::MAX);
+        let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
+            let viewers: u64 = live.viewers.values().map(|counts| u64::from(count(counts))).sum();
+            i32::try_from(viewers).unwrap_or(i32::MAX)
+        };
+        let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
+        record.rtmp_viewer_count = sum(&|counts| counts.connected);
+        (record.hls_viewer_count, record.dash_viewer_count) = (leased("hls"), leased("dash"));
         record.recount();
         if live.source != worker || !Self::is_delivered(live) {
             return;
@@ -114,8 +150,8 @@ impl Control {
         let started = record.start_time;
         record.update_time = wall(now);
         record.duration = wall(now).saturating_sub(started).max(0);
-        let Some(figures) = &live.figures else { return };
-        let bytes = live.bytes_before.saturating_add(figures.received_bytes);
+        let Some(figures) = &live.received.figures else { return };
+        let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Whole seconds and integer division, as the reference: the average since the start in bit/s.
         record.bitrate =

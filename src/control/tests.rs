@@ -18,6 +18,7 @@ use crate::types::{ConnId, Ingest, PushId};
 mod access;
 mod admission;
 mod api;
+mod claims;
 mod hooks;
 mod management;
 mod pushes;
@@ -251,7 +252,12 @@ impl Rig {
             dropped: 0,
             silent_ms,
         };
-        let report = Report { sources: vec![source], viewers: vec![(stream, viewers)], busy_permille: 10 };
+        let report = Report {
+            sources: vec![source],
+            viewers: vec![(stream, viewers)],
+            busy_permille: 10,
+            ..Report::default()
+        };
         self.mail(ToControl::Report(WorkerId(worker), report));
     }
 

@@ -249,7 +249,7 @@ fn deliver(desk: &Desk, workers: &[Postbox]) -> Arc<Deliver> {
         Asker::Control => desk.send(OfficeMail::Job(done)),
         Asker::Session(session) => {
             if let Some(worker) = workers.get(usize::from(session.worker.0)) {
-                worker.post(Mail::Control(ToWorker::File { conn: session.conn, reply: done.into() }));
+                worker.post(Mail::Control(ToWorker::Job { conn: session.conn, done }));
             }
         }
     })

@@ -5,7 +5,8 @@
 //! number of sessions. Units of mirrored streams travel on a lane of their own
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
-mod files;
+mod blob;
+mod message;
 mod outbound;
 mod play;
 mod publish;
@@ -13,23 +14,25 @@ mod pull;
 mod push;
 mod report;
 
-pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
+pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
-pub use report::{Report, SourceFigures};
+pub use report::{Report, SourceFigures, ViewerCounts};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::{Position, TrackSet};
+use media::{Position, TrackId, TrackSet};
 
 use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
+use crate::jobs::JobDone;
 use crate::stats::{ConnectionFigures, WorkerFigures};
-use crate::types::{ConnId, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Handle, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// What sessions need to know of the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -134,12 +137,12 @@ pub enum ToControl {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// Answer of a helper thread to [`FileAsk`].
-    File {
-        /// The connection that asked.
+    /// The answer to a job of a session.
+    Job {
+        /// The session that submitted it.
         conn: ConnId,
         /// The answer.
-        reply: FileReply,
+        done: JobDone,
     },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),
@@ -169,23 +172,29 @@ pub enum ToWorker {
     },
     /// Verdict on a publish request.
     Verdict {
-        /// The connection that asked.
+        /// The session that asked.
         conn: ConnId,
-        /// The verdict.
+        /// Its publication.
+        handle: Handle,
+        /// Yes or no.
         verdict: Result<Box<Grant>, Refusal>,
     },
     /// Verdict on a request to play.
     PlayVerdict {
-        /// The connection that asked.
+        /// The session that asked.
         conn: ConnId,
-        /// The verdict.
+        /// Its subscription.
+        handle: Handle,
+        /// Yes or no.
         verdict: Result<(), NoSubscription>,
     },
     /// This viewer may play no longer: close it.
     DropViewer {
-        /// The viewer's connection.
+        /// The session.
         conn: ConnId,
-        /// The reason, for the log.
+        /// Its subscription.
+        handle: Handle,
+        /// For the log.
         reason: &'static str,
     },
     /// The publisher was replaced by a new one: close it, keep the stream.
@@ -221,6 +230,8 @@ pub enum ToWorker {
     Connections(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
+    /// From the worker of a producer: something that requests are answered with.
+    Blob(BlobMail),
     /// From a worker with subscribers: send me this stream from its newest key frame on.
     Mirror {
         /// The stream.
@@ -231,6 +242,36 @@ pub enum ToWorker {
         wanted: TrackSet,
         /// Units up to this DTS (milliseconds) are there already, from a former source.
         after_ms: Option<i64>,
+    },
+    /// From a worker: somebody there waits for a key frame of a video track.
+    KeyFrameNeeded {
+        /// Which stream.
+        stream: StreamId,
+        /// Which track.
+        track: TrackId,
+    },
+    /// From a session of another worker to one of this.
+    Tell {
+        /// The sender.
+        from: SessionRef,
+        /// The receiver.
+        to: SessionRef,
+        /// What is said.
+        message: Message,
+    },
+    /// A session of another worker, to which one of this has spoken, is not there.
+    SessionEnded {
+        /// Who has spoken.
+        teller: SessionRef,
+        /// Who is not there.
+        gone: SessionRef,
+    },
+    /// Have a sink take a stream.
+    StartSink {
+        /// The kind of sink.
+        kind: &'static str,
+        /// Which stream.
+        stream: StreamId,
     },
     /// From a worker whose subscribers are sent other tracks now.
     MirrorWants {

@@ -15,6 +15,7 @@ use wire::{Datagrams, SendQueue};
 
 use super::outbound::{Scheme, request, schemes};
 use super::pull::{Client, ClientEvent, Media, Patience};
+pub use super::pull::{ClientDatagrams, ClientStream};
 use super::tags::{self, Outcome};
 use super::ts::{self, TsPackage};
 use crate::auth::url::{Url, UrlError};
@@ -145,12 +146,16 @@ pub struct LoadPlayer {
 impl LoadPlayer {
     /// Bytes of the server.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        self.client.handle_bytes(now, bytes);
+        if let Some(stream) = self.client.byte_stream() {
+            stream.handle_bytes(now, bytes);
+        }
     }
 
     /// A datagram of the server.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        self.client.handle_datagram(now, from, datagram);
+        if let Some(datagrams) = self.client.datagrams() {
+            datagrams.handle_datagram(now, from, datagram);
+        }
     }
 
     /// The connection is gone.
@@ -201,13 +206,17 @@ impl LoadPlayer {
     /// Moves what is to be sent; whether there was anything.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         let before = out.len();
-        self.client.poll_transmit(out);
+        if let Some(stream) = self.client.byte_stream() {
+            stream.poll_transmit(out);
+        }
         out.len() > before
     }
 
     /// Adds the datagrams that are to be sent.
     pub fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) {
-        self.client.poll_datagrams(now, out);
+        if let Some(datagrams) = self.client.datagrams() {
+            datagrams.poll_datagrams(now, out);
+        }
     }
 
     /// The next deadline.
@@ -231,22 +240,18 @@ pub enum PublisherEvent {
     Closed(String),
 }
 
-/// A client that publishes.
+/// A client that publishes, over a byte stream or in datagrams.
 pub trait LoadPublisher: Debug + Send {
-    /// Bytes of the server.
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
-    /// A datagram of the server.
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]);
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
     /// A deadline may have passed.
     fn handle_timeout(&mut self, now: Instant);
     /// Sends what the body of a tag of FLV holds.
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes);
     /// The next event.
     fn poll_event(&mut self) -> Option<PublisherEvent>;
-    /// Moves what is to be sent; whether there was anything.
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool;
-    /// Adds the datagrams that are to be sent.
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams);
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Says goodbye.

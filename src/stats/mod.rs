@@ -138,6 +138,8 @@ pub struct Counters {
     pub datagrams_dropped: u64,
     /// Datagrams that the system did not take.
     pub datagrams_unsent: u64,
+    /// Key frames that viewers waited for and publishers were asked for.
+    pub key_frames_asked: u64,
     /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::conn::{Conn, Publishing};
+use super::conn::{Conn, Purpose};
 use super::deadlines::Timer;
 use super::{SourceCount, Worker};
 use crate::hub::Stream;
@@ -32,6 +32,7 @@ impl Worker {
         let report = Report {
             sources: self.sources.iter().filter_map(|(&id, count)| self.source_figures(id, *count)).collect(),
             viewers: self.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
+            leased: self.polled.leases.counts().collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
         if !self.streams.is_empty() {
@@ -59,33 +60,38 @@ impl Worker {
     }
 
     fn viewers(&self, stream: &Stream) -> u32 {
-        let viewers =
-            stream.subscribers.iter().filter(|&&id| self.conns.get(id).is_some_and(|c| c.push.is_none()));
+        let is_viewer = |conn: &Conn| matches!(conn.purpose, Purpose::Peer | Purpose::Ended);
+        let viewers = stream.subscribers.iter().filter(|one| self.conns.get(one.conn).is_some_and(is_viewer));
         u32::try_from(viewers.count()).unwrap_or(u32::MAX)
     }
 
     /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
     /// was: counters do not fall.
     pub(super) fn rename(&mut self, id: ConnId, protocol: &'static str) {
-        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.protocol != protocol) else { return };
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
-            conn.count_into(row);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let figures = &mut conn.figures;
+        if figures.protocol == protocol {
+            return;
         }
-        conn.counted = (conn.bytes_in, conn.bytes_out);
-        conn.protocol = protocol;
+        if let Some(row) = Traffic::row(&mut self.traffic, figures.protocol) {
+            figures.count_into(row);
+        }
+        figures.counted = (figures.bytes_in, figures.bytes_out);
+        figures.protocol = protocol;
     }
 
     /// Everything, for a scrape.
     pub(super) fn measure(&mut self, per_stream: bool) {
         let mut traffic = self.traffic.clone();
         for conn in self.conns.values() {
-            if let Some(row) = Traffic::row(&mut traffic, conn.protocol) {
+            if let Some(row) = Traffic::row(&mut traffic, conn.figures.protocol) {
                 row.open = row.open.saturating_add(1);
-                conn.count_into(row);
+                conn.figures.count_into(row);
             }
         }
         let mut counters = self.stats.clone();
-        let jumps = self.conns.values().filter_map(|conn| conn.subscriber.as_ref()).map(|sub| sub.jumps);
+        let playing = self.conns.values().flat_map(Conn::playing);
+        let jumps = playing.map(|playing| playing.subscriber.jumps);
         counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);
         let subscribers: usize = self.streams.values().map(|stream| stream.subscribers.len()).sum();
         let figures = WorkerFigures {
@@ -114,22 +120,30 @@ impl Worker {
         totals
     }
 
+    /// A session is gone: what it counted stays.
+    pub(super) fn count_ended(&mut self, conn: &Conn) {
+        if let Some(figures) = conn.session.figures() {
+            Totals::add(&mut self.totals_ended, &*figures);
+        }
+    }
+
     /// The connections of one stream, or of all, that have figures.
     fn connection_figures(&self, wanted: Option<StreamId>) -> Vec<ConnectionFigures> {
         let figures = |conn: &Conn| {
-            let (stream, brings) = match (&conn.publishing, &conn.subscriber) {
-                (Publishing::Granted(stream), _) => (*stream, true),
-                (_, Some(subscriber)) => (subscriber.stream, false),
-                (Publishing::No | Publishing::Asked, None) => return None,
+            let published = conn.publications.iter().find_map(|publication| publication.stream);
+            let played = || conn.playing().next().map(|playing| playing.subscriber.stream);
+            let (stream, brings) = match published {
+                Some(stream) => (stream, true),
+                None => (played()?, false),
             };
             if wanted.is_some_and(|wanted| wanted != stream) {
                 return None;
             }
-            let role = match (brings, conn.pull.is_some(), conn.push.is_some()) {
-                (true, true, _) => Role::Pull,
-                (true, false, _) => Role::Publisher,
-                (false, _, true) => Role::Push,
-                (false, _, false) => Role::Viewer,
+            let role = match (brings, conn.purpose) {
+                (true, Purpose::Pull { .. }) => Role::Pull,
+                (true, _) => Role::Publisher,
+                (false, Purpose::Push { .. }) => Role::Push,
+                (false, _) => Role::Viewer,
             };
             let key = self.streams.get(&stream)?.key.clone();
             let figures = conn.session.figures()?;

@@ -106,19 +106,19 @@ impl Control {
     /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
     /// subscriber does not stand in its own way.
     pub(super) fn connections_of(&self, direction: Direction, key: &StreamKey, id: &str) -> usize {
-        let all = self.presences.count(key, id);
+        let all = self.access.presences.count(key, id);
         let replaced = match direction {
             Direction::Publish => self.publisher_of(key),
             Direction::Play => None,
         };
-        let own = replaced.and_then(|session| self.presences.sessions.get(&session));
+        let own = replaced.and_then(|session| self.access.presences.sessions.get(&session));
         let counted = own.is_some_and(|presence| presence.subscriber.as_deref() == Some(id));
         all.saturating_sub(usize::from(counted))
     }
 
     /// Counted from its verdict on.
-    pub(super) fn viewer_admitted(&mut self, request: PlayRequest) {
-        self.presences.insert(request.session, Presence::of_viewer(request));
+    pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
+        self.access.presences.insert(request.session, Presence::of_viewer(request));
     }
 
     /// A viewer is served.
@@ -129,9 +129,9 @@ impl Control {
         request: Option<Box<PlayRequest>>,
     ) {
         if let Some(request) = request {
-            self.presences.insert(session, Presence::of_viewer(*request));
+            self.access.presences.insert(session, Presence::of_viewer(*request));
         }
-        let Some(presence) = self.presences.sessions.get_mut(&session) else { return };
+        let Some(presence) = self.access.presences.sessions.get_mut(&session) else { return };
         presence.started = true;
         let (key, params) = (presence.key.clone(), presence.params.clone());
         self.note_event(now, session, "connected");
@@ -139,14 +139,14 @@ impl Control {
         if let Some(url) = &told {
             self.hook_viewer(now, &key, url, "playStarted", &params);
         }
-        if let Some(presence) = self.presences.sessions.get_mut(&session) {
+        if let Some(presence) = self.access.presences.sessions.get_mut(&session) {
             presence.told = told;
         }
     }
 
     /// A viewer is gone, or has given up asking.
     pub(in crate::control) fn play_ended(&mut self, now: Now, session: SessionRef) {
-        if !self.forget_ask(now, session) {
+        if !self.abandon_admission(now, session) {
             self.leave(now, session);
         }
     }
@@ -163,14 +163,14 @@ impl Control {
             started: true,
             told: None,
         };
-        self.presences.insert(request.session, presence);
+        self.access.presences.insert(request.session, presence);
         self.note_event(now, request.session, "connected");
     }
 
     /// A session is gone; many are not known here.
     pub(in crate::control) fn leave(&mut self, now: Now, session: SessionRef) {
         self.note_event(now, session, "disconnected");
-        let Some(presence) = self.presences.remove(session) else { return };
+        let Some(presence) = self.access.presences.remove(session) else { return };
         if let Some(url) = &presence.told {
             self.hook_viewer(now, &presence.key, url, "playStopped", &presence.params);
         }
@@ -181,9 +181,9 @@ impl Control {
         let Some(record) = self.subscriber(key, id) else { return };
         let (publish, play) =
             (record.is_blocked(Direction::Publish, now), record.is_blocked(Direction::Play, now));
-        let sessions = self.presences.subscribers.get(&(key.clone(), id.to_owned()));
+        let sessions = self.access.presences.subscribers.get(&(key.clone(), id.to_owned()));
         for session in sessions.cloned().unwrap_or_default() {
-            match self.presences.sessions.get(&session).map(|presence| presence.direction) {
+            match self.access.presences.sessions.get(&session).map(|presence| presence.direction) {
                 Some(Direction::Publish) if publish => {
                     if let Some(stream) =
                         self.stream_of(key).filter(|_| self.publisher_of(key) == Some(session))
@@ -193,7 +193,10 @@ impl Control {
                 }
                 Some(Direction::Play) if play => {
                     let reason = "the subscriber was blocked";
-                    self.post(session.worker, ToWorker::DropViewer { conn: session.conn, reason });
+                    self.post(
+                        session.worker,
+                        ToWorker::DropViewer { conn: session.conn, handle: session.handle, reason },
+                    );
                 }
                 Some(_) | None => {}
             }
@@ -202,7 +205,9 @@ impl Control {
 
     /// Remembers that a subscriber came or went, where the application wants it.
     fn note_event(&mut self, now: Now, session: SessionRef, event_type: &'static str) {
-        let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else { return };
+        let Some(presence) = self.access.presences.sessions.get(&session).filter(|p| p.started) else {
+            return;
+        };
         let Some(subscriber_id) = presence.subscriber.clone() else { return };
         let key = &presence.key;
         if !self.apps.get(&key.app).is_some_and(|app| app.security.subscriber_events) {
@@ -217,7 +222,7 @@ impl Control {
             stream_id: key.id.to_string(),
             subscriber_id,
         };
-        let events = self.presences.events.entry(key.app.clone()).or_default();
+        let events = self.access.presences.events.entry(key.app.clone()).or_default();
         events.push_back(event);
         if events.len() > EVENTS_MAX {
             events.pop_front();

@@ -1,8 +1,7 @@
 //! What is told, and with which members (docs/hooks.md).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -11,35 +10,13 @@ use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::registry::Live;
-use crate::control::rest::host;
 use crate::control::{Control, wall};
+use crate::jobs::Work;
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
 
 /// Members that parameters of a peer may not take the place of.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
-
-/// Streams that are over and expected back, and the status of those that are live.
-#[derive(Debug, Default)]
-pub(in crate::control) struct Idles {
-    of: BTreeMap<StreamKey, Instant>,
-    due: BTreeSet<(Instant, StreamKey)>,
-    statuses: BTreeSet<(Instant, StreamId)>,
-}
-
-impl Idles {
-    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
-        let idle = self.due.first().map(|(at, _)| *at);
-        let status = self.statuses.first().map(|(at, _)| *at);
-        [idle, status].into_iter().flatten().min()
-    }
-
-    fn forget(&mut self, key: &StreamKey) {
-        if let Some(at) = self.of.remove(key) {
-            self.due.remove(&(at, key.clone()));
-        }
-    }
-}
 
 /// Members of a hook on their way to text.
 #[derive(Debug)]
@@ -106,6 +83,32 @@ impl Members {
 }
 
 impl Control {
+    /// Tells a receiver of something.
+    fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
+        let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
+        self.hooks.tell(key, url, action, body, &settings);
+        self.send_hooks();
+    }
+
+    /// Hands out what there are threads for.
+    fn send_hooks(&mut self) {
+        while let Some((number, post)) = self.hooks.poll_post() {
+            // There is room: no more are under way than there are threads.
+            self.submit(Work::Post(post), move |control, now, outcome| {
+                control.hooks.handle_answer(now, number, &outcome.posted());
+                control.send_hooks();
+                control.exit_when_drained();
+            });
+        }
+    }
+
+    /// Fires what time brings.
+    pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
+        self.hooks.handle_timeout(now);
+        self.send_hooks();
+        self.exit_when_drained();
+    }
+
     /// Where hooks of a stream go: its record's address, else its application's.
     pub(in crate::control) fn hook_url(&self, key: &StreamKey) -> Option<HookUrl> {
         let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());
@@ -146,7 +149,7 @@ impl Control {
     /// publishes it after an outage.
     pub(in crate::control) fn source_started(&mut self, now: Now, stream: StreamId) {
         let Some(live) = self.registry.live.get_mut(&stream) else { return };
-        if std::mem::replace(&mut live.announced, true) {
+        if std::mem::replace(&mut live.told.announced, true) {
             return;
         }
         let (key, params) = (live.key.clone(), live.params.clone());
@@ -163,7 +166,7 @@ impl Control {
     fn announced_subtracks(&self, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = self.records.subtracks(main).filter_map(stream);
-        live.filter(|stream| self.registry.live.get(stream).is_some_and(|live| live.announced)).count()
+        live.filter(|stream| self.registry.live.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
     /// A stream is over, and its record still there.
@@ -174,9 +177,9 @@ impl Control {
         live: &Live,
         end: StreamEnd,
     ) {
-        self.idles.statuses.retain(|(_, of)| *of != stream);
+        self.hooks.idles.statuses.retain(|(_, of)| *of != stream);
         let key = &live.key;
-        if live.announced {
+        if live.told.announced {
             self.hook(now, key, "liveStreamEnded", None, Some(&live.params));
             if let Some(main) = self.main_track_of(key)
                 && self.announced_subtracks(&main) == 0
@@ -193,30 +196,30 @@ impl Control {
         let seconds = u64::try_from(record.max_idle_time).unwrap_or(0);
         if seconds > 0 && end != StreamEnd::Deleted && end != StreamEnd::Drain {
             let at = now.mono.checked_add(Duration::from_secs(seconds)).unwrap_or(now.mono);
-            self.idles.forget(key);
-            self.idles.of.insert(key.clone(), at);
-            self.idles.due.insert((at, key.clone()));
+            self.hooks.idles.forget(key);
+            self.hooks.idles.of.insert(key.clone(), at);
+            self.hooks.idles.due.insert((at, key.clone()));
         }
     }
 
     /// The stream is back, or nobody waits for it.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
-        self.idles.forget(key);
+        self.hooks.idles.forget(key);
     }
 
     pub(in crate::control) fn fire_idles(&mut self, now: Now) {
-        while let Some((at, key)) = self.idles.due.first().cloned() {
+        while let Some((at, key)) = self.hooks.idles.due.first().cloned() {
             if at > now.mono {
                 break;
             }
-            self.idles.forget(&key);
+            self.hooks.idles.forget(&key);
             self.hook(now, &key, "idleTimeIsExpired", None, None);
         }
-        while let Some((at, stream)) = self.idles.statuses.first().copied() {
+        while let Some((at, stream)) = self.hooks.idles.statuses.first().copied() {
             if at > now.mono {
                 break;
             }
-            self.idles.statuses.pop_first();
+            self.hooks.idles.statuses.pop_first();
             self.hook_status(now, stream);
             self.arm_status(now, stream);
         }
@@ -226,7 +229,7 @@ impl Control {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let period = self.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
         if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
-            self.idles.statuses.insert((at, stream));
+            self.hooks.idles.statuses.insert((at, stream));
         }
     }
 
@@ -278,7 +281,7 @@ impl Control {
 
     /// New publishers are refused from now on, or no more: `server.statusWebHookURL` is told of the first.
     pub(in crate::control) fn watch_load(&mut self, now: Now) {
-        let high = self.load.is_high(now, &self.config.server);
+        let high = self.figures.load.is_high(now, &self.config.server);
         if std::mem::replace(&mut self.hooks.load_high, high) || !high {
             return;
         }
@@ -286,7 +289,7 @@ impl Control {
         let body = serde_json::json!({
             "action": "highResourceUsage",
             "host": self.config.host_address,
-            "resourceInfo": host::everything(self, now).to_string(),
+            "resourceInfo": self.resource_report(now).to_string(),
         });
         // Of no application: sent as JSON, and once.
         self.tell(&StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());

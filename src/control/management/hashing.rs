@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::User;
+use super::users::User;
 use crate::control::Control;
-use crate::control::jobs::Next;
-use crate::control::rest::Origin;
+use crate::control::answer::Origin;
 use crate::jobs::{PasswordDigest, PasswordWork, Work};
 
 /// What a password is hashed for.
@@ -41,7 +40,7 @@ impl Control {
     pub(in crate::control) fn make_hash(&mut self, digest: PasswordDigest, purpose: Purpose) -> bool {
         let mut salt = [0; 16];
         self.random.fill(&mut salt);
-        self.submit(Work::Password(PasswordWork::Make { digest, salt }), Next::Password(purpose))
+        self.hash(PasswordWork::Make { digest, salt }, purpose)
     }
 
     /// Has a password compared with a stored one, or with none when the user is unknown, so that it takes as long; false when
@@ -53,6 +52,10 @@ impl Control {
         purpose: Purpose,
     ) -> bool {
         let stored = self.user(email).map(|user| user.password_hash.0.clone()).unwrap_or_default();
-        self.submit(Work::Password(PasswordWork::Verify { digest, stored }), Next::Password(purpose))
+        self.hash(PasswordWork::Verify { digest, stored }, purpose)
+    }
+
+    fn hash(&mut self, work: PasswordWork, purpose: Purpose) -> bool {
+        self.submit(Work::Password(work), move |control, now, outcome| control.hashed(now, purpose, outcome))
     }
 }

@@ -9,46 +9,20 @@
 //! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use super::routes::{Base, BodyKind, Handler, Policy, Route};
-use super::{Found, Origin, Reply, RootCall, find, has_type, refuse_type};
+use super::call::{Caller, Origin, Reply, RootCall};
+use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_type};
+use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
-use crate::control::sides::Side;
+use crate::control::records::auxiliary::Auxiliary;
 use crate::http::{Method, Request, Response, cors};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
 /// Cookies of our name that are looked at.
 const COOKIES_MAX: usize = 4;
-
-/// Who calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Caller {
-    /// Nobody that is known.
-    Nobody,
-    /// Who holds the server's secret: may do everything, and is no user.
-    Token,
-    /// A user that is logged in.
-    User {
-        /// Who.
-        email: Arc<str>,
-        /// By which session.
-        id: SessionId,
-    },
-}
-
-impl Caller {
-    /// Of a user.
-    pub(super) fn email(&self) -> Option<&str> {
-        match self {
-            Self::User { email, .. } => Some(email),
-            Self::Nobody | Self::Token => None,
-        }
-    }
-}
 
 fn refused(message: &str) -> Reply {
     Reply::Now(Response::error(403, message))
@@ -146,9 +120,11 @@ impl Control {
         let (email, user) = match caller {
             Caller::Nobody => return Err("Not authenticated user"),
             Caller::Token => return Ok(()),
-            Caller::User { email, .. } => (email, self.sides.get(&Key::new(Kind::User, "", email))),
+            Caller::User { email, .. } => {
+                (email, self.records.auxiliary.get(&Key::new(Kind::User, "", email)))
+            }
         };
-        let Some(Side::User(user)) = user else {
+        let Some(Auxiliary::User(user)) = user else {
             tracing::debug!(%email, "the user of a session is gone");
             return Err("No user in this session");
         };

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::access::Caller;
-use super::answer::{Outcome, json as object};
-use super::{Reply, RootCall, bad_request};
+use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
+use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{parse_json, status};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
@@ -74,7 +73,7 @@ pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -
     let [app, ..] = call.params;
     let of_app = control.registry.live.values().filter(|live| &*live.key.app == app);
     let rows = of_app.map(|live| {
-        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
+        let viewers: u64 = live.viewers.values().map(crate::mail::ViewerCounts::total).sum();
         json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
     });
     Reply::Now(object(200, &rows.collect::<Vec<_>>()))
@@ -88,23 +87,23 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         return done(Outcome::failure(text));
     }
     let taken = control.apps.contains_key(name)
-        || control.changing_apps.contains(name)
-        || control.purges.iter().any(|app| &**app == name);
+        || control.walks.app_changes.changing.contains(name)
+        || control.walks.app_changes.removed.iter().any(|app| &**app == name);
     if taken {
         return done(Outcome::failure("Application with the same name already exists"));
     }
     if !is_app_name(name) {
         return done(Outcome::failure("The application's name is reserved or too long"));
     }
-    if control.apps.len() + control.changing_apps.len() >= APPS_MAX {
+    if control.apps.len() + control.walks.app_changes.changing.len() >= APPS_MAX {
         return done(Outcome::failure("The limit of applications is reached"));
     }
     let name: Arc<str> = name.into();
-    control.changing_apps.insert(name.clone());
+    control.walks.app_changes.changing.insert(name.clone());
     let work = AdminWork::CreateApp(name.clone());
     let session = call.origin.session;
     let sent = control.submit_admin(work, move |control, now, result| {
-        control.changing_apps.remove(&name);
+        control.walks.app_changes.changing.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
                 control.install_app(now, settings);
@@ -116,7 +115,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     });
     if !sent {
         let [name, ..] = call.params;
-        control.changing_apps.remove(name);
+        control.walks.app_changes.changing.remove(name);
         return Reply::Now(busy());
     }
     Reply::Later
@@ -136,7 +135,8 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
         return done(Outcome::failure(text));
     }
-    let Some(app) = control.apps.get(name).filter(|_| !control.changing_apps.contains(name)) else {
+    let Some(app) = control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name))
+    else {
         let text = format!(
             "AppSettings is not available for app: {name}. It's not available or it's being initialized"
         );
@@ -146,7 +146,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     let session = call.origin.session;
     let own = name.clone();
     let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
-        control.changing_apps.remove(&own);
+        control.walks.app_changes.changing.remove(&own);
         let response = match result.done() {
             Ok(()) => Outcome::success().response(200),
             Err(error) => failed(&error),
@@ -156,7 +156,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if !sent {
         return Reply::Now(busy());
     }
-    control.changing_apps.insert(name.clone());
+    control.walks.app_changes.changing.insert(name.clone());
     control.remove_app(now, &name);
     if call.query("deleteDB").eq_ignore_ascii_case("true") {
         control.purge(now, name);
@@ -230,7 +230,9 @@ enum Unfit {
 /// `POST /applications/settings/{app}`: the whole object; members left out return to their defaults.
 pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
-    let Some(app) = control.apps.get(name).filter(|_| !control.changing_apps.contains(name)).cloned() else {
+    let Some(app) =
+        control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name)).cloned()
+    else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {

@@ -5,10 +5,10 @@ use media::Codec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::{Outcome, SimpleStat, json as object};
-use super::{Call, Reply};
-use crate::control::broadcast::is_stream_id;
-use crate::control::writes::{Answer, Change, Write};
+use super::call::{Call, Reply};
+use crate::control::answer::{Outcome, SimpleStat, json as object};
+use crate::control::broadcast::{Recorder, is_stream_id};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 
@@ -22,13 +22,6 @@ fn refused_with_null(message: Option<&str>) -> Reply {
 
 fn empty_list() -> Reply {
     Reply::Now(object(200, &[0_u8; 0]))
-}
-
-/// Who records; the value of `recordType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::control) enum Recorder {
-    Mp4,
-    Webm,
 }
 
 /// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; nothing records in this version, so a
@@ -93,7 +86,12 @@ pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
         video_width: record.width,
         video_bitrate: record.bitrate,
         audio_bitrate: 0,
-        video_codec: live.figures.as_ref().and_then(|figures| figures.video_codec).and_then(codec_name),
+        video_codec: live
+            .received
+            .figures
+            .as_ref()
+            .and_then(|figures| figures.video_codec)
+            .and_then(codec_name),
     };
     Reply::Now(object(200, &[info]))
 }

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::answer::json as object;
-use super::{Reply, RootCall};
+use super::call::{Reply, RootCall};
+use crate::control::answer::json as object;
 use crate::control::{Control, Now, wall};
 
 type Part = fn(&Control, Now) -> Value;
@@ -14,7 +14,7 @@ fn told(control: &Control, now: Now, part: Part) -> Reply {
 }
 
 fn cpu(control: &Control, _: Now) -> Value {
-    let host = &control.host;
+    let host = &control.figures.host;
     json!({
         "processCPUTime": host.process_cpu_us,
         "systemCPULoad": host.system_cpu_percent,
@@ -24,7 +24,7 @@ fn cpu(control: &Control, _: Now) -> Value {
 }
 
 fn process_memory(control: &Control, _: Now) -> Value {
-    let host = &control.host;
+    let host = &control.figures.host;
     json!({
         "maxMemory": host.memory_total,
         "totalMemory": host.process_memory_peak,
@@ -34,7 +34,7 @@ fn process_memory(control: &Control, _: Now) -> Value {
 }
 
 fn native_memory(control: &Control, _: Now) -> Value {
-    json!({ "inUseMemory": control.host.process_memory, "maxMemory": control.host.memory_total })
+    json!({ "inUseMemory": control.figures.host.process_memory, "maxMemory": control.figures.host.memory_total })
 }
 
 fn system(control: &Control, _: Now) -> Value {
@@ -42,12 +42,12 @@ fn system(control: &Control, _: Now) -> Value {
         "osName": "Linux",
         "osArch": std::env::consts::ARCH,
         "javaVersion": concat!("none, millstream ", env!("CARGO_PKG_VERSION")),
-        "processorCount": control.host.processors,
+        "processorCount": control.figures.host.processors,
     })
 }
 
 fn system_memory(control: &Control, _: Now) -> Value {
-    let host = &control.host;
+    let host = &control.figures.host;
     json!({
         "virtualMemory": host.memory_committed,
         "totalMemory": host.memory_total,
@@ -61,7 +61,7 @@ fn system_memory(control: &Control, _: Now) -> Value {
 }
 
 fn file_system(control: &Control, _: Now) -> Value {
-    let host = &control.host;
+    let host = &control.figures.host;
     json!({
         "usableSpace": host.disk_usable,
         "totalSpace": host.disk_total,
@@ -76,12 +76,18 @@ fn gpu(_: &Control, _: Now) -> Value {
 }
 
 fn timing(control: &Control, now: Now) -> Value {
-    let up = now.mono.saturating_duration_since(control.began.mono).as_millis();
-    json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.began) })
+    let up = now.mono.saturating_duration_since(control.figures.began.mono).as_millis();
+    json!({ "up-time": u64::try_from(up).unwrap_or(u64::MAX), "start-time": wall(control.figures.began) })
 }
 
-/// All figures, as `GET /system-resources` shows them.
-pub(in crate::control) fn everything(control: &Control, now: Now) -> Value {
+impl Control {
+    /// All figures, as `GET /system-resources` shows them.
+    pub(in crate::control) fn resource_report(&self, now: Now) -> Value {
+        everything(self, now)
+    }
+}
+
+fn everything(control: &Control, now: Now) -> Value {
     let live = control.registry.live.len();
     let mut all = json!({
         "instanceId": control.config.node,
@@ -168,14 +174,14 @@ pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
 
 /// `GET /liveness`.
 pub(super) fn liveness(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let name = control.host.host_name.as_str();
+    let name = control.figures.host.host_name.as_str();
     let host = if name.is_empty() { "localhost" } else { name };
     Reply::Now(object(200, &json!({ "host": host, "status": "ok" })))
 }
 
 /// `GET /threads`.
 pub(super) fn threads(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    let count = control.host.threads;
+    let count = control.figures.host.threads;
     let answer = json!({ "dead-locked-thread": [], "thread-count": count, "thread-peek-count": count });
     Reply::Now(object(200, &answer))
 }

@@ -1,8 +1,8 @@
 //! Lists, counts and statistics.
 
-use super::answer::{SimpleStat, Viewers, json};
+use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted, array};
-use super::{Call, Reply};
+use crate::control::answer::{SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
 use crate::control::{Control, Now};
 use crate::http::Response;

@@ -5,15 +5,25 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Base, BodyKind, Policy, Route, routes};
+use super::route::{Base, BodyKind, Policy, Route};
+use super::routes::routes;
 use super::schemas;
+use crate::control::Control;
 
 /// The document; it is the same as long as the program runs.
-pub(super) static DOCUMENT: LazyLock<Bytes> =
+static DOCUMENT: LazyLock<Bytes> =
     LazyLock::new(|| serde_json::to_vec(&document()).unwrap_or_default().into());
 
 /// Parameters of paths that are numbers.
 const NUMBERS: [&str; 4] = ["offset", "size", "charSize", "ms"];
+
+impl Control {
+    /// The document.
+    #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
+    pub(super) fn openapi(&self) -> Bytes {
+        DOCUMENT.clone()
+    }
+}
 
 fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();

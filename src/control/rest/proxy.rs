@@ -1,7 +1,8 @@
 //! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (docs/rest.md). The call is done here,
 //! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
 
-use super::{Reply, RootCall, split_path};
+use super::call::{Reply, RootCall};
+use super::paths::split_path;
 use crate::control::management::{Role, SYSTEM, User};
 use crate::control::{Control, Now};
 use crate::http::{Method, Request, Response};

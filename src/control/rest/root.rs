@@ -1,8 +1,7 @@
 //! The small operations of the server itself (docs/rest.md).
 
-use super::answer::{Version, json};
-use super::openapi::DOCUMENT;
-use super::{Call, Reply, RootCall};
+use super::call::{Call, Reply, RootCall};
+use crate::control::answer::{Version, json};
 use crate::control::{Control, Now};
 use crate::http::Response;
 
@@ -12,8 +11,8 @@ pub(super) fn metrics(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    Reply::Now(Response::json(200, DOCUMENT.clone()))
+pub(super) fn openapi(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
+    Reply::Now(Response::json(200, control.openapi()))
 }
 
 pub(super) const VERSION: Version = Version {

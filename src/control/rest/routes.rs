@@ -8,116 +8,101 @@
 mod apps;
 mod server;
 
-use super::{AppHandler, RootHandler};
-use crate::http::Method;
+use super::call::PARAMS_MAX;
+use super::paths::match_path;
+use super::route::{Base, Route};
+use crate::http::{Method, Response};
 
-/// What stands before a route's path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
-    /// `/{app}/rest/v2`.
-    App,
-    /// `/rest/v2`.
-    Root,
-    /// Nothing.
-    Server,
-}
-
-impl Base {
-    /// As the OpenAPI document writes it.
-    #[must_use]
-    pub const fn prefix(self) -> &'static str {
-        match self {
-            Self::App => "/{app}/rest/v2",
-            Self::Root => "/rest/v2",
-            Self::Server => "",
-        }
-    }
-}
-
-/// Who may use a route. Those of [`Base::Root`] and [`Base::Server`] pass the dashboard's address filter first,
-/// whatever their policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// Whoever passes the application's IP filter and token filter.
-    AppFilter,
-    /// Nothing but the dashboard's address filter: `/metrics`, `/openapi.json`.
-    Dashboard,
-    /// No login.
-    Open,
-    /// Everybody who is logged in, of whatever role.
-    Login,
-    /// Scope `system`: any role reads, administrators write.
-    System,
-    /// Scope `system`, or the application that the first parameter names: any role reads, administrators write.
-    Scoped,
-    /// As its `_path` says: see the proxy.
-    Proxied,
-}
-
-/// What a request carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
-    /// Nothing that is looked at.
-    None,
-    /// JSON, or nothing.
-    Json,
-    /// Files of a form.
-    Multipart,
-}
-
-/// Who answers.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Handler {
-    /// An operation of an application.
-    App(AppHandler),
-    /// An operation of the server.
-    Root(RootHandler),
-}
-
-/// One operation.
-#[derive(Debug, Clone, Copy)]
-pub struct Route {
-    /// Of the request.
-    pub method: Method,
-    /// What stands before the path.
-    pub base: Base,
-    /// The rest.
-    pub path: &'static str,
-    /// Who may.
-    pub policy: Policy,
-    /// What it carries.
-    pub body: BodyKind,
-    /// The schema of the body; empty when it has none.
-    pub takes: &'static str,
-    /// The schema of a good answer, or a media type; empty when there is no body. `[X]` is an array.
-    pub gives: &'static str,
-    /// Parameters of the query.
-    pub query: &'static [&'static str],
-    /// Its group in the document.
-    pub tag: &'static str,
-    /// One line for people.
-    pub summary: &'static str,
-    pub(super) handler: Handler,
-}
-
-impl Route {
-    /// With a JSON body of this schema.
-    pub(super) const fn takes(self, schema: &'static str) -> Self {
-        Self { body: BodyKind::Json, takes: schema, ..self }
-    }
-
-    /// With files of a form.
-    pub(super) const fn multipart(self) -> Self {
-        Self { body: BodyKind::Multipart, ..self }
-    }
-
-    /// With these parameters in the query.
-    pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
-        Self { query: names, ..self }
-    }
-}
+/// Parts of a path after `rest/v2`.
+const SEGMENTS_MAX: usize = 8;
 
 /// Every operation there is.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     server::ROUTES.iter().chain(apps::ROUTES)
+}
+
+/// What the table says about a request.
+pub(super) enum Found<'a> {
+    Route(&'static Route, [&'a str; PARAMS_MAX]),
+    /// The path is there, for these methods.
+    Methods(Vec<&'static str>),
+    Nothing,
+}
+
+impl Found<'_> {
+    /// The refusal, when there is no route.
+    pub(super) fn refusal(self) -> Response {
+        match self {
+            Self::Methods(allowed) => {
+                Response::error(405, "Method Not Allowed").header("Allow", allowed.join(", "))
+            }
+            Self::Route(..) | Self::Nothing => Response::error(404, "Not Found"),
+        }
+    }
+}
+
+/// Looks a path up; HEAD is GET without the body, which the connection leaves out.
+pub(super) fn find(base: Base, method: Method, path: &str) -> Found<'_> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.split('/').count() > SEGMENTS_MAX {
+        return Found::Nothing;
+    }
+    let method = if method == Method::Head { Method::Get } else { method };
+    let mut allowed = Vec::new();
+    for route in routes().filter(|route| route.base == base) {
+        let Some(params) = match_path(route.path, path) else { continue };
+        if route.method == method {
+            return Found::Route(route, params);
+        }
+        allowed.push(route.method.as_str());
+        if route.method == Method::Get {
+            allowed.push(Method::Head.as_str());
+        }
+    }
+    if allowed.is_empty() { Found::Nothing } else { Found::Methods(allowed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::rest::route::{Handler, Policy};
+
+    /// A path that the pattern matches.
+    fn example(route: &Route) -> String {
+        let part = |part: &str| if part.starts_with('{') { "7".to_owned() } else { part.to_owned() };
+        route.path.split('/').map(part).collect::<Vec<_>>().join("/")
+    }
+
+    #[test]
+    fn r_23_no_two_routes_are_the_same_and_each_finds_itself() {
+        for route in routes() {
+            let same = |r: &&Route| r.path == route.path && r.method == route.method && r.base == route.base;
+            assert_eq!(routes().filter(same).count(), 1, "{}", route.path);
+            let path = example(route);
+            match find(route.base, route.method, &path) {
+                Found::Route(found, _) => assert_eq!(found.path, route.path, "hidden by an earlier route"),
+                Found::Methods(_) | Found::Nothing => panic!("{path} is not found"),
+            }
+            assert!(path.split('/').count() <= SEGMENTS_MAX);
+            assert!(route.path.matches('{').count() <= PARAMS_MAX);
+        }
+    }
+
+    #[test]
+    fn r_23_policies_and_handlers_fit_their_base() {
+        for route in routes() {
+            let fits = match route.base {
+                Base::App => route.policy == Policy::AppFilter && matches!(route.handler, Handler::App(_)),
+                Base::Server => {
+                    route.policy == Policy::Dashboard && matches!(route.handler, Handler::Root(_))
+                }
+                Base::Root => {
+                    !matches!(route.policy, Policy::AppFilter | Policy::Dashboard)
+                        && matches!(route.handler, Handler::Root(_))
+                }
+            };
+            assert!(fits, "{} {}", route.method, route.path);
+            assert!(route.policy != Policy::Scoped || route.path.contains('{'), "{}", route.path);
+        }
+    }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::access::Caller;
-use super::answer::{Outcome, json as object};
+use super::call::{Caller, Reply, RootCall, bad_request};
 use super::form::Form;
-use super::{Reply, RootCall, bad_request};
 use crate::config::Edit;
+use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::parse_json;
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now};

@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-use super::answer::{Outcome, json};
+use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
-use super::{Call, Reply, bad_request};
 use crate::auth::access::Direction;
 use crate::auth::time_code;
-use crate::control::access::{Subscriber, stranger_key};
+use crate::control::access::code_key;
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
-use crate::control::sides::{Side, SideWrite};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::store::Kind;
@@ -55,9 +55,9 @@ impl Control {
     /// Stores one, and answers when it is there.
     fn put_subscriber(&mut self, now: Now, call: &Call<'_>, subscriber: Subscriber) -> Reply {
         let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
-        let changes = vec![(key, Some(Side::Subscriber(subscriber)))];
+        let changes = vec![(key, Some(Auxiliary::Subscriber(subscriber)))];
         let answer = Outcome::success().response(200);
-        self.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
         Reply::Later
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         Some((period, Ok(fits))) if period >= PERIOD_MIN => Some(fits),
         Some(_) => return failure(BAD_PERIOD),
     };
-    if control.sides.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+    if control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
         return failure("");
     }
     let is_kind =
@@ -111,10 +111,10 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let key = call.key();
-    let all = control.sides.of_stream(Kind::Subscriber, &call.app.name, id);
-    let shown = all.filter_map(|side| match side {
-        Side::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
-        Side::Token(_) | Side::User(_) => None,
+    let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
+    let shown = all.filter_map(|record| match record {
+        Auxiliary::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
+        Auxiliary::Token(_) | Auxiliary::User(_) => None,
     });
     Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
 }
@@ -123,24 +123,24 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [stream, id, ..] = call.params;
     let key = Subscriber::key(&call.app.name, stream, id);
-    if control.sides.pending(&key).is_none() {
+    if control.records.auxiliary.pending(&key).is_none() {
         return failure("");
     }
     let waiter = Some((call.session, Outcome::success().response(200)));
-    control.write_sides(now, SideWrite { changes: vec![(key, None)], waiter });
+    control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(key, None)], waiter });
     Reply::Later
 }
 
 /// `DELETE /broadcasts/{id}/subscribers`.
 pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [stream, ..] = call.params;
-    let keys = control.sides.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
+    let keys = control.records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
     if keys.is_empty() {
         return failure("");
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let waiter = Some((call.session, Outcome::success().response(200)));
-    control.write_sides(now, SideWrite { changes, waiter });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     Reply::Later
 }
 
@@ -156,7 +156,7 @@ pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
     let known = match record.and_then(|record| record.b32_secret.as_deref()) {
         Some(secret) => time_code::key_of_secret(secret),
-        None => stranger_key(call.app, call.query("type"), &key, id),
+        None => code_key(call.app, call.query("type"), &key, id),
     };
     match known {
         Some(known) => {
@@ -181,7 +181,8 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     }
     let key = call.key();
     let known = control.subscriber(&key, id).cloned();
-    if known.is_none() && control.sides.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+    if known.is_none() && control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
+    {
         return failure("");
     }
     let until = wall(now).saturating_add(i64::from(seconds).saturating_mul(1000));
@@ -205,9 +206,9 @@ pub(super) fn events(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let wanted = call.query("subscriberId");
-    let events = control
-        .presences
-        .events(&call.app.name)
-        .filter(|event| event.stream_id == stream && (wanted.is_empty() || event.subscriber_id == wanted));
+    let events =
+        control.access.presences.events(&call.app.name).filter(|event| {
+            event.stream_id == stream && (wanted.is_empty() || event.subscriber_id == wanted)
+        });
     Reply::Now(json(200, &events.skip(offset).take(size).collect::<Vec<_>>()))
 }

@@ -1,10 +1,10 @@
 //! Main tracks and subtracks (docs/rest.md).
 
-use super::answer::{Outcome, SimpleStat, json};
+use super::call::{Call, Reply};
 use super::scan::array;
-use super::{Call, Reply};
+use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
-use crate::control::writes::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::types::{SessionRef, StreamKey};

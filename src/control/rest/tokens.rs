@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-use super::answer::{Outcome, json};
+use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
-use super::{Call, Reply, bad_request};
 use crate::auth::access::{Direction, sign_jwt};
-use crate::control::access::{TOKENS_MAX, Token};
+use crate::control::access::TOKENS_MAX;
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
-use crate::control::sides::{Side, SideWrite};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::{Control, Now};
 use crate::store::Kind;
 
@@ -76,14 +76,14 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Err(refusal) => return refusal,
     };
     let app = &call.app.name;
-    if control.sides.count(Kind::Token, app) >= TOKENS_MAX {
+    if control.records.auxiliary.count(Kind::Token, app) >= TOKENS_MAX {
         return refused(NOT_SAVED);
     }
     let key = Token::key(app, &token.stream_id, &token.token_id);
     let answer = json(200, &token);
     control.arm_sweep(now);
-    let changes = vec![(key, Some(Side::Token(token)))];
-    control.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+    let changes = vec![(key, Some(Auxiliary::Token(token)))];
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
     Reply::Later
 }
 
@@ -111,12 +111,14 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
     let room = asked.room_id.filter(|room| !room.is_empty());
     let app = &call.app.name;
     let stream = match &room {
-        Some(_) => control.sides.stream_of_room_token(app, &id).map(str::to_owned),
+        Some(_) => control.records.auxiliary.stream_of_room_token(app, &id).map(str::to_owned),
         None => asked.stream_id,
     };
     let Some(stream) = stream else { return outcome(false) };
     let key = Token::key(app, &stream, &id);
-    let Some(Side::Token(token)) = control.sides.pending(&key) else { return outcome(false) };
+    let Some(Auxiliary::Token(token)) = control.records.auxiliary.pending(&key) else {
+        return outcome(false);
+    };
     if !token.is_valid(now, &kind) || (room.is_some() && token.room_id != room) {
         return outcome(false);
     }
@@ -124,20 +126,23 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
         return outcome(true);
     }
     let answer = Outcome::success().response(200);
-    control.write_sides(now, SideWrite { changes: vec![(key, None)], waiter: Some((call.session, answer)) });
+    control.write_auxiliary(
+        now,
+        AuxiliaryWrite { changes: vec![(key, None)], waiter: Some((call.session, answer)) },
+    );
     Reply::Later
 }
 
 /// `DELETE /broadcasts/{id}/tokens`.
 pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    let keys = control.sides.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
+    let keys = control.records.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
     if keys.is_empty() {
         return outcome(false);
     }
     let changes = keys.into_iter().map(|key| (key, None)).collect();
     let answer = Outcome::success().response(200);
-    control.write_sides(now, SideWrite { changes, waiter: Some((call.session, answer)) });
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
     Reply::Later
 }
 
@@ -147,9 +152,10 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(crate::http::Response::error(404, "Not Found"));
     };
-    let tokens = control.sides.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
-        Side::Token(token) => Some(token),
-        Side::Subscriber(_) | Side::User(_) => None,
-    });
+    let tokens =
+        control.records.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
+            Auxiliary::Token(token) => Some(token),
+            Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        });
     Reply::Now(json(200, &tokens.skip(offset).take(size).collect::<Vec<_>>()))
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::access::Caller;
-use super::answer::{Outcome, json};
-use super::{Origin, Reply, RootCall, bad_request};
+use super::call::{Caller, Origin, Reply, RootCall, bad_request};
+use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User, is_email,
 };
-use crate::control::sides::{Side, SideWrite};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
@@ -258,7 +257,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     }
     tracing::info!(email, "user deleted");
     let waiter = Some((call.origin.session, Outcome::success().response(200)));
-    control.write_sides(now, SideWrite { changes: vec![(user_key(email), None)], waiter });
+    control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(user_key(email), None)], waiter });
     Reply::Later
 }
 
@@ -293,28 +292,28 @@ fn user_bytes(user: &User) -> usize {
 impl Control {
     /// The user as it will be once everything pending is done.
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
-        match self.sides.pending(&user_key(email)) {
-            Some(Side::User(user)) => Some(user),
-            Some(Side::Token(_) | Side::Subscriber(_)) | None => None,
+        match self.records.auxiliary.pending(&user_key(email)) {
+            Some(Auxiliary::User(user)) => Some(user),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
         }
     }
 
     /// All users that are visible.
     pub(super) fn users(&self) -> impl Iterator<Item = &User> {
-        self.sides.of(Kind::User, &Arc::from(""), "").filter_map(|(_, side)| match side {
-            Side::User(user) => Some(user),
-            Side::Token(_) | Side::Subscriber(_) => None,
+        self.records.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
+            Auxiliary::User(user) => Some(user),
+            Auxiliary::Token(_) | Auxiliary::Subscriber(_) => None,
         })
     }
 
     pub(super) fn has_users(&self) -> bool {
-        self.sides.has_any(Kind::User)
+        self.records.auxiliary.has_any(Kind::User)
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
         tracing::info!(email = user.email, "user written");
-        let changes = vec![(user_key(&user.email), Some(Side::User(user)))];
-        self.write_sides(now, SideWrite { changes, waiter });
+        let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     }
 
     /// A user that the command line adds, its password hashed there.
@@ -408,9 +407,9 @@ impl Control {
             return;
         }
         // What everybody sees counts: a user who is not on disk yet cannot log in.
-        let user = match self.sides.get(&user_key(email)) {
-            Some(Side::User(user)) if fits => Some(user.login_message()),
-            Some(Side::User(_) | Side::Token(_) | Side::Subscriber(_)) | None => None,
+        let user = match self.records.auxiliary.get(&user_key(email)) {
+            Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
+            Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
         };
         let Some(message) = user else {
             // The name may be a password in the wrong field.
@@ -427,12 +426,16 @@ impl Control {
     }
 
     /// A user's record was replaced or removed: who is logged in with an old password is no more.
-    pub(in crate::control) fn end_sessions_of(&mut self, before: Option<&Side>, after: Option<&Side>) {
-        let hash = |side: Option<&Side>| match side {
-            Some(Side::User(user)) => Some(user.password_hash.clone()),
-            Some(Side::Token(_) | Side::Subscriber(_)) | None => None,
+    pub(in crate::control) fn end_sessions_of(
+        &mut self,
+        before: Option<&Auxiliary>,
+        after: Option<&Auxiliary>,
+    ) {
+        let hash = |record: Option<&Auxiliary>| match record {
+            Some(Auxiliary::User(user)) => Some(user.password_hash.clone()),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
         };
-        if let Some(Side::User(user)) = before
+        if let Some(Auxiliary::User(user)) = before
             && hash(before) != hash(after)
         {
             self.management.sessions.end_all(&user.email);

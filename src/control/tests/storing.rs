@@ -1,7 +1,7 @@
 //! Writes, the disk, and what a start finds.
 
 use super::*;
-use crate::control::sides::{Side, SideWrite, Token};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::http;
 use crate::store::Kind;
 
@@ -141,11 +141,11 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let faults = Faults::default();
     let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
     let key = |id| store::Key::new(Kind::Token, "live", id);
-    let token = |id: &str| Side::Token(Token { token_id: id.to_owned(), ..Token::default() });
+    let token = |id: &str| Auxiliary::Token(Token { token_id: id.to_owned(), ..Token::default() });
     let write = |rig: &mut Rig, changes| {
         let session = rig.session(0);
         let waiter = Some((session, http::Response::text(200, "done".to_owned())));
-        rig.control.write_sides(rig.now, SideWrite { changes, waiter });
+        rig.control.write_auxiliary(rig.now, AuxiliaryWrite { changes, waiter });
         rig.drain();
         session
     };
@@ -153,13 +153,18 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let first = write(&mut rig, vec![(key("a"), Some(token("1"))), (key("b"), Some(token("2")))]);
     rig.run_for(ms(5));
     let second = write(&mut rig, vec![(key("b"), None), (key("c"), Some(token("3")))]);
-    assert!(rig.control.sides.get(&key("a")).is_none() && rig.answer(first).is_none());
-    assert_eq!(rig.control.sides.pending(&key("c")), Some(&token("3")));
-    assert_eq!(rig.control.sides.pending(&key("b")), None);
+    assert!(rig.control.records.auxiliary.get(&key("a")).is_none() && rig.answer(first).is_none());
+    assert_eq!(rig.control.records.auxiliary.pending(&key("c")), Some(&token("3")));
+    assert_eq!(rig.control.records.auxiliary.pending(&key("b")), None);
     rig.release();
     assert_eq!((rig.answer(first).unwrap().0, rig.answer(second).unwrap().0), (200, 200));
     let ids = |rig: &Rig, from| -> Vec<String> {
-        rig.control.sides.of(Kind::Token, &"live".into(), from).map(|(key, _)| key.id.to_string()).collect()
+        rig.control
+            .records
+            .auxiliary
+            .of(Kind::Token, &"live".into(), from)
+            .map(|(key, _)| key.id.to_string())
+            .collect()
     };
     assert_eq!((ids(&rig, ""), ids(&rig, "b")), (vec!["a".to_owned(), "c".to_owned()], vec!["c".to_owned()]));
     // A failed commit changes nothing, and the fresh file has them all.
@@ -167,7 +172,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let failed = write(&mut rig, vec![(key("a"), None)]);
     rig.run_for(secs(2));
     assert_eq!(rig.answer(failed).unwrap().0, 500);
-    assert_eq!(rig.control.sides.pending(&key("a")), Some(&token("1")));
+    assert_eq!(rig.control.records.auxiliary.pending(&key("a")), Some(&token("1")));
     let again = Rig::start(config(&[], &[]), rig.store);
     assert_eq!(ids(&again, ""), ["a", "c"]);
 }

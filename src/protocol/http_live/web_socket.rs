@@ -13,7 +13,7 @@ use super::pull::TAG_BYTES_MAX;
 use super::url::FlvUrl;
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
 use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent, Media};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
 
 /// The client.
 #[derive(Debug)]
@@ -62,9 +62,7 @@ impl WsFlvClient {
     }
 }
 
-impl Client for WsFlvClient {
-    fn begin(&mut self, _now: Instant, _settings: &SessionSettings) {}
-
+impl ClientStream for WsFlvClient {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         match &mut self.stage {
             Stage::Handshake(handshake, seed) => match handshake.handle_bytes(bytes) {
@@ -87,6 +85,24 @@ impl Client for WsFlvClient {
             }
         }
         self.drain_messages();
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(request) = self.request.take() {
+            out.push(request);
+        }
+        if let Stage::Open(socket) = &mut self.stage {
+            socket.poll_transmit(out);
+        }
+    }
+}
+
+impl Client for WsFlvClient {
+    /// The request is there from the start.
+    fn begin(&mut self, _now: Instant, _settings: &SessionSettings) {}
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
     }
 
     fn handle_end(&mut self, _now: Instant) {
@@ -112,15 +128,6 @@ impl Client for WsFlvClient {
             Ok(Some(tag)) => Some(ClientEvent::Media(Media::Tag(tag))),
             Ok(None) => self.ended.take().map(ClientEvent::Ended),
             Err(error) => Some(ClientEvent::Ended(error.to_string())),
-        }
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(request) = self.request.take() {
-            out.push(request);
-        }
-        if let Stage::Open(socket) = &mut self.stage {
-            socket.poll_transmit(out);
         }
     }
 

@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::AppSettings;
+use crate::hub::Blobs;
 use crate::mail::SessionSettings;
 use crate::protocol::{Apps, outbound};
 use crate::types::StreamId;
 
+/// Nothing is published.
+static BLOBS: Blobs = Blobs::new();
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 const CONFIG: &[u8] = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
 const KEY: &[u8] = b"\x17\x01\0\0\0\0\0\0\x01\x65";
@@ -43,7 +46,8 @@ impl Rig {
     }
 
     fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
+        let ctx =
+            Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };
         verb(&mut self.session, &ctx)
     }
 

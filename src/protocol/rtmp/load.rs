@@ -1,6 +1,5 @@
 //! A publisher for the load generator: what a push asks for, and messages of its own instead of a stream's.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,10 +7,10 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
-use wire::{Datagrams, SendQueue};
+use wire::SendQueue;
 
 use super::url::RtmpUrl;
-use crate::protocol::load::{LoadPublisher, PublisherEvent};
+use crate::protocol::load::{ClientDatagrams, ClientStream, LoadPublisher, PublisherEvent};
 use crate::protocol::pull::Patience;
 
 /// The publisher.
@@ -33,13 +32,25 @@ impl RtmpLoad {
     }
 }
 
-impl LoadPublisher for RtmpLoad {
+impl ClientStream for RtmpLoad {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         // An error is also the last event.
         let _ = self.0.handle_bytes(now, bytes);
     }
 
-    fn handle_datagram(&mut self, _now: Instant, _from: SocketAddr, _datagram: &[u8]) {}
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.0.poll_transmit(out);
+    }
+}
+
+impl LoadPublisher for RtmpLoad {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        None
+    }
 
     fn handle_timeout(&mut self, now: Instant) {
         let _ = self.0.handle_timeout(now);
@@ -66,12 +77,6 @@ impl LoadPublisher for RtmpLoad {
             });
         }
     }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        self.0.poll_transmit(out)
-    }
-
-    fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.0.poll_timeout()

@@ -10,7 +10,7 @@ use wire::SendQueue;
 
 use super::url::RtmpUrl;
 use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent as Event, Media, Patience};
+use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, Patience};
 
 /// The client.
 #[derive(Debug)]
@@ -38,18 +38,26 @@ impl RtmpPull {
     }
 }
 
-impl Client for RtmpPull {
-    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
-        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
-        self.machine = Some(Box::new(machine));
-    }
-
+impl ClientStream for RtmpPull {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         if let Some(machine) = &mut self.machine
             && let Err(error) = machine.handle_bytes(now, bytes)
         {
             tracing::debug!(%error, "server of a pull broke the protocol");
         }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl Client for RtmpPull {
+    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
+        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
+        self.machine = Some(Box::new(machine));
     }
 
     fn handle_end(&mut self, now: Instant) {
@@ -88,12 +96,6 @@ impl Client for RtmpPull {
         }
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(machine) = &mut self.machine {
-            machine.poll_transmit(out);
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.machine.as_ref().and_then(|machine| machine.poll_timeout())
     }
@@ -106,5 +108,9 @@ impl Client for RtmpPull {
 
     fn name(&self) -> &'static str {
         "rtmp-pull"
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
     }
 }

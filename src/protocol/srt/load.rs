@@ -6,14 +6,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use wire::{Datagrams, SendQueue};
+use wire::Datagrams;
 
 use super::outbound::{OutboundConnection, OutboundEvent};
 use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::url::SrtAddress;
 use crate::mail::SessionSettings;
-use crate::protocol::load::{LoadPublisher, PublisherEvent, TsMux};
+use crate::protocol::load::{ClientDatagrams, ClientStream, LoadPublisher, PublisherEvent, TsMux};
 
 /// The publisher.
 #[derive(Debug)]
@@ -31,11 +31,23 @@ impl SrtLoad {
     }
 }
 
-impl LoadPublisher for SrtLoad {
-    fn handle_bytes(&mut self, _now: Instant, _bytes: &[u8]) {}
-
+impl ClientDatagrams for SrtLoad {
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         self.connection.handle_datagram(now, from, datagram);
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.connection.poll_datagrams(now, out)
+    }
+}
+
+impl LoadPublisher for SrtLoad {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        None
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -63,14 +75,6 @@ impl LoadPublisher for SrtLoad {
                 OutboundEvent::Closed(reason) => PublisherEvent::Closed(reason),
             });
         }
-    }
-
-    fn poll_transmit(&mut self, _out: &mut SendQueue) -> bool {
-        false
-    }
-
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) {
-        self.connection.poll_datagrams(now, out);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

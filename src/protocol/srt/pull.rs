@@ -12,7 +12,7 @@ use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent, Media};
+use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media};
 use crate::stats::Figures;
 
 /// The client.
@@ -30,13 +30,7 @@ impl SrtPull {
     }
 }
 
-impl Client for SrtPull {
-    fn begin(&mut self, now: Instant, settings: &SessionSettings) {
-        let connection =
-            OutboundConnection::new(now, SrtSettings::of(settings), &self.address, self.seed.clone());
-        self.connection = Some(Box::new(connection));
-    }
-
+impl ClientDatagrams for SrtPull {
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         if let Some(connection) = &mut self.connection {
             connection.handle_datagram(now, from, datagram);
@@ -45,6 +39,14 @@ impl Client for SrtPull {
 
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
         self.connection.as_mut()?.poll_datagrams(now, out)
+    }
+}
+
+impl Client for SrtPull {
+    fn begin(&mut self, now: Instant, settings: &SessionSettings) {
+        let connection =
+            OutboundConnection::new(now, SrtSettings::of(settings), &self.address, self.seed.clone());
+        self.connection = Some(Box::new(connection));
     }
 
     fn waits(&self) -> bool {
@@ -87,5 +89,9 @@ impl Client for SrtPull {
 
     fn name(&self) -> &'static str {
         "srt-pull"
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
     }
 }

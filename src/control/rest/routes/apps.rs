@@ -1,9 +1,8 @@
 //! Operations of an application, below `/{app}/rest/v2`.
 
-use super::super::{
-    AppHandler, broadcasts, endpoints, features, lists, root, subscribers, subtracks, tokens,
-};
-use super::{Base, BodyKind, Handler, Policy, Route};
+use crate::control::rest::call::AppHandler;
+use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
+use crate::control::rest::{broadcasts, endpoints, features, lists, root, subscribers, subtracks, tokens};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 

@@ -1,7 +1,8 @@
 //! Operations of the server: below `/rest/v2`, and two outside of the API.
 
-use super::super::{RootHandler, apps, host, proxy, root, server as upkeep, users};
-use super::{Base, BodyKind, Handler, Policy, Route};
+use crate::control::rest::call::RootHandler;
+use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
+use crate::control::rest::{apps, host, proxy, root, server as upkeep, users};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 

@@ -9,27 +9,27 @@ use crate::auth::access::{Credentials, Params};
 use crate::types::{Now, StreamKey};
 
 /// Wrong codes of one address for one subscriber within [`WINDOW`]; what it shows then is wrong, whatever it is.
-const GUESSES_MAX: u32 = 10;
+const ATTEMPTS_MAX: u32 = 10;
 /// How long they count.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Pairs of subscriber and address that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-type Guesser = (StreamKey, String, IpAddr);
+type Who = (StreamKey, String, IpAddr);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(in crate::control) struct Guesses {
-    wrong: BTreeMap<Guesser, u32>,
+pub(in crate::control) struct CodeAttempts {
+    wrong: BTreeMap<Who, u32>,
     since: Option<Instant>,
 }
 
-impl Guesses {
-    /// Whether this address has guessed often enough.
+impl CodeAttempts {
+    /// Whether this address has tried often enough.
     pub(super) fn is_over(&self, now: Now, key: &StreamKey, subscriber: Option<&str>, peer: IpAddr) -> bool {
         let Some(subscriber) = subscriber.filter(|_| self.is_fresh(now)) else { return false };
-        let guesser = (key.clone(), subscriber.to_owned(), peer.to_canonical());
-        self.wrong.get(&guesser).is_some_and(|wrong| *wrong >= GUESSES_MAX)
+        let who = (key.clone(), subscriber.to_owned(), peer.to_canonical());
+        self.wrong.get(&who).is_some_and(|wrong| *wrong >= ATTEMPTS_MAX)
     }
 
     /// A wrong code.
@@ -39,8 +39,8 @@ impl Guesses {
             self.wrong.clear();
             self.since = Some(now.mono);
         }
-        let guesser = (key.clone(), subscriber.to_owned(), peer.to_canonical());
-        let wrong = self.wrong.entry(guesser).or_default();
+        let who = (key.clone(), subscriber.to_owned(), peer.to_canonical());
+        let wrong = self.wrong.entry(who).or_default();
         *wrong = wrong.saturating_add(1);
     }
 

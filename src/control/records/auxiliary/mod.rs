@@ -1,22 +1,25 @@
 //! The records beside the broadcasts: tokens and subscribers of streams, users of the management API. They are few,
 //! are replaced whole, and survive as broadcasts do: gathered, committed, then visible, then answered (`writes`).
 
+mod subscriber;
+mod token;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Control;
-pub(super) use super::access::{Subscriber, Token};
-use super::management::{PasswordHash, User};
+use crate::control::management::{PasswordHash, User};
 use crate::http::Response;
 use crate::store::{Key, Kind};
-use crate::types::{Now, SessionRef};
+use crate::types::SessionRef;
+pub(in crate::control) use subscriber::Subscriber;
+pub(in crate::control) use token::{Token, now_s};
 
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Side {
+pub(in crate::control) enum Auxiliary {
     /// Of [`Kind::Token`].
     Token(Token),
     /// Of [`Kind::Subscriber`].
@@ -25,9 +28,9 @@ pub(super) enum Side {
     User(User),
 }
 
-impl Side {
+impl Auxiliary {
     /// As the store keeps it.
-    pub(super) fn encode(&self) -> Bytes {
+    pub(in crate::control) fn encode(&self) -> Bytes {
         let bytes = match self {
             Self::Token(token) => serde_json::to_vec(token),
             Self::Subscriber(subscriber) => serde_json::to_vec(subscriber),
@@ -37,14 +40,14 @@ impl Side {
     }
 
     /// What the store had under a key; `None` for a broadcast, which is none of these.
-    pub(super) fn decode(kind: Kind, bytes: &[u8]) -> Option<Result<Self, String>> {
-        let side = match kind {
+    pub(in crate::control) fn decode(kind: Kind, bytes: &[u8]) -> Option<Result<Self, String>> {
+        let record = match kind {
             Kind::Broadcast => return None,
             Kind::Token => serde_json::from_slice(bytes).map(Self::Token),
             Kind::Subscriber => serde_json::from_slice(bytes).map(Self::Subscriber),
             Kind::User => serde_json::from_slice(bytes).map(Self::User),
         };
-        Some(side.map_err(|error| error.to_string()))
+        Some(record.map_err(|error| error.to_string()))
     }
 }
 
@@ -52,100 +55,106 @@ impl Side {
 #[must_use]
 pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
     let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-    (Key::new(Kind::User, "", email), Side::User(user).encode())
+    (Key::new(Kind::User, "", email), Auxiliary::User(user).encode())
 }
 
 /// Changes that are committed together, and who waits for them.
 #[derive(Debug)]
-pub(super) struct SideWrite {
+pub(in crate::control) struct AuxiliaryWrite {
     /// `None` removes.
-    pub(super) changes: Vec<(Key, Option<Side>)>,
+    pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
     /// Gets the answer once the disk has the changes.
-    pub(super) waiter: Option<(SessionRef, Response)>,
+    pub(in crate::control) waiter: Option<(SessionRef, Response)>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Sides {
-    records: BTreeMap<Key, Side>,
+pub(in crate::control) struct AuxiliaryRecords {
+    records: BTreeMap<Key, Auxiliary>,
     /// What is on its way to the disk.
-    overlay: BTreeMap<Key, Option<Side>>,
+    overlay: BTreeMap<Key, Option<Auxiliary>>,
     /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
     /// How many of a kind an application has.
     counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
 
-impl Sides {
+impl AuxiliaryRecords {
     /// Takes over what the store had.
-    pub(super) fn insert(&mut self, key: Key, side: Side) {
-        if let Side::Token(token) = &side
+    pub(in crate::control) fn insert(&mut self, key: Key, record: Auxiliary) {
+        if let Auxiliary::Token(token) = &record
             && token.has_room()
         {
             self.rooms.insert((key.app.clone(), token.token_id.clone()), token.stream_id.clone());
         }
         let counted = (key.kind, key.app.clone());
-        if self.records.insert(key, side).is_none() {
+        if self.records.insert(key, record).is_none() {
             let count = self.counts.entry(counted).or_default();
             *count = count.saturating_add(1);
         }
     }
 
     /// Takes a record away at once; that it is gone reaches the disk later.
-    pub(super) fn remove(&mut self, key: &Key) {
-        let Some(side) = self.records.remove(key) else { return };
+    pub(in crate::control) fn remove(&mut self, key: &Key) {
+        let Some(record) = self.records.remove(key) else { return };
         if let Some(count) = self.counts.get_mut(&(key.kind, key.app.clone())) {
             *count = count.saturating_sub(1);
         }
-        if let Side::Token(token) = side {
+        if let Auxiliary::Token(token) = record {
             self.rooms.remove(&(key.app.clone(), token.token_id));
         }
     }
 
     /// The stream that a token of a room was made for.
-    pub(super) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
+    pub(in crate::control) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
     /// What everybody sees.
-    pub(super) fn get(&self, key: &Key) -> Option<&Side> {
+    pub(in crate::control) fn get(&self, key: &Key) -> Option<&Auxiliary> {
         self.records.get(key)
     }
 
     /// The record as it will be once everything pending is done; checks of a change look here.
-    pub(super) fn pending(&self, key: &Key) -> Option<&Side> {
+    pub(in crate::control) fn pending(&self, key: &Key) -> Option<&Auxiliary> {
         match self.overlay.get(key) {
-            Some(side) => side.as_ref(),
+            Some(record) => record.as_ref(),
             None => self.records.get(key),
         }
     }
 
     /// Those of one application in order of their ids, from the first that is not before `from`.
-    pub(super) fn of<'a>(
+    pub(in crate::control) fn of<'a>(
         &'a self,
         kind: Kind,
         app: &Arc<str>,
         from: &str,
-    ) -> impl Iterator<Item = (&'a Key, &'a Side)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Key, &'a Auxiliary)> + use<'a> {
         let first = Key { kind, app: app.clone(), id: from.into() };
         let app = app.clone();
         self.records.range(first..).take_while(move |(key, _)| key.kind == kind && key.app == app)
     }
 
     /// Those of one stream, in order of their ids.
-    pub(super) fn of_stream<'a>(
+    pub(in crate::control) fn of_stream<'a>(
         &'a self,
         kind: Kind,
         app: &Arc<str>,
         stream: &str,
-    ) -> impl Iterator<Item = &'a Side> + use<'a> {
+    ) -> impl Iterator<Item = &'a Auxiliary> + use<'a> {
         let prefix = format!("{stream}/");
         let all = self.of(kind, app, &prefix);
-        all.take_while(move |(key, _)| key.id.starts_with(&prefix)).map(|(_, side)| side)
+        all.take_while(move |(key, _)| key.id.starts_with(&prefix)).map(|(_, record)| record)
     }
 
     /// The keys of one stream's, those included that are on their way to the disk.
-    pub(super) fn keys_of(&self, kind: Kind, app: &Arc<str>, stream: &str, count: usize) -> Vec<Key> {
+    pub(in crate::control) fn keys_of(
+        &self,
+        kind: Kind,
+        app: &Arc<str>,
+        stream: &str,
+        count: usize,
+    ) -> Vec<Key> {
         let prefix = format!("{stream}/");
         let is_ours = |key: &&Key| key.kind == kind && key.app == *app && key.id.starts_with(&prefix);
         let stored = self.of(kind, app, &prefix).map(|(key, _)| key).take_while(is_ours);
@@ -155,7 +164,7 @@ impl Sides {
     }
 
     /// Looks at `count` tokens behind one: how many there were, the last of them, and those that were over at `now_s`.
-    pub(super) fn stale_tokens(
+    pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,
         count: usize,
@@ -166,10 +175,10 @@ impl Sides {
         let (mut seen, mut last, mut stale) = (0, None, Vec::new());
         let tokens =
             self.records.range((from, Bound::Unbounded)).take_while(|(key, _)| key.kind == Kind::Token);
-        for (key, side) in tokens.take(count) {
+        for (key, record) in tokens.take(count) {
             seen += 1;
             last = Some(key.clone());
-            if matches!(side, Side::Token(token) if token.expire_date <= now_s) {
+            if matches!(record, Auxiliary::Token(token) if token.expire_date <= now_s) {
                 stale.push(key.clone());
             }
         }
@@ -177,14 +186,14 @@ impl Sides {
     }
 
     /// How many of a kind an application has.
-    pub(super) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
+    pub(in crate::control) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
     /// Whether there is one of that kind, or will be once everything pending is done.
-    pub(super) fn has_any(&self, kind: Kind) -> bool {
+    pub(in crate::control) fn has_any(&self, kind: Kind) -> bool {
         let is_there = |key: &&Key| key.kind == kind && self.overlay.get(*key).is_none_or(Option::is_some);
-        self.overlay.iter().any(|(key, side)| key.kind == kind && side.is_some())
+        self.overlay.iter().any(|(key, record)| key.kind == kind && record.is_some())
             || self
                 .records
                 .range(Key::new(kind, "", "")..)
@@ -194,36 +203,22 @@ impl Sides {
     }
 
     /// Everything, for a fresh file.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Side)> {
+    pub(in crate::control) fn all(&self) -> impl Iterator<Item = (&Key, &Auxiliary)> {
         self.records.iter()
     }
 
-    pub(super) fn stage(&mut self, changes: &[(Key, Option<Side>)]) {
+    pub(in crate::control) fn stage(&mut self, changes: &[(Key, Option<Auxiliary>)]) {
         self.overlay.extend(changes.iter().cloned());
     }
 
-    pub(super) fn unstage(&mut self) {
+    pub(in crate::control) fn unstage(&mut self) {
         self.overlay.clear();
     }
 
-    fn apply(&mut self, key: Key, side: Option<Side>) {
-        match side {
-            Some(side) => self.insert(key, side),
+    pub(in crate::control) fn apply(&mut self, key: Key, record: Option<Auxiliary>) {
+        match record {
+            Some(record) => self.insert(key, record),
             None => self.remove(&key),
-        }
-    }
-}
-
-impl Control {
-    /// The changes are on disk: now they happen.
-    pub(super) fn apply_sides(&mut self, _: Now, write: SideWrite) {
-        for (key, side) in write.changes {
-            let before = self.sides.get(&key).cloned();
-            self.end_sessions_of(before.as_ref(), side.as_ref());
-            self.sides.apply(key, side);
-        }
-        if let Some((session, response)) = write.waiter {
-            self.answer(session, response);
         }
     }
 }

@@ -1,9 +1,32 @@
-//! The small objects that answers carry (docs/rest.md).
+//! Who asks over the API, and the small objects that answers carry (docs/rest.md).
+
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::http::Response;
+use crate::types::SessionRef;
+
+/// Who asks, and how it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    /// Who waits for the answer.
+    pub(super) session: SessionRef,
+    /// The address of the connection.
+    pub(super) peer: SocketAddr,
+    /// It came over TLS.
+    pub(super) secure: bool,
+}
+
+/// What a handler gives back.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// The answer.
+    Now(Response),
+    /// It comes when the store has the change.
+    Later,
+}
 
 /// `Result` of the reference; members in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

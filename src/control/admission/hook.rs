@@ -1,0 +1,134 @@
+//! Admission hooks: receivers that are asked whether somebody may publish or play (docs/hooks.md). A question is a job; an
+//! admission waits here until there is a thread for it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::claims::Ticket;
+use super::{Admission, Pending, Request};
+use crate::auth::HookUrl;
+use crate::auth::access::{Credentials, Denial, Params};
+use crate::control::Control;
+use crate::jobs::{Post, Receiver, Work};
+use crate::mail::PlayRequest;
+use crate::types::{Now, StreamKey};
+
+/// How long a receiver may take.
+const TIMEOUT: Duration = Duration::from_secs(7);
+impl Control {
+    /// Asks a receiver about an admission.
+    pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
+        let body = match &admission.request {
+            Request::Publish(request) => self.publish_question(&request.key, &request.params),
+            Request::Play(request) => self.play_question(request),
+        };
+        let ticket = admission.ticket;
+        self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
+        if self.access.admissions.waiting.contains_key(&ticket) {
+            self.access.admissions.hooks.waiting.push_back(ticket);
+            self.hand_over_questions(now);
+        }
+    }
+
+    /// Gives questions to the threads that are free.
+    pub(super) fn hand_over_questions(&mut self, now: Now) {
+        while let Some((ticket, url, body)) = self.next_question() {
+            let until = self.access.admissions.waiting.get(&ticket).map_or(now.mono, |waiter| waiter.until);
+            let timeout = until.saturating_duration_since(now.mono).min(TIMEOUT);
+            self.access.admissions.hooks.running.insert(ticket, (url.host.clone(), url.port));
+            let post = Post { receiver: Receiver::Admission, url, body, form: false, timeout };
+            // There is room: no more are under way than there are threads.
+            self.submit(Work::Post(post), move |control, now, outcome| {
+                control.receiver_answered(now, ticket, &outcome.posted());
+            });
+        }
+    }
+
+    /// The oldest question whose receiver has a thread left.
+    fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
+        let admissions = &mut self.access.admissions;
+        let (hooks, waiting) = (&admissions.hooks, &admissions.waiting);
+        let ready = |ticket: &Ticket| match waiting.get(ticket).map(|waiter| &waiter.pending) {
+            Some(Pending::Hook { url, .. }) => hooks.has_room(url),
+            Some(Pending::Claim) | None => false,
+        };
+        let at = hooks.waiting.iter().position(ready)?;
+        let ticket = admissions.hooks.waiting.remove(at)?;
+        match &mut admissions.waiting.get_mut(&ticket)?.pending {
+            Pending::Hook { url, body } => Some((ticket, url.clone(), body.take()?)),
+            Pending::Claim => None,
+        }
+    }
+
+    /// A receiver has answered, or could not.
+    fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
+        self.access.admissions.hooks.running.remove(&ticket);
+        if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
+            let denial = match result {
+                Ok(200) => None,
+                Ok(_) => Some(Denial::Hook),
+                Err(reason) => {
+                    tracing::info!(reason, "the admission hook cannot be asked");
+                    Some(Denial::HookSilent)
+                }
+            };
+            match denial.map(|denial| admission.request.denied(denial)) {
+                Some(why) => self.refuse_admission(now, admission, why),
+                None => {
+                    admission.approved = true;
+                    self.run_admission(now, admission);
+                }
+            }
+        }
+        self.hand_over_questions(now);
+    }
+
+    /// What `webhookAuthenticateURL` is sent.
+    fn publish_question(&self, key: &StreamKey, params: &Params) -> Bytes {
+        let shown = Credentials::of(params);
+        let mut question = Map::new();
+        let mut put = |name: &str, value: Option<&str>| {
+            if let Some(value) = value {
+                question.insert(name.to_owned(), value.into());
+            }
+        };
+        put("appName", Some(&key.app));
+        put("name", Some(&key.id));
+        put("streamId", Some(&key.id));
+        put("mode", Some("live"));
+        put("token", shown.token);
+        put("subscriberId", shown.subscriber);
+        put("subscriberCode", shown.code);
+        put("metaData", self.meta_data(key));
+        // The form in which the reference prints its map.
+        let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let pairs = format!("{{{}}}", pairs.join(", "));
+        put("queryParams", (!params.is_empty()).then_some(pairs.as_str()));
+        Value::Object(question).to_string().into()
+    }
+
+    /// What `webhookPlayAuthUrl` is sent.
+    fn play_question(&self, request: &PlayRequest) -> Bytes {
+        let shown = Credentials::of(&request.params);
+        let address = request.peer.ip().to_canonical().to_string();
+        let members = [
+            ("streamId", Some(&*request.key.id)),
+            ("mode", Some("play")),
+            ("appName", Some(&*request.key.app)),
+            ("origin", Some(request.origin.as_str())),
+            ("token", shown.token),
+            ("subscriberId", shown.subscriber),
+            ("subscriberCode", shown.code),
+            ("metaData", self.meta_data(&request.key)),
+            ("ipAddress", Some(address.as_str())),
+        ];
+        let members = members.map(|(name, value)| (name.to_owned(), value.map_or(Value::Null, Value::from)));
+        Value::Object(members.into_iter().collect()).to_string().into()
+    }
+
+    fn meta_data(&self, key: &StreamKey) -> Option<&str> {
+        self.records.get(key)?.meta_data.as_deref().filter(|text| !text.trim().is_empty())
+    }
+}

@@ -1,0 +1,446 @@
+//! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits where somebody else has
+//! to be asked, and goes on when the answer comes.
+//!
+//! 1. The steps, in order: the record and what is said of it, limits, the claim of the id, credentials ("token"), the
+//!    operator's hook, the reservation ([`Step`]). Each lets it go on, refuses, or has a question ([`Answer`]).
+//! 2. A question is asked only when no step refuses: what memory answers is checked before anybody is asked, so that a peer
+//!    without a token causes no request. Questions are asked one after the other, in the order of their steps.
+//! 3. While it waits the id is not reserved: held for as long as a receiver thinks, an id could be held for ever by
+//!    unauthenticated peers that ask again and again. Of two that ask, the first that passes gets it.
+//! 4. With an answer all steps are passed again from the first: whatever changed meanwhile counts. Answers are kept, and not
+//!    asked for twice.
+//! 5. At the end the token is used up, the id reserved and the verdict posted, in one turn. An admission that ends otherwise
+//!    gives back what it claimed. All of it takes at most [`PATIENCE`].
+
+mod claims;
+mod hook;
+mod queue;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::Control;
+use crate::auth::HookUrl;
+use crate::auth::access::{Denial, Direction, Params};
+use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
+use crate::types::{Now, SessionRef, StreamId, StreamKey};
+
+use claims::LocalClaims;
+pub use claims::{Claim, Claims, Ticket};
+use queue::HookQueue;
+
+/// Admissions that wait for an answer.
+const WAITING_MAX: usize = 1000;
+/// How long a peer is kept waiting; RTMP encoders and browsers are patient for longer.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What is asked for.
+#[derive(Debug)]
+enum Request {
+    Publish(PublishRequest),
+    Play(PlayRequest),
+}
+
+impl Request {
+    const fn session(&self) -> SessionRef {
+        match self {
+            Self::Publish(request) => request.session,
+            Self::Play(request) => request.session,
+        }
+    }
+
+    const fn direction(&self) -> Direction {
+        match self {
+            Self::Publish(_) => Direction::Publish,
+            Self::Play(_) => Direction::Play,
+        }
+    }
+
+    const fn key(&self) -> &StreamKey {
+        match self {
+            Self::Publish(request) => &request.key,
+            Self::Play(request) => &request.key,
+        }
+    }
+
+    const fn params(&self) -> &Params {
+        match self {
+            Self::Publish(request) => &request.params,
+            Self::Play(request) => &request.params,
+        }
+    }
+
+    const fn peer(&self) -> IpAddr {
+        match self {
+            Self::Publish(request) => request.peer.ip(),
+            Self::Play(request) => request.peer.ip(),
+        }
+    }
+
+    /// In the words of its direction.
+    const fn denied(&self, denial: Denial) -> Why {
+        match self {
+            Self::Publish(_) => Why::Publish(Refusal::Denied(denial)),
+            Self::Play(_) => Why::Play(NoSubscription::Denied(denial)),
+        }
+    }
+
+    const fn draining(&self) -> Why {
+        match self {
+            Self::Publish(_) => Why::Publish(Refusal::Draining),
+            Self::Play(_) => Why::Play(NoSubscription::Unavailable),
+        }
+    }
+
+    /// Too much waits, or an answer did not come in time.
+    const fn unavailable(&self) -> Why {
+        match self {
+            Self::Publish(_) => Why::Publish(Refusal::Resources),
+            Self::Play(_) => Why::Play(NoSubscription::Unavailable),
+        }
+    }
+}
+
+/// Why not.
+#[derive(Debug, PartialEq, Eq)]
+enum Why {
+    Publish(Refusal),
+    Play(NoSubscription),
+}
+
+/// The steps, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The application, the id, addresses, the record with its schedule, the servers passed.
+    Record,
+    /// Streams, records, load.
+    Limits,
+    /// The id may be published by this server and no other.
+    Claim,
+    /// Subscribers, codes, tokens, signatures. Nothing is used up.
+    Token,
+    /// The operator's receiver says yes.
+    Hook,
+    /// Nobody else has the id.
+    Reserve,
+}
+
+impl Step {
+    const ALL: [Self; 6] = [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Reserve];
+}
+
+/// What a step says.
+#[derive(Debug)]
+enum Answer {
+    Continue,
+    Refuse(Why),
+    Wait(Question),
+}
+
+impl Answer {
+    fn of(result: Result<(), Why>) -> Self {
+        match result {
+            Ok(()) => Self::Continue,
+            Err(why) => Self::Refuse(why),
+        }
+    }
+}
+
+/// What somebody else has to answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Question {
+    /// Whether the id may be published here.
+    Claim,
+    /// Whether the receiver lets the peer in.
+    Hook(HookUrl),
+}
+
+/// A request on its way through the steps.
+#[derive(Debug)]
+struct Admission {
+    ticket: Ticket,
+    request: Request,
+    /// The claim was granted.
+    claimed: bool,
+    /// The receiver has said yes.
+    approved: bool,
+    /// It was refused by no step before.
+    passed: bool,
+    /// When the peer has waited long enough; set when it begins to wait.
+    until: Option<Instant>,
+}
+
+/// What an admission waits for.
+#[derive(Debug)]
+enum Pending {
+    Claim,
+    Hook {
+        url: HookUrl,
+        /// Until it is handed to the job service.
+        body: Option<Bytes>,
+    },
+}
+
+#[derive(Debug)]
+struct Waiter {
+    admission: Admission,
+    until: Instant,
+    pending: Pending,
+}
+
+/// The admissions that wait, and the claims that are held.
+#[derive(Debug)]
+pub(super) struct Admissions {
+    waiting: BTreeMap<Ticket, Waiter>,
+    by_session: BTreeMap<SessionRef, Ticket>,
+    due: BTreeSet<(Instant, Ticket)>,
+    hooks: HookQueue,
+    claims: Box<dyn Claims>,
+    /// Of the streams that are live.
+    held: BTreeMap<StreamId, Ticket>,
+    count: u64,
+}
+
+impl Default for Admissions {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            by_session: BTreeMap::new(),
+            due: BTreeSet::new(),
+            hooks: HookQueue::default(),
+            claims: Box::new(LocalClaims),
+            held: BTreeMap::new(),
+            count: 0,
+        }
+    }
+}
+
+impl Admissions {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Admissions that wait for an answer.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn new_ticket(&mut self) -> Ticket {
+        self.count = self.count.saturating_add(1);
+        Ticket(self.count)
+    }
+
+    fn park(&mut self, admission: Admission, until: Instant, pending: Pending) {
+        let ticket = admission.ticket;
+        self.by_session.insert(admission.request.session(), ticket);
+        self.due.insert((until, ticket));
+        self.waiting.insert(ticket, Waiter { admission, until, pending });
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.waiting.remove(&ticket)?;
+        self.due.remove(&(waiter.until, ticket));
+        self.by_session.remove(&waiter.admission.request.session());
+        self.hooks.forget(ticket);
+        Some(waiter)
+    }
+
+    /// The admission that waits for its claim.
+    fn take_claimer(&mut self, ticket: Ticket) -> Option<Admission> {
+        let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Claim);
+        waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
+    }
+
+    /// The admission that waits for its receiver.
+    fn take_asker(&mut self, ticket: Ticket) -> Option<Admission> {
+        let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Hook { .. });
+        waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
+    }
+}
+
+impl Control {
+    /// A peer wants to publish.
+    pub(super) fn admit_publisher(&mut self, now: Now, request: PublishRequest) {
+        self.begin_admission(now, Request::Publish(request));
+    }
+
+    /// A viewer asks.
+    pub(super) fn admit_viewer(&mut self, now: Now, request: PlayRequest) {
+        self.begin_admission(now, Request::Play(request));
+    }
+
+    fn begin_admission(&mut self, now: Now, request: Request) {
+        let ticket = self.access.admissions.new_ticket();
+        let admission =
+            Admission { ticket, request, claimed: false, approved: false, passed: false, until: None };
+        self.run_admission(now, admission);
+    }
+
+    /// Passes all steps, until somebody has to be asked or the verdict is there.
+    fn run_admission(&mut self, now: Now, mut admission: Admission) {
+        loop {
+            let question = match self.pass_steps(now, &admission) {
+                Ok(question) => question,
+                Err(why) => return self.refuse_admission(now, admission, why),
+            };
+            admission.passed = true;
+            match question {
+                None => return self.complete_admission(now, admission),
+                Some(Question::Hook(url)) => return self.ask_receiver(now, admission, url),
+                Some(Question::Claim) => {
+                    match self.access.admissions.claims.claim(admission.ticket, admission.request.key()) {
+                        Claim::Granted => admission.claimed = true,
+                        Claim::Taken => {
+                            return self.refuse_admission(now, admission, Why::Publish(Refusal::InUse));
+                        }
+                        Claim::Asked => return self.park_admission(now, admission, Pending::Claim),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first question that is open, when no step refuses.
+    fn pass_steps(&self, now: Now, admission: &Admission) -> Result<Option<Question>, Why> {
+        let mut open = None;
+        for step in Step::ALL {
+            match self.take_step(now, step, admission) {
+                Answer::Continue => {}
+                Answer::Refuse(why) => return Err(why),
+                Answer::Wait(question) => open = open.or(Some(question)),
+            }
+        }
+        Ok(open)
+    }
+
+    /// Has an admission wait, when not too many do.
+    fn park_admission(&mut self, now: Now, mut admission: Admission, pending: Pending) {
+        if self.access.admissions.waiting.len() >= WAITING_MAX {
+            let why = admission.request.unavailable();
+            return self.refuse_admission(now, admission, why);
+        }
+        let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
+        let until = *admission.until.get_or_insert(latest);
+        self.access.admissions.park(admission, until, pending);
+    }
+
+    /// Has this directory decide about ids from now on; without one, this server decides alone.
+    pub fn set_claims(&mut self, claims: Box<dyn Claims>) {
+        self.access.admissions.claims = claims;
+    }
+
+    /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
+    pub fn handle_claim(&mut self, now: Now, ticket: Ticket, granted: bool) {
+        let Some(mut admission) = self.access.admissions.take_claimer(ticket) else { return };
+        admission.claimed = granted;
+        if granted {
+            self.run_admission(now, admission);
+        } else {
+            self.refuse_admission(now, admission, Why::Publish(Refusal::InUse));
+        }
+    }
+
+    /// Everything was passed and answered, in this turn: the token is used up, the id reserved.
+    fn complete_admission(&mut self, now: Now, admission: Admission) {
+        let Admission { ticket, request, claimed, .. } = admission;
+        let session = request.session();
+        match request {
+            Request::Publish(request) => match self.reserve(now, request.clone()) {
+                Ok(grant) => {
+                    if claimed {
+                        self.access.admissions.held.insert(grant.stream, ticket);
+                    }
+                    let verdict = Ok(Box::new(grant));
+                    self.post(
+                        session.worker,
+                        ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict },
+                    );
+                }
+                Err(refusal) => {
+                    self.give_back(ticket);
+                    self.refuse_publish(&request, refusal);
+                }
+            },
+            Request::Play(request) => match self.let_in(now, &request) {
+                Ok(()) => {
+                    self.viewer_admitted(request);
+                    self.play_verdict(session, Ok(()));
+                }
+                Err(why) => self.refuse_play(&request, why),
+            },
+        }
+    }
+
+    fn refuse_admission(&mut self, now: Now, admission: Admission, why: Why) {
+        let Admission { ticket, request, passed, .. } = admission;
+        let wrong_code = why == request.denied(Denial::TimeCode);
+        // A code that was right when it was shown is no guess.
+        if wrong_code && !passed {
+            self.access.attempts.note(now, request.key(), request.params(), request.peer());
+        }
+        self.give_back(ticket);
+        match (request, why) {
+            (Request::Publish(request), Why::Publish(refusal)) => self.refuse_publish(&request, refusal),
+            (Request::Play(request), Why::Play(why)) => self.refuse_play(&request, why),
+            (Request::Publish(request), Why::Play(_)) => self.refuse_publish(&request, Refusal::Resources),
+            (Request::Play(request), Why::Publish(_)) => {
+                self.refuse_play(&request, NoSubscription::Unavailable);
+            }
+        }
+    }
+
+    fn give_back(&mut self, ticket: Ticket) {
+        self.access.admissions.claims.release(ticket);
+    }
+
+    /// A stream has ended: its id may be published elsewhere.
+    pub(super) fn release_claim(&mut self, stream: StreamId) {
+        if let Some(ticket) = self.access.admissions.held.remove(&stream) {
+            self.give_back(ticket);
+        }
+    }
+
+    /// The peer went while it waited. False when it did not wait.
+    pub(super) fn abandon_admission(&mut self, now: Now, session: SessionRef) -> bool {
+        let Some(ticket) = self.access.admissions.by_session.get(&session).copied() else { return false };
+        self.access.admissions.take(ticket);
+        self.give_back(ticket);
+        self.hand_over_questions(now);
+        true
+    }
+
+    /// Ends what has waited long enough.
+    pub(super) fn fire_admissions(&mut self, now: Now) {
+        while let Some((at, ticket)) = self.access.admissions.due.first().copied() {
+            if at > now.mono {
+                return;
+            }
+            self.access.admissions.due.remove(&(at, ticket));
+            let Some(Waiter { admission, pending, .. }) = self.access.admissions.take(ticket) else {
+                continue;
+            };
+            let why = match pending {
+                Pending::Hook { .. } => admission.request.denied(Denial::HookSilent),
+                Pending::Claim => {
+                    tracing::info!(key = %admission.request.key(), "a claim was not answered in time");
+                    admission.request.unavailable()
+                }
+            };
+            self.refuse_admission(now, admission, why);
+        }
+    }
+
+    /// The server goes down: nobody waits any more.
+    pub(super) fn end_admissions(&mut self, now: Now) {
+        for ticket in self.access.admissions.waiting.keys().copied().collect::<Vec<_>>() {
+            if let Some(Waiter { admission, .. }) = self.access.admissions.take(ticket) {
+                let why = admission.request.draining();
+                self.refuse_admission(now, admission, why);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The steps of an admission: what each of them checks, from memory.
+
+use super::{Admission, Answer, Question, Request, Step, Why};
+use crate::auth::access::Denial;
+use crate::config::AppSettings;
+use crate::control::broadcast::{Broadcast, is_stream_id};
+use crate::control::{Control, wall};
+use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
+use crate::types::{Now, SessionRef, StreamKey};
+
+/// Servers that one stream may pass.
+const HOPS_MAX: usize = 8;
+
+impl Control {
+    pub(super) fn take_step(&self, now: Now, step: Step, admission: &Admission) -> Answer {
+        match (step, &admission.request) {
+            (Step::Record, Request::Publish(request)) => {
+                Answer::of(self.check_request(now, request).map_err(Why::Publish))
+            }
+            (Step::Record, Request::Play(request)) => {
+                Answer::of(self.check_play_request(request).map_err(Why::Play))
+            }
+            (Step::Limits, Request::Publish(request)) => {
+                Answer::of(self.check_limits(now, request).map_err(Why::Publish))
+            }
+            // Viewers are bounded elsewhere, and claim nothing.
+            (Step::Limits | Step::Claim, Request::Play(_)) => Answer::Continue,
+            (Step::Claim, Request::Publish(request)) => {
+                // An id that is live here is within this server's claim.
+                let ours = admission.claimed || self.is_live(&request.key);
+                if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
+            }
+            (Step::Token, request) => {
+                let checked = self.check_request_credentials(now, request);
+                Answer::of(checked.map_err(|denial| request.denied(denial)))
+            }
+            (Step::Hook, request) => self.hook_step(admission, request),
+            (Step::Reserve, Request::Publish(request)) => {
+                Answer::of(self.check_free(request).map_err(Why::Publish))
+            }
+            // Whether the stream is there is told only to who may play it: at the end.
+            (Step::Reserve, Request::Play(_)) => Answer::Continue,
+        }
+    }
+
+    fn app_of(&self, key: &StreamKey) -> Option<&AppSettings> {
+        self.apps.get(&key.app).map(AsRef::as_ref)
+    }
+
+    fn check_request(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
+        if self.drain.is_some() {
+            return Err(Refusal::Draining);
+        }
+        let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
+        if !is_stream_id(&request.key.id) {
+            return Err(Refusal::NotAllowed("the stream id is not valid"));
+        }
+        let rules = &app.allowed_publisher_cidr;
+        if !rules.is_empty() && !rules.contains(request.peer.ip()) {
+            return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
+        }
+        check_record(now, app, self.pending(&request.key))?;
+        let own = via_entry(&self.config.node, &request.key);
+        if request.via.len() >= HOPS_MAX || request.via.contains(&own) {
+            return Err(Refusal::Loop);
+        }
+        Ok(())
+    }
+
+    fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        if self.drain.is_some() {
+            return Err(NoSubscription::Unavailable);
+        }
+        self.app_of(&request.key).map(drop).ok_or(NoSubscription::NotFound)
+    }
+
+    /// A stream that is live was let in already.
+    fn check_limits(&self, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
+        if self.is_live(&request.key) {
+            return Ok(());
+        }
+        let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
+        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
+            return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
+        }
+        let records = self.records.total().saturating_add(self.records.inserts());
+        let new_record = self.pending(&request.key).is_none();
+        if new_record && records >= self.config.server.limits.broadcasts {
+            return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
+        }
+        if self.figures.load.is_high(now, &self.config.server) {
+            return Err(Refusal::Resources);
+        }
+        Ok(())
+    }
+
+    fn check_request_credentials(&self, now: Now, request: &Request) -> Result<(), Denial> {
+        // Whether there is such an application was an earlier step.
+        let Some(app) = self.app_of(request.key()) else { return Ok(()) };
+        self.check_credentials(now, request.direction(), app, request.key(), request.params(), request.peer())
+    }
+
+    fn hook_step(&self, admission: &Admission, request: &Request) -> Answer {
+        let Some(app) = self.app_of(request.key()).filter(|_| !admission.approved) else {
+            return Answer::Continue;
+        };
+        let hook = match request {
+            Request::Publish(_) => app.security.publish.hook.as_ref(),
+            Request::Play(request) => {
+                app.security.play.hook.as_ref().filter(|_| self.is_watchable(&request.key))
+            }
+        };
+        hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
+    }
+
+    /// Whether a receiver need be asked: about what is live, or would be started by its viewer.
+    fn is_watchable(&self, key: &StreamKey) -> bool {
+        self.is_live(key) || self.records.get(key).is_some_and(|record| record.auto_start_stop_enabled)
+    }
+
+    /// The end of a viewer's admission. No token is used up for what is not there.
+    pub(super) fn let_in(&mut self, now: Now, request: &PlayRequest) -> Result<(), NoSubscription> {
+        if !self.is_live(&request.key) {
+            return Err(NoSubscription::NotFound);
+        }
+        let token = self.app_of(&request.key).is_some_and(|app| app.security.play.token);
+        if token && !self.burn_token(now, &request.key, &request.params) {
+            return Err(NoSubscription::Denied(Denial::Token));
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_publish(&mut self, request: &PublishRequest, refusal: Refusal) {
+        let reason = match &refusal {
+            Refusal::NotAllowed(reason) => reason,
+            Refusal::Denied(denial) => denial.reason(),
+            Refusal::NoApplication => "no such application",
+            Refusal::InUse => "the id is in use",
+            Refusal::Resources => "resources are short",
+            Refusal::Loop => "the stream has passed this server already",
+            Refusal::Draining => "the server goes down",
+        };
+        tracing::info!(key = %request.key, peer = %request.peer, reason, "publisher refused");
+        let SessionRef { worker, conn, handle } = request.session;
+        self.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
+    }
+
+    pub(super) fn refuse_play(&mut self, request: &PlayRequest, why: NoSubscription) {
+        if let NoSubscription::Denied(denial) = &why {
+            let reason = denial.reason();
+            tracing::info!(key = %request.key, peer = %request.peer, reason, "viewer refused");
+        }
+        self.play_verdict(request.session, Err(why));
+    }
+
+    pub(super) fn play_verdict(&mut self, session: SessionRef, verdict: Result<(), NoSubscription>) {
+        self.post(
+            session.worker,
+            ToWorker::PlayVerdict { conn: session.conn, handle: session.handle, verdict },
+        );
+    }
+}
+
+/// Record, expiry and schedule.
+fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
+    let Some(record) = record else {
+        if app.accept_only_streams_in_data_store {
+            return Err(Refusal::NotAllowed("there is no broadcast of that id"));
+        }
+        return Ok(());
+    };
+    let now_ms = wall(now);
+    let expires = record.date.saturating_add(i64::from(record.expire_duration_ms));
+    if record.expire_duration_ms != 0 && now_ms >= expires {
+        return Err(Refusal::NotAllowed("the broadcast has expired"));
+    }
+    let (start, end) = (record.planned_start_date, record.planned_end_date);
+    if start != 0 && end != 0 && !(start..=end).contains(&(now_ms / 1000)) {
+        return Err(Refusal::NotAllowed("outside the planned time"));
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! A request on its way to its handler.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::config::AppSettings;
+use crate::control::Control;
+pub(in crate::control) use crate::control::answer::{Origin, Reply};
+use crate::control::management::SessionId;
+use crate::http::{Request, Response};
+use crate::types::{Now, SessionRef, StreamKey};
+
+/// Parameters of a path.
+pub(super) const PARAMS_MAX: usize = 4;
+
+/// A handler of an application's operation.
+pub(super) type AppHandler = fn(&mut Control, Now, &Call<'_>) -> Reply;
+/// A handler of an operation of the server.
+pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
+
+/// A request on its way to the handler of an application's operation.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) session: SessionRef,
+    pub(super) app: &'a Arc<AppSettings>,
+    pub(super) request: &'a Request,
+    pub(super) params: [&'a str; PARAMS_MAX],
+}
+
+impl Call<'_> {
+    /// The stream that the first parameter names.
+    pub(super) fn key(&self) -> StreamKey {
+        let [id, ..] = self.params;
+        StreamKey { app: self.app.name.clone(), id: id.into() }
+    }
+
+    /// A query parameter; empty when absent.
+    pub(super) fn query(&self, name: &str) -> &str {
+        self.request.query_value(name).unwrap_or("")
+    }
+}
+
+/// A request on its way to the handler of an operation of the server. It may be there.
+#[derive(Debug)]
+pub(super) struct RootCall<'a> {
+    pub(super) origin: Origin,
+    /// The address of the client, behind trusted proxies.
+    pub(super) client: IpAddr,
+    pub(super) caller: Caller,
+    pub(super) request: &'a Request,
+    pub(super) params: [&'a str; PARAMS_MAX],
+}
+
+impl RootCall<'_> {
+    /// A query parameter; empty when absent.
+    pub(super) fn query(&self, name: &str) -> &str {
+        self.request.query_value(name).unwrap_or("")
+    }
+}
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// Nobody that is known.
+    Nobody,
+    /// Who holds the server's secret: may do everything, and is no user.
+    Token,
+    /// A user that is logged in.
+    User {
+        /// Who.
+        email: Arc<str>,
+        /// By which session.
+        id: SessionId,
+    },
+}
+
+impl Caller {
+    /// Of a user.
+    pub(super) fn email(&self) -> Option<&str> {
+        match self {
+            Self::User { email, .. } => Some(email),
+            Self::Nobody | Self::Token => None,
+        }
+    }
+}
+
+/// Text of a body that cannot be read.
+pub(super) fn bad_request(text: &str) -> Reply {
+    Reply::Now(Response::text(400, text.to_owned()))
+}

@@ -1,0 +1,130 @@
+//! A row of the route table: an operation and who may use it.
+
+use super::call::{AppHandler, RootHandler};
+use crate::http::{Method, Request, Response};
+
+/// What stands before a route's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// `/{app}/rest/v2`.
+    App,
+    /// `/rest/v2`.
+    Root,
+    /// Nothing.
+    Server,
+}
+
+impl Base {
+    /// As the OpenAPI document writes it.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::App => "/{app}/rest/v2",
+            Self::Root => "/rest/v2",
+            Self::Server => "",
+        }
+    }
+}
+
+/// Who may use a route. Those of [`Base::Root`] and [`Base::Server`] pass the dashboard's address filter first,
+/// whatever their policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Whoever passes the application's IP filter and token filter.
+    AppFilter,
+    /// Nothing but the dashboard's address filter: `/metrics`, `/openapi.json`.
+    Dashboard,
+    /// No login.
+    Open,
+    /// Everybody who is logged in, of whatever role.
+    Login,
+    /// Scope `system`: any role reads, administrators write.
+    System,
+    /// Scope `system`, or the application that the first parameter names: any role reads, administrators write.
+    Scoped,
+    /// As its `_path` says: see the proxy.
+    Proxied,
+}
+
+/// What a request carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Nothing that is looked at.
+    None,
+    /// JSON, or nothing.
+    Json,
+    /// Files of a form.
+    Multipart,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Handler {
+    /// An operation of an application.
+    App(AppHandler),
+    /// An operation of the server.
+    Root(RootHandler),
+}
+
+/// One operation.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// Of the request.
+    pub method: Method,
+    /// What stands before the path.
+    pub base: Base,
+    /// The rest.
+    pub path: &'static str,
+    /// Who may.
+    pub policy: Policy,
+    /// What it carries.
+    pub body: BodyKind,
+    /// The schema of the body; empty when it has none.
+    pub takes: &'static str,
+    /// The schema of a good answer, or a media type; empty when there is no body. `[X]` is an array.
+    pub gives: &'static str,
+    /// Parameters of the query.
+    pub query: &'static [&'static str],
+    /// Its group in the document.
+    pub tag: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    pub(super) handler: Handler,
+}
+
+impl Route {
+    /// With a JSON body of this schema.
+    pub(super) const fn takes(self, schema: &'static str) -> Self {
+        Self { body: BodyKind::Json, takes: schema, ..self }
+    }
+
+    /// With files of a form.
+    pub(super) const fn multipart(self) -> Self {
+        Self { body: BodyKind::Multipart, ..self }
+    }
+
+    /// With these parameters in the query.
+    pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
+        Self { query: names, ..self }
+    }
+}
+
+/// Refuses a body of the wrong type.
+pub(super) fn refuse_type(route: &Route, request: &Request) -> Option<Response> {
+    let fits = match route.body {
+        BodyKind::None => true,
+        BodyKind::Json => has_type(request, "application/json"),
+        BodyKind::Multipart => has_type(request, "multipart/form-data"),
+    };
+    (!fits).then(|| Response::error(415, "Unsupported Media Type"))
+}
+
+/// A body needs its type; without a body anything goes.
+pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
+    if request.body.is_empty() {
+        return true;
+    }
+    let Some(value) = request.header("content-type") else { return false };
+    let essence = value.split(';').next().unwrap_or("").trim();
+    essence.eq_ignore_ascii_case(wanted)
+}
