@@ -11,6 +11,7 @@ pub mod load;
 pub mod outbound;
 mod planned;
 mod pull;
+mod push;
 mod registry;
 mod rtmp;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
+use rtmp::{Client, ClientEvent, CloseReason, MediaKind, MediaMessage};
 use wire::SendQueue;
 
 use super::url::RtmpUrl;
@@ -19,16 +19,7 @@ pub(super) struct RtmpLoad(Client);
 
 impl RtmpLoad {
     pub(super) fn new(now: Instant, url: &RtmpUrl, patience: Patience, seed: Seed) -> Self {
-        let config = ClientConfig {
-            app: url.app.clone(),
-            tc_url: url.tc_url.clone(),
-            stream: url.name.clone(),
-            handshake_timeout: patience.handshake,
-            ready_timeout: patience.ready,
-            stall_timeout: patience.stall,
-            ..ClientConfig::default()
-        };
-        Self(Client::publish(now, Arc::new(config), seed))
+        Self(Client::publish(now, Arc::new(super::patient_config(url, patience)), seed))
     }
 }
 

@@ -14,7 +14,7 @@ mod url;
 
 use std::time::Instant;
 
-use ::rtmp::FourCcs;
+use ::rtmp::{ClientConfig, FourCcs};
 use crypto::Seed;
 use media::Codec;
 
@@ -111,6 +111,28 @@ fn publish_url(host: &str, port: Option<u16>, key: &StreamKey) -> String {
     match port {
         None | Some(DEFAULT_PORT) => format!("rtmp://{host}/{key}"),
         Some(port) => format!("rtmp://{host}:{port}/{key}"),
+    }
+}
+
+/// What every client asks its server for.
+fn client_config(url: &RtmpUrl) -> ClientConfig {
+    ClientConfig {
+        app: url.app.clone(),
+        tc_url: url.tc_url.clone(),
+        stream: url.name.clone(),
+        four_ccs: forwarded(),
+        digest: true,
+        ..ClientConfig::default()
+    }
+}
+
+/// The same with deadlines of its user's.
+fn patient_config(url: &RtmpUrl, patience: Patience) -> ClientConfig {
+    ClientConfig {
+        handshake_timeout: patience.handshake,
+        ready_timeout: patience.ready,
+        stall_timeout: patience.stall,
+        ..client_config(url)
     }
 }
 

@@ -23,17 +23,7 @@ pub(super) struct RtmpPull {
 
 impl RtmpPull {
     pub(super) fn new(url: &RtmpUrl, patience: Patience, seed: Seed) -> Self {
-        let config = ClientConfig {
-            app: url.app.clone(),
-            tc_url: url.tc_url.clone(),
-            stream: url.name.clone(),
-            four_ccs: super::forwarded(),
-            digest: true,
-            handshake_timeout: patience.handshake,
-            ready_timeout: patience.ready,
-            stall_timeout: patience.stall,
-            ..ClientConfig::default()
-        };
+        let config = super::patient_config(url, patience);
         Self { config: Arc::new(config), seed, machine: None }
     }
 }

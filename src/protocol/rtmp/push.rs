@@ -1,6 +1,5 @@
 //! A push: publishes one of our streams to another RTMP server. Its supervisor is control; one session is one try.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use crypto::Seed;
@@ -9,9 +8,9 @@ use wire::SendQueue;
 
 use super::url::RtmpUrl;
 use crate::hub::Selection;
-use crate::mail::PushState;
+use crate::protocol::push::Attempt;
 use crate::protocol::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
-use crate::types::{Handle, Now};
+use crate::types::Now;
 
 /// One try of a push.
 #[derive(Debug)]
@@ -22,32 +21,18 @@ pub(crate) struct RtmpPush {
     machine: Option<Box<Client>>,
     /// When connecting is given up.
     connect_deadline: Option<Instant>,
-    events: VecDeque<Event>,
-    broadcasting: bool,
-    ending: bool,
-    closed: bool,
+    attempt: Attempt,
 }
 
 impl RtmpPush {
     pub(super) fn new(now: Now, url: &RtmpUrl, via: &[String], seed: Seed) -> Self {
-        let config = ClientConfig {
-            app: url.app.clone(),
-            tc_url: url.tc_url.clone(),
-            stream: url.name.clone(),
-            via: via.to_vec(),
-            four_ccs: super::forwarded(),
-            digest: true,
-            ..ClientConfig::default()
-        };
+        let config = ClientConfig { via: via.to_vec(), ..super::client_config(url) };
         Self {
             config: Some(config),
             seed,
             machine: None,
             connect_deadline: Some(now.mono + crate::protocol::CONNECT_TIMEOUT),
-            events: VecDeque::new(),
-            broadcasting: false,
-            ending: false,
-            closed: false,
+            attempt: Attempt::default(),
         }
     }
 
@@ -55,12 +40,10 @@ impl RtmpPush {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             match event {
                 ClientEvent::Ready { message_stream } => {
-                    self.broadcasting = true;
                     let takes_all = self.machine.as_ref().is_some_and(|machine| machine.takes_multitrack());
                     let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
                     let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
-                    self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
-                    self.events.push_back(Event::Push(PushState::Broadcasting));
+                    self.attempt.broadcast(format);
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
                 ClientEvent::Media(_) => {}
@@ -83,7 +66,7 @@ impl RtmpPush {
         self.connect_deadline = None;
         if let Some(config) = self.config.take() {
             self.machine = Some(Box::new(Client::publish(ctx.now.mono, config.into(), self.seed.clone())));
-            self.events.push_back(Event::Push(PushState::Preparing));
+            self.attempt.prepare();
         }
     }
 
@@ -95,20 +78,9 @@ impl RtmpPush {
         }
     }
 
-    /// The first reason counts.
     fn end(&mut self, reason: &str) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
         self.connect_deadline = None;
-        let state = match (self.ending, self.broadcasting) {
-            (true, _) => PushState::Finished,
-            (false, true) => PushState::Error(reason.to_owned()),
-            (false, false) => PushState::Failed(reason.to_owned()),
-        };
-        self.events.push_back(Event::Push(state));
-        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
-        self.events.push_back(Event::Closed(reason.to_owned()));
+        self.attempt.end(reason);
     }
 }
 
@@ -126,7 +98,7 @@ impl ByteStream for RtmpPush {
     }
 
     fn wants_bytes(&self) -> bool {
-        !self.closed
+        !self.attempt.is_over()
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
@@ -163,10 +135,10 @@ impl Session for RtmpPush {
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
-        if self.events.is_empty() {
+        if !self.attempt.has_events() {
             self.drain_machine();
         }
-        self.events.pop_front()
+        self.attempt.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -175,7 +147,7 @@ impl Session for RtmpPush {
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.ending = true;
+        self.attempt.finish();
         match &mut self.machine {
             Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
             None => self.end(reason),

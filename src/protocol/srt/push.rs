@@ -1,6 +1,5 @@
 //! A push: publishes one of our streams to another SRT server. Its supervisor is control; one session is one try.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::hub::Delivery;
-use crate::mail::PushState;
+use crate::protocol::push::Attempt;
 use crate::protocol::{
     About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Reply, Session, To, UnitSink,
 };
@@ -29,24 +28,12 @@ pub(crate) struct SrtPush {
     /// Begins when the socket is there.
     connection: Option<Box<OutboundConnection>>,
     packer: Option<Packer>,
-    events: VecDeque<Event>,
-    broadcasting: bool,
-    ending: bool,
-    closed: bool,
+    attempt: Attempt,
 }
 
 impl SrtPush {
     pub(super) fn new(address: SrtAddress, seed: Seed) -> Self {
-        Self {
-            address,
-            seed,
-            connection: None,
-            packer: None,
-            events: VecDeque::new(),
-            broadcasting: false,
-            ending: false,
-            closed: false,
-        }
+        Self { address, seed, connection: None, packer: None, attempt: Attempt::default() }
     }
 
     fn drain_connection(&mut self) {
@@ -56,16 +43,11 @@ impl SrtPush {
             match event {
                 OutboundEvent::Connected { payload_bytes } => {
                     self.packer = Some(Packer::new(payload_bytes));
-                    self.broadcasting = true;
-                    self.events.push_back(Event::Attach {
-                        subscription: Handle::ONLY,
-                        format: Format::new(&super::FORMAT, 0),
-                    });
-                    self.events.push_back(Event::Push(PushState::Broadcasting));
+                    self.attempt.broadcast(Format::new(&super::FORMAT, 0));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
                 OutboundEvent::Payload(_) | OutboundEvent::Lost => {}
-                OutboundEvent::Closed(reason) => self.end(&reason),
+                OutboundEvent::Closed(reason) => self.attempt.end(&reason),
             }
         }
     }
@@ -78,22 +60,7 @@ impl SrtPush {
             self.seed.clone(),
         );
         self.connection = Some(Box::new(connection));
-        self.events.push_back(Event::Push(PushState::Preparing));
-    }
-
-    /// The first reason counts.
-    fn end(&mut self, reason: &str) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
-        let state = match (self.ending, self.broadcasting) {
-            (true, _) => PushState::Finished,
-            (false, true) => PushState::Error(reason.to_owned()),
-            (false, false) => PushState::Failed(reason.to_owned()),
-        };
-        self.events.push_back(Event::Push(state));
-        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
-        self.events.push_back(Event::Closed(reason.to_owned()));
+        self.attempt.prepare();
     }
 }
 
@@ -135,8 +102,8 @@ impl Session for SrtPush {
     fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
         match event {
             PathEvent::Open { .. } => self.connected(ctx),
-            PathEvent::PeerClosed => self.end("the socket is gone"),
-            PathEvent::Broken(reason) => self.end(reason),
+            PathEvent::PeerClosed => self.attempt.end("the socket is gone"),
+            PathEvent::Broken(reason) => self.attempt.end(reason),
         }
     }
 
@@ -153,10 +120,10 @@ impl Session for SrtPush {
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
-        if self.events.is_empty() {
+        if !self.attempt.has_events() {
             self.drain_connection();
         }
-        self.events.pop_front()
+        self.attempt.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -164,11 +131,11 @@ impl Session for SrtPush {
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.ending = true;
+        self.attempt.finish();
         if let Some(connection) = &mut self.connection {
             connection.close(ctx.now.mono);
         }
-        self.end(reason);
+        self.attempt.end(reason);
     }
 
     fn about(&self) -> About {

@@ -1,0 +1,90 @@
+//! What all pushes have in common: how far an attempt has come, and what control is told of it.
+
+use std::collections::VecDeque;
+
+use super::{Event, Format};
+use crate::mail::PushState;
+use crate::types::Handle;
+
+/// One attempt, from its connection to its end.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    events: VecDeque<Event>,
+    broadcasting: bool,
+    ending: bool,
+    over: bool,
+}
+
+impl Attempt {
+    /// The connection is established: the target is asked to take the stream.
+    pub(super) fn prepare(&mut self) {
+        self.events.push_back(Event::Push(PushState::Preparing));
+    }
+
+    /// The target takes the stream in this format.
+    pub(super) fn broadcast(&mut self, format: Format) {
+        self.broadcasting = true;
+        self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
+        self.events.push_back(Event::Push(PushState::Broadcasting));
+    }
+
+    /// The server ends the push: what follows is no failure.
+    pub(super) const fn finish(&mut self) {
+        self.ending = true;
+    }
+
+    /// The attempt is over. The first reason counts.
+    pub(super) fn end(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let state = match (self.ending, self.broadcasting) {
+            (true, _) => PushState::Finished,
+            (false, true) => PushState::Error(reason.to_owned()),
+            (false, false) => PushState::Failed(reason.to_owned()),
+        };
+        self.events.push_back(Event::Push(state));
+        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+        self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+
+    /// Whether the attempt is over.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether there is an event.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The next event.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn states(attempt: &mut Attempt) -> Vec<PushState> {
+        std::iter::from_fn(|| attempt.poll_event())
+            .filter_map(|event| if let Event::Push(state) = event { Some(state) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_reason_counts_and_says_how_far_it_came() {
+        let mut attempt = Attempt::default();
+        attempt.prepare();
+        attempt.end("refused");
+        attempt.end("hung up");
+        assert_eq!(states(&mut attempt), [PushState::Preparing, PushState::Failed("refused".into())]);
+        let mut attempt = Attempt::default();
+        attempt.finish();
+        attempt.end("the stream ended");
+        assert!(attempt.is_over());
+        assert_eq!(states(&mut attempt), [PushState::Finished]);
+    }
+}
