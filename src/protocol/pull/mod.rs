@@ -263,7 +263,7 @@ impl PullSession {
                     if media {
                         *stall = now + STALL_TIMEOUT;
                     }
-                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: units });
+                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
                 }
                 Fed::Bad => {
                     self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
