@@ -195,7 +195,7 @@ impl Rig {
 
     fn session(&mut self, worker: u16) -> SessionRef {
         self.conns += 1;
-        SessionRef { worker: WorkerId(worker), conn: ConnId { slot: self.conns, generation: 0 } }
+        SessionRef::new(WorkerId(worker), ConnId { slot: self.conns, generation: 0 })
     }
 
     fn take(&mut self) -> Vec<(WorkerId, ToWorker)> {
