@@ -11,8 +11,8 @@
 mod access;
 mod admission;
 mod answer;
-mod auxiliary;
 pub mod broadcast;
+mod connections;
 mod endpoints;
 pub mod hooks;
 mod jobs;
@@ -24,7 +24,6 @@ mod registry;
 mod reload;
 mod rest;
 mod sources;
-mod srt;
 mod stats;
 mod subtracks;
 mod supervisor;
@@ -51,24 +50,22 @@ use crate::{http, store};
 
 use access::{Access, Sweep};
 use answer::Origin;
-use auxiliary::{Auxiliary, AuxiliaryRecords};
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::Hooks;
 use jobs::Outbox;
 use management::Management;
 use purge::AppChanges;
-use records::Records;
+use records::{Auxiliary, Records};
 use registry::Registry;
 use rest::scan::Scans;
 use sources::Sources;
 use stats::Figures;
 use supervisor::Supervisor;
-use writes::Writes;
 
 pub use admission::{Claim, Claims, Ticket};
-pub use auxiliary::administrator_record;
 pub use management::is_email;
+pub use records::auxiliary::administrator_record;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
 /// What control is told once, at start.
@@ -118,7 +115,7 @@ pub struct Control {
     config: ControlConfig,
     apps: BTreeMap<Arc<str>, Arc<AppSettings>>,
     records: Records,
-    storage: Storage,
+    walks: Walks,
     registry: Registry,
     supervisor: Supervisor,
     pushes: Pushes,
@@ -132,16 +129,12 @@ pub struct Control {
     outbox: Outbox,
 }
 
-/// What is kept on the disk beside the broadcasts, what is on its way there, and what walks over all of it in slices.
+/// What walks over many records, a slice at a time.
 #[derive(Debug, Default)]
-struct Storage {
-    auxiliary: AuxiliaryRecords,
-    writes: Writes,
+struct Walks {
     scans: Scans,
     sweep: Sweep,
     app_changes: AppChanges,
-    /// Makes generated ids unique within one millisecond.
-    generated: u64,
 }
 
 /// A stored record that cannot be read; the start is refused.
@@ -170,7 +163,7 @@ impl Control {
         let mut control = Self {
             apps,
             records: Records::default(),
-            storage: Storage::default(),
+            walks: Walks::default(),
             registry: Registry::default(),
             supervisor: Supervisor::default(),
             pushes: Pushes::default(),
@@ -189,7 +182,7 @@ impl Control {
             if let Some(record) = Auxiliary::decode(key.kind, &bytes) {
                 let record = record.map_err(bad)?;
                 control.arm_sweep(now);
-                control.storage.auxiliary.insert(key, record);
+                control.records.auxiliary.insert(key, record);
             } else {
                 let record = Broadcast::decode(&bytes).map_err(bad)?;
                 control.take_over(now, StreamKey { app: key.app, id: key.id }, record);
@@ -252,7 +245,9 @@ impl Control {
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
-            ToControl::Srt { worker, stream, figures } => self.srt_told(worker, stream, figures),
+            ToControl::Connections { worker, stream, connections } => {
+                self.connections_told(worker, stream, connections);
+            }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Wanted(key) => self.wanted(now, &key),
@@ -311,7 +306,7 @@ impl Control {
         for stream in self.registry.streams() {
             self.end_stream(now, stream, StreamEnd::Drain);
         }
-        self.drain_hooks(now);
+        self.hooks.drain(now);
         self.post_all(&ToWorker::Drain);
         self.flush_now(now);
         self.exit_when_drained();
@@ -336,18 +331,18 @@ impl Control {
             self.access.admissions.deadline(),
             self.supervisor.deadline(),
             self.sources.deadline(),
-            self.storage.writes.deadline(),
-            self.storage.scans.deadline(),
-            self.storage.sweep.deadline(),
+            self.records.deadline(),
+            self.walks.scans.deadline(),
+            self.walks.sweep.deadline(),
             self.hooks.deadline(),
             self.management.deadline(),
-            self.storage.app_changes.deadline(),
+            self.walks.app_changes.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
 
     fn exit_when_drained(&mut self) {
-        let flushed = self.storage.writes.is_flushed() && self.hooks.is_drained();
+        let flushed = self.records.is_flushed() && self.hooks.is_drained();
         if let Some(drain) = &mut self.drain
             && drain.waiting.is_empty()
             && flushed

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Control;
-use super::auxiliary::AuxiliaryWrite;
-use super::writes::{Change, Write};
+use super::records::auxiliary::AuxiliaryWrite;
+use super::records::{Change, Write};
 use crate::store::{Key, Kind};
 use crate::types::{Now, StreamKey};
 
@@ -35,38 +35,38 @@ impl AppChanges {
 impl Control {
     /// Begins.
     pub(super) fn purge(&mut self, now: Now, app: Arc<str>) {
-        self.storage.app_changes.removed.push_back(app);
-        self.storage.app_changes.due = Some(now.mono);
+        self.walks.app_changes.removed.push_back(app);
+        self.walks.app_changes.due = Some(now.mono);
     }
 
     /// One slice.
     pub(super) fn fire_purges(&mut self, now: Now) {
-        if self.storage.app_changes.due.is_none_or(|due| due > now.mono) {
+        if self.walks.app_changes.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        if let Some(app) = self.storage.app_changes.removed.front().cloned() {
+        if let Some(app) = self.walks.app_changes.removed.front().cloned() {
             let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
             let keys: Vec<StreamKey> =
                 self.records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
             let sides: Vec<Key> = [Kind::Token, Kind::Subscriber]
                 .into_iter()
-                .flat_map(|kind| self.storage.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
+                .flat_map(|kind| self.records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
                 .take(SLICE)
                 .collect();
             if keys.is_empty() && sides.is_empty() {
-                self.storage.app_changes.removed.pop_front();
+                self.walks.app_changes.removed.pop_front();
             }
             for key in keys {
                 if self.pending(&key).is_some() {
                     self.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }
-            if sides.iter().any(|key| self.storage.auxiliary.pending(key).is_some()) {
+            if sides.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
                 let changes = sides.into_iter().map(|key| (key, None)).collect();
                 self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
             }
         }
-        self.storage.app_changes.due =
-            if self.storage.app_changes.removed.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.walks.app_changes.due =
+            if self.walks.app_changes.removed.is_empty() { None } else { now.mono.checked_add(PAUSE) };
     }
 }

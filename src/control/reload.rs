@@ -26,7 +26,7 @@ impl Control {
         let mut changed = 0_usize;
         for app in &config.apps {
             let known = self.apps.get(&app.name).is_some_and(|old| old.values == app.values);
-            if !known && !self.storage.app_changes.changing.contains(&app.name) {
+            if !known && !self.walks.app_changes.changing.contains(&app.name) {
                 self.install_app(now, (**app).clone());
                 changed += 1;
             }
@@ -35,7 +35,7 @@ impl Control {
             .apps
             .keys()
             .filter(|name| !config.apps.iter().any(|app| app.name == **name))
-            .filter(|name| !self.storage.app_changes.changing.contains(*name))
+            .filter(|name| !self.walks.app_changes.changing.contains(*name))
             .cloned()
             .collect();
         for name in &gone {

@@ -7,8 +7,8 @@ use crate::config::ServerSettings;
 use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::connections::ConnectionQuestions;
 use super::metrics::Scrape;
-use super::srt::SrtQuestions;
 use super::{Control, wall};
 use crate::stats::{ControlFigures, HostFigures};
 
@@ -70,7 +70,7 @@ pub(super) struct Figures {
     /// When the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
-    pub(super) srt: SrtQuestions,
+    pub(super) connections: ConnectionQuestions,
 }
 
 impl Figures {
@@ -80,7 +80,7 @@ impl Figures {
             host: HostFigures::default(),
             began: now,
             scrape: Scrape::default(),
-            srt: SrtQuestions::default(),
+            connections: ConnectionQuestions::default(),
         }
     }
 }
@@ -99,8 +99,8 @@ impl Control {
             pulls: self.sources.len(),
             pulls_broadcasting,
             viewers: viewers.map(ViewerCounts::total).sum(),
-            store_failures: self.storage.writes.failures(),
-            store_waiting: self.storage.writes.waiting(),
+            store_failures: self.records.store_failures(),
+            store_waiting: self.records.waiting_writes(),
             memory_percent: self.figures.load.memory_percent,
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),

@@ -46,7 +46,7 @@ static DERIVATIONS: &[&Derivation] = &[
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let offers = published.iter().flat_map(|track| {
-        DERIVATIONS.iter().filter_map(|derivation| Some((track, (derivation.offer)(track, settings)?)))
+        DERIVATIONS.iter().filter_map(move |derivation| Some((track, (derivation.offer)(track, settings)?)))
     });
     let mut tracks = None::<Tracks>;
     for (number, (from, offer)) in (0..).zip(offers) {

@@ -99,4 +99,3 @@ pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
     }
     selection
 }
-

@@ -12,6 +12,8 @@ mod planned;
 mod pull;
 mod registry;
 mod rtmp;
+#[cfg(test)]
+mod samples;
 mod session;
 pub mod sinks;
 mod srt;
@@ -26,9 +28,13 @@ use std::sync::Arc;
 use crypto::Seed;
 
 use crate::config::AppSettings;
+#[cfg(test)]
+use crate::stats::Figures;
 use crate::types::{ConnId, Now};
 pub use format::{Format, FormatKind, asked_selection};
-pub use registry::{Addresses, Listener, Port, Security, listener_names, publish_url, schema};
+pub use registry::{
+    Addresses, Bind, Listener, Port, Security, catalogues, listener_names, publish_port, publish_url, schema,
+};
 pub use session::{
     About, ByteStream, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk, PublishAsk, Reply,
     Session, To, UnitSink, Watched,
@@ -77,6 +83,12 @@ pub trait Demux: Debug + Send {
     ) -> Option<Box<dyn Session>>;
     /// A session is over.
     fn forget(&mut self, conn: ConnId);
+}
+
+/// Figures of some connection; for tests of other rooms.
+#[cfg(test)]
+pub(crate) fn figures_for_tests() -> Arc<dyn Figures> {
+    srt::figures_for_tests()
 }
 
 /// What the load generator shares with the sessions.

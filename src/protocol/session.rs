@@ -7,7 +7,6 @@
 //! Whatever a session has several of, publications, subscriptions, children and jobs, it names itself by a [`Handle`],
 //! and the answers come back under that name as a [`Reply`].
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use crate::jobs::{Job, JobDone};
 use crate::mail::{
     Departure, Grant, Message, NoSubscription, PullState, PushState, Refusal, SessionSettings, StreamEnd,
 };
+use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
 
 /// What a session may look at while it handles input.
@@ -352,7 +352,7 @@ pub trait Session: Debug + Send {
         None
     }
     /// Figures of its connection; its protocol knows what they are.
-    fn figures(&self) -> Option<Box<dyn Any>> {
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
 }
@@ -381,6 +381,12 @@ pub struct To {
 impl To {
     /// The peer of the only path.
     pub const PEER: Self = Self { path: PathId(0), remote: None };
+
+    /// A peer of the only socket; `None`: the one that it is connected to.
+    #[must_use]
+    pub fn of_socket(peer: Option<SocketAddr>) -> Self {
+        Self { remote: peer.map(|peer| Remote { peer, local: None }), ..Self::PEER }
+    }
 }
 
 /// A session that speaks in datagrams. Its paths may change while it lives: a shared port may route another address to it, and

@@ -19,9 +19,9 @@ const PUSH_STALL: Duration = Duration::from_secs(10);
 /// A goodbye that is not taken by then is not said.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Publications and subscriptions that one session may have at a time.
-pub const ROLES_MAX: usize = 64;
+pub(super) const ROLES_MAX: usize = 64;
 /// Sessions that one session may have created.
-pub const CHILDREN_MAX: usize = 64;
+pub(super) const CHILDREN_MAX: usize = 64;
 
 /// What a session is there for, apart from what its peer asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(super) struct ByteLink {
 }
 
 impl ByteLink {
-    const fn new(flow: Flow) -> Self {
+    fn new(flow: Flow) -> Self {
         Self { queue: SendQueue::new(), flow, reads_paused: false, waits_since: None, untold: 0 }
     }
 }
@@ -149,7 +149,7 @@ impl DatagramPath {
 }
 
 /// The datagrams of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DatagramLink {
     pub(super) paths: SmallVec<[DatagramPath; 1]>,
     /// The session may have some to send.

@@ -79,7 +79,8 @@ impl Worker {
 
     fn start_producer(&mut self, id: StreamId, track: TrackId) {
         let Some(stream) = self.streams.get(&id) else { return };
-        let (tracks, settings) = (std::sync::Arc::clone(stream.tracks()), std::sync::Arc::clone(&stream.settings));
+        let (tracks, settings) =
+            (std::sync::Arc::clone(stream.tracks()), std::sync::Arc::clone(&stream.settings));
         let Some(derivation) = derived::find(&tracks, track, &settings) else { return };
         let Some(Origin::Derived { from }) = tracks.get(track).map(|track| track.origin) else { return };
         let Some(from) = tracks.get(from) else { return };
@@ -122,7 +123,8 @@ impl Worker {
 
     /// A unit of a derived track.
     pub(super) fn ingest_derived(&mut self, id: ConnId, unit: AccessUnit) {
-        let Some(Purpose::Producer { stream: stream_id, track }) = self.conns.get(id).map(|conn| conn.purpose)
+        let Some(Purpose::Producer { stream: stream_id, track }) =
+            self.conns.get(id).map(|conn| conn.purpose)
         else {
             return;
         };

@@ -163,7 +163,10 @@ impl Worker {
         }
         self.call(id, |session, ctx| session.handle_path(ctx, path, event));
         if let PathEvent::Broken(reason) = event
-            && self.conns.get(id).is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
+            && self
+                .conns
+                .get(id)
+                .is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
         {
             // What waits can no longer be sent.
             self.drain_session(id);

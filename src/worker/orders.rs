@@ -15,7 +15,8 @@ impl Worker {
         let seed = self.session_seed();
         let session = outbound::begin_push(self.now, order, seed);
         let purpose = Purpose::Push { push: order.push, attempt: order.attempt, stream: order.stream };
-        let Some(id) = session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
+        let Some(id) =
+            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
         else {
             let state = PushState::Failed("out of connections".into());
             self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
@@ -42,8 +43,7 @@ impl Worker {
 
     /// Pushes of a stream that ended before their target had answered.
     pub(super) fn stop_waiting_pushes(&mut self, stream: StreamId) {
-        let is_waiting =
-            |conn: &Conn| conn.subscriptions.is_empty() && conn.purpose.stream() == Some(stream);
+        let is_waiting = |conn: &Conn| conn.subscriptions.is_empty() && conn.purpose.stream() == Some(stream);
         let of_stream =
             |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
         for push in self.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
@@ -57,7 +57,8 @@ impl Worker {
         let seed = self.session_seed();
         let session = outbound::begin_pull(self.now, order, seed);
         let purpose = Purpose::Pull { pull: order.pull, attempt: order.attempt };
-        let Some(id) = session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
+        let Some(id) =
+            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
         else {
             let state = PullState::Failed("out of connections".into());
             self.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
@@ -121,9 +122,7 @@ impl Worker {
     fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
         let path = PathId::default();
         let output = match target.transport {
-            Transport::Tcp | Transport::Tls => {
-                Output::Connect { conn, address, tls_name: target.tls_name() }
-            }
+            Transport::Tcp | Transport::Tls => Output::Connect { conn, address, tls_name: target.tls_name() },
             Transport::Udp => Output::OpenUdp { conn, path, bind: None, to: Some(address) },
             Transport::UdpListener => Output::OpenUdp { conn, path, bind: Some(address), to: None },
         };
@@ -132,13 +131,14 @@ impl Worker {
 
     // ---- sinks
 
-    /// Creates a sink of a stream. False: there is no such stream or kind, or no room.
-    pub fn start_sink(&mut self, name: &str, stream: StreamId) -> bool {
-        let (Some(kind), Some(live)) = (sinks::find(name), self.streams.get(&stream)) else { return false };
-        let order = sinks::SinkOrder { key: live.key.clone(), settings: std::sync::Arc::clone(&live.settings) };
+    /// Creates a sink of a stream.
+    pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
+        let (Some(kind), Some(live)) = (sinks::find(name), self.streams.get(&stream)) else { return };
+        let order =
+            sinks::SinkOrder { key: live.key.clone(), settings: std::sync::Arc::clone(&live.settings) };
         let seed = self.session_seed();
         let session = (kind.begin)(self.now, &order, seed);
-        self.insert_inner(session, Purpose::Sink { stream }).is_some()
+        self.insert_inner(session, Purpose::Sink { stream });
     }
 
     /// Puts a session without a network path into the worker.

@@ -12,7 +12,7 @@ use super::dispatch::FLUSH_GRID;
 use super::{SourceCount, Worker};
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
-use crate::protocol::{PublishAsk, Reply};
+use crate::protocol::{PublishAsk, Reply, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
 impl Worker {
@@ -56,7 +56,8 @@ impl Worker {
         let session = self.session_ref(id, publication);
         let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
         let asked = self.conns.get_mut(id).and_then(|conn| {
-            let at = conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
+            let at =
+                conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
             match granted {
                 Some((stream, ..)) => conn.publications.get_mut(at)?.stream = Some(stream),
                 None => {
@@ -128,7 +129,7 @@ impl Worker {
             return self.ingest_derived(id, unit);
         };
         let tracks = match self.streams.get_mut(&stream) {
-            Some(stream) => stream.with_derived(tracks),
+            Some(stream) => stream.with_derived(tracks, derived::with_offers),
             None => tracks,
         };
         let count = self.sources.entry(stream).or_default();
@@ -158,8 +159,8 @@ impl Worker {
         self.stats.units = self.stats.units.saturating_add(1);
         let first = stream.tracks().is_empty();
         let now = self.now.mono;
-        let pushed = catch_unwind(AssertUnwindSafe(|| stream.push(now, entry)))
-            .inspect_err(|_| stream.leave_out())?;
+        let pushed =
+            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
         match pushed.flush {
             Flush::Now => {
                 if !std::mem::replace(&mut stream.flushing, true) {

@@ -97,9 +97,8 @@ impl Worker {
     pub(super) fn play_verdict(&mut self, id: ConnId, handle: Handle, verdict: Result<(), NoSubscription>) {
         let session = self.session_ref(id, handle);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let is_asked = |one: &Subscription| {
-            one.handle == handle && matches!(one.state, SubscriptionState::Asked(_))
-        };
+        let is_asked =
+            |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
         // Who went meanwhile has said so.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
@@ -143,11 +142,7 @@ impl Worker {
         if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
             self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         }
-        self.set_state(
-            id,
-            handle,
-            SubscriptionState::Playing(Playing { subscriber, format, told: false }),
-        );
+        self.set_state(id, handle, SubscriptionState::Playing(Playing { subscriber, format, told: false }));
         self.mirror_here(stream_id);
         self.settle_demand(stream_id);
         if let Some(track) = needed {
@@ -161,8 +156,8 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != self.id && !stream.mirrored_here {
             stream.mirrored_here = true;
-            let (after_ms, wanted) = (stream.head_ms(), stream.wanted());
-            let _ = stream.wanted_anew();
+            stream.forget_demand();
+            let (after_ms, wanted) = (stream.head_ms(), stream.wanted_anew().unwrap_or_default());
             let mirror = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
             self.outputs.push_back(Output::Worker(stream.source, mirror));
         }
@@ -226,6 +221,12 @@ impl Worker {
         self.end_hold(id, handle);
         self.keep_rest(id, handle);
         self.leave(id, handle);
+    }
+
+    /// The server goes down: nothing of a unit begun is lost.
+    pub(super) fn drain_subscription(&mut self, id: ConnId, handle: Handle) {
+        self.keep_rest(id, handle);
+        self.detach(id, handle);
     }
 
     /// Moves the rest of a unit begun into the session's queue, so that the peer sees whole messages.
@@ -312,7 +313,8 @@ impl Worker {
                 SubscriptionState::Asked(ask) => ask.format.kind().is_given_up_by_close,
                 SubscriptionState::Held { .. } | SubscriptionState::Playing(_) => false,
             };
-            conn.publications.iter().any(|one| one.stream.is_none()) || conn.subscriptions.iter().any(gives_up)
+            conn.publications.iter().any(|one| one.stream.is_none())
+                || conn.subscriptions.iter().any(gives_up)
         })
     }
 
@@ -403,7 +405,8 @@ impl Worker {
             SubscriptionState::Held { until, .. } => until <= now,
             SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => false,
         };
-        for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>() {
+        for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>()
+        {
             self.end_hold(id, subscription);
             let verdict = Err(NoSubscription::NotFound);
             self.reply(id, Reply::Subscribe { subscription, verdict });

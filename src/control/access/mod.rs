@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use super::Control;
 use super::admission::Admissions;
-use super::auxiliary::Subscriber;
+use super::records::auxiliary::Subscriber;
 use crate::auth::access::{Credentials, Denial, Direction, Params, is_hash, is_jwt};
 use crate::auth::time_code;
 use crate::config::AppSettings;

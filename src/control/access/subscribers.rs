@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::control::Control;
-use crate::control::auxiliary::{Auxiliary, Subscriber};
+use crate::control::records::auxiliary::{Auxiliary, Subscriber};
 use crate::types::StreamKey;
 
 /// A subscriber as the API shows it; members in the reference's order.
@@ -29,7 +29,7 @@ pub(in crate::control) struct Shown<'a> {
 impl Control {
     /// The subscriber of a stream, as it will be once everything pending is done.
     pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
-        match self.storage.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
+        match self.records.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
             Auxiliary::Subscriber(subscriber) => Some(subscriber),
             Auxiliary::Token(_) | Auxiliary::User(_) => None,
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Direction, Params};
 use crate::control::Control;
-use crate::control::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token, now_s};
 use crate::store::Key;
 use crate::types::{Now, StreamKey};
 
@@ -39,7 +39,7 @@ impl Control {
         shown: Option<&str>,
     ) -> Option<Key> {
         let stored = Token::key(&key.app, &key.id, shown?);
-        match self.storage.auxiliary.pending(&stored)? {
+        match self.records.auxiliary.pending(&stored)? {
             Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
             Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         }
@@ -50,36 +50,36 @@ impl Control {
     pub(in crate::control) fn burn_token(&mut self, now: Now, key: &StreamKey, params: &Params) -> bool {
         let Some(shown) = Credentials::of(params).token else { return false };
         let stored = Token::key(&key.app, &key.id, shown);
-        if self.storage.writes.is_broken() || self.storage.auxiliary.pending(&stored).is_none() {
+        if self.records.is_broken() || self.records.auxiliary.pending(&stored).is_none() {
             return false;
         }
-        self.storage.auxiliary.remove(&stored);
+        self.records.auxiliary.remove(&stored);
         self.write_auxiliary(now, AuxiliaryWrite { changes: vec![(stored, None)], waiter: None });
         true
     }
 
     /// There are tokens: they are looked through some time.
     pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
-        if self.storage.sweep.due.is_none() {
-            self.storage.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
+        if self.walks.sweep.due.is_none() {
+            self.walks.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
         }
     }
 
     pub(in crate::control) fn fire_sweep(&mut self, now: Now) {
-        if self.storage.sweep.due.is_none_or(|due| due > now.mono) {
+        if self.walks.sweep.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        let behind = self.storage.sweep.behind.take();
+        let behind = self.walks.sweep.behind.take();
         let (seen, last, stale) =
-            self.storage.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
+            self.records.auxiliary.stale_tokens(behind.as_ref(), SWEEP_SLICE, now_s(now));
         if !stale.is_empty() {
             let changes = stale.into_iter().map(|key| (key, None)).collect();
             self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
         }
         let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
-        self.storage.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
+        self.walks.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
         // Without tokens there is nothing to look for.
         let none = seen == 0 && behind.is_none();
-        self.storage.sweep.due = if none { None } else { now.mono.checked_add(pause) };
+        self.walks.sweep.due = if none { None } else { now.mono.checked_add(pause) };
     }
 }

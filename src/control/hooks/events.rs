@@ -1,8 +1,7 @@
 //! What is told, and with which members (docs/hooks.md).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -12,33 +11,12 @@ use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::registry::Live;
 use crate::control::{Control, wall};
+use crate::jobs::Work;
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
 
 /// Members that parameters of a peer may not take the place of.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
-
-/// Streams that are over and expected back, and the status of those that are live.
-#[derive(Debug, Default)]
-pub(in crate::control) struct Idles {
-    of: BTreeMap<StreamKey, Instant>,
-    due: BTreeSet<(Instant, StreamKey)>,
-    statuses: BTreeSet<(Instant, StreamId)>,
-}
-
-impl Idles {
-    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
-        let idle = self.due.first().map(|(at, _)| *at);
-        let status = self.statuses.first().map(|(at, _)| *at);
-        [idle, status].into_iter().flatten().min()
-    }
-
-    fn forget(&mut self, key: &StreamKey) {
-        if let Some(at) = self.of.remove(key) {
-            self.due.remove(&(at, key.clone()));
-        }
-    }
-}
 
 /// Members of a hook on their way to text.
 #[derive(Debug)]
@@ -105,6 +83,32 @@ impl Members {
 }
 
 impl Control {
+    /// Tells a receiver of something.
+    fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
+        let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
+        self.hooks.tell(key, url, action, body, &settings);
+        self.send_hooks();
+    }
+
+    /// Hands out what there are threads for.
+    fn send_hooks(&mut self) {
+        while let Some((number, post)) = self.hooks.poll_post() {
+            // There is room: no more are under way than there are threads.
+            self.submit(Work::Post(post), move |control, now, outcome| {
+                control.hooks.handle_answer(now, number, &outcome.posted());
+                control.send_hooks();
+                control.exit_when_drained();
+            });
+        }
+    }
+
+    /// Fires what time brings.
+    pub(in crate::control) fn fire_hooks(&mut self, now: Now) {
+        self.hooks.handle_timeout(now);
+        self.send_hooks();
+        self.exit_when_drained();
+    }
+
     /// Where hooks of a stream go: its record's address, else its application's.
     pub(in crate::control) fn hook_url(&self, key: &StreamKey) -> Option<HookUrl> {
         let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());

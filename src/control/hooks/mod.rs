@@ -3,21 +3,22 @@
 //! 1. Something happens (`events`): the body is made at once, of what is true now.
 //! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
 //!    happened; lines do not wait for each other.
-//! 3. A helper thread sends it. Anything but 200 is tried again as often as the application says, while its line waits.
+//! 3. It becomes a job ([`Hooks::poll_post`]). Anything but 200 is tried again as often as the application says, while its line waits.
 //! 4. More than [`WAITING_MAX`] waiting: the oldest is dropped, and counted.
 
 mod events;
+mod idles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use events::Idles;
+use idles::Idles;
 
-use super::Control;
 use crate::auth::{HookUrl, redact};
-use crate::jobs::{Class, Post, Receiver, Work};
+use crate::config::HookSettings;
+use crate::jobs::{Class, Post, Receiver};
 use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
@@ -170,15 +171,19 @@ impl Hooks {
         }
         self.pauses.insert((until, key));
     }
-}
 
-impl Control {
     /// Puts a hook into its stream's line.
-    fn tell(&mut self, key: &StreamKey, url: &HookUrl, action: &'static str, body: Bytes) {
-        let settings = self.apps.get(&key.app).map(|app| app.hooks.clone()).unwrap_or_default();
-        self.hooks.hooks += 1;
+    pub(super) fn tell(
+        &mut self,
+        key: &StreamKey,
+        url: &HookUrl,
+        action: &'static str,
+        body: Bytes,
+        settings: &HookSettings,
+    ) {
+        self.hooks += 1;
         let hook = Hook {
-            age: self.hooks.hooks,
+            age: self.hooks,
             action,
             url: url.clone(),
             body,
@@ -186,43 +191,38 @@ impl Control {
             retries: settings.retries,
             retry_delay: settings.retry_delay,
         };
-        self.hooks.push(key.clone(), hook);
-        self.send_hooks();
+        self.push(key.clone(), hook);
     }
 
-    /// Gives hooks to the threads that are free.
-    fn send_hooks(&mut self) {
-        while let Some((key, hook)) = self.hooks.next() {
-            let post = Post {
-                receiver: Receiver::Hook,
-                url: hook.url.clone(),
-                body: hook.body.clone(),
-                form: hook.form,
-                timeout: TIMEOUT,
-            };
-            let age = hook.age;
-            self.hooks.sending.insert(age, (key, hook));
-            // There is room: no more are under way than there are threads.
-            self.submit(Work::Post(post), move |control, now, outcome| {
-                control.hook_answered(now, age, &outcome.posted());
-            });
-        }
+    /// The next hook to send, by its number, while there are threads for it.
+    pub(super) fn poll_post(&mut self) -> Option<(u64, Post)> {
+        let (key, hook) = self.next()?;
+        let post = Post {
+            receiver: Receiver::Hook,
+            url: hook.url.clone(),
+            body: hook.body.clone(),
+            form: hook.form,
+            timeout: TIMEOUT,
+        };
+        let age = hook.age;
+        self.sending.insert(age, (key, hook));
+        Some((age, post))
     }
 
     /// A receiver has taken a hook, or has not.
-    pub(super) fn hook_answered(&mut self, now: Now, id: u64, result: &Result<u16, String>) {
-        let Some((key, mut hook)) = self.hooks.sending.remove(&id) else { return };
-        if let Some(line) = self.hooks.lines.get_mut(&key) {
+    pub(super) fn handle_answer(&mut self, now: Now, number: u64, result: &Result<u16, String>) {
+        let Some((key, mut hook)) = self.sending.remove(&number) else { return };
+        if let Some(line) = self.lines.get_mut(&key) {
             line.state = State::Ready;
         }
         match (result, hook.retries.checked_sub(1)) {
-            (Ok(200), _) => self.hooks.counts.sent = self.hooks.counts.sent.saturating_add(1),
+            (Ok(200), _) => self.counts.sent = self.counts.sent.saturating_add(1),
             (Ok(_) | Err(_), Some(left)) => {
                 hook.retries = left;
-                self.hooks.pause(now, key.clone(), hook);
+                self.pause(now, key.clone(), hook);
             }
             (failed, None) => {
-                self.hooks.counts.failed = self.hooks.counts.failed.saturating_add(1);
+                self.counts.failed = self.counts.failed.saturating_add(1);
                 let reason = match failed {
                     Ok(status) => format!("status {status}"),
                     Err(reason) => reason.clone(),
@@ -230,36 +230,29 @@ impl Control {
                 tracing::info!(%key, action = hook.action, url = redact(hook.url.as_str()), reason, "hook failed");
             }
         }
-        self.hooks.settle(&key);
-        self.send_hooks();
-        self.note_hooks_drained(now);
+        self.settle(&key);
     }
 
-    pub(super) fn fire_hooks(&mut self, now: Now) {
-        while let Some((at, key)) = self.hooks.pauses.first().cloned() {
+    /// Lines whose pause is over are ready again, and a drain ends that has waited long enough.
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {
                 break;
             }
-            self.hooks.pauses.pop_first();
-            if let Some(line) = self.hooks.lines.get_mut(&key) {
+            self.pauses.pop_first();
+            if let Some(line) = self.lines.get_mut(&key) {
                 line.state = State::Ready;
             }
-            self.hooks.settle(&key);
+            self.settle(&key);
         }
-        self.send_hooks();
-        self.note_hooks_drained(now);
+        if self.drain_until.is_some_and(|until| until <= now.mono) {
+            self.drain_until = None;
+            self.overdue = true;
+        }
     }
 
     /// The server goes down: what there is to tell gets a little time.
-    pub(super) fn drain_hooks(&mut self, now: Now) {
-        self.hooks.drain_until = now.mono.checked_add(DRAIN_MAX);
-    }
-
-    fn note_hooks_drained(&mut self, now: Now) {
-        if self.hooks.drain_until.is_some_and(|until| until <= now.mono) {
-            self.hooks.drain_until = None;
-            self.hooks.overdue = true;
-        }
-        self.exit_when_drained();
+    pub(super) fn drain(&mut self, now: Now) {
+        self.drain_until = now.mono.checked_add(DRAIN_MAX);
     }
 }

@@ -15,8 +15,8 @@ use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_type
 use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
-use crate::control::auxiliary::Auxiliary;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
+use crate::control::records::auxiliary::Auxiliary;
 use crate::http::{Method, Request, Response, cors};
 use crate::store::{Key, Kind};
 use crate::types::Now;
@@ -121,7 +121,7 @@ impl Control {
             Caller::Nobody => return Err("Not authenticated user"),
             Caller::Token => return Ok(()),
             Caller::User { email, .. } => {
-                (email, self.storage.auxiliary.get(&Key::new(Kind::User, "", email)))
+                (email, self.records.auxiliary.get(&Key::new(Kind::User, "", email)))
             }
         };
         let Some(Auxiliary::User(user)) = user else {

@@ -87,23 +87,23 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
         return done(Outcome::failure(text));
     }
     let taken = control.apps.contains_key(name)
-        || control.storage.app_changes.changing.contains(name)
-        || control.storage.app_changes.removed.iter().any(|app| &**app == name);
+        || control.walks.app_changes.changing.contains(name)
+        || control.walks.app_changes.removed.iter().any(|app| &**app == name);
     if taken {
         return done(Outcome::failure("Application with the same name already exists"));
     }
     if !is_app_name(name) {
         return done(Outcome::failure("The application's name is reserved or too long"));
     }
-    if control.apps.len() + control.storage.app_changes.changing.len() >= APPS_MAX {
+    if control.apps.len() + control.walks.app_changes.changing.len() >= APPS_MAX {
         return done(Outcome::failure("The limit of applications is reached"));
     }
     let name: Arc<str> = name.into();
-    control.storage.app_changes.changing.insert(name.clone());
+    control.walks.app_changes.changing.insert(name.clone());
     let work = AdminWork::CreateApp(name.clone());
     let session = call.origin.session;
     let sent = control.submit_admin(work, move |control, now, result| {
-        control.storage.app_changes.changing.remove(&name);
+        control.walks.app_changes.changing.remove(&name);
         let response = match result.app() {
             Ok(settings) => {
                 control.install_app(now, settings);
@@ -115,7 +115,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
     });
     if !sent {
         let [name, ..] = call.params;
-        control.storage.app_changes.changing.remove(name);
+        control.walks.app_changes.changing.remove(name);
         return Reply::Now(busy());
     }
     Reply::Later
@@ -135,7 +135,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
         return done(Outcome::failure(text));
     }
-    let Some(app) = control.apps.get(name).filter(|_| !control.storage.app_changes.changing.contains(name))
+    let Some(app) = control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name))
     else {
         let text = format!(
             "AppSettings is not available for app: {name}. It's not available or it's being initialized"
@@ -146,7 +146,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     let session = call.origin.session;
     let own = name.clone();
     let sent = control.submit_admin(AdminWork::DeleteApp(name.clone()), move |control, _, result| {
-        control.storage.app_changes.changing.remove(&own);
+        control.walks.app_changes.changing.remove(&own);
         let response = match result.done() {
             Ok(()) => Outcome::success().response(200),
             Err(error) => failed(&error),
@@ -156,7 +156,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if !sent {
         return Reply::Now(busy());
     }
-    control.storage.app_changes.changing.insert(name.clone());
+    control.walks.app_changes.changing.insert(name.clone());
     control.remove_app(now, &name);
     if call.query("deleteDB").eq_ignore_ascii_case("true") {
         control.purge(now, name);
@@ -231,7 +231,7 @@ enum Unfit {
 pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) =
-        control.apps.get(name).filter(|_| !control.storage.app_changes.changing.contains(name)).cloned()
+        control.apps.get(name).filter(|_| !control.walks.app_changes.changing.contains(name)).cloned()
     else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };

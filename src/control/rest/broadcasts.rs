@@ -7,8 +7,8 @@ use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::sources::is_source;
-use crate::control::writes::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::mail::StreamEnd;
@@ -328,7 +328,7 @@ impl Control {
         if record.encode().len() > RECORD_BYTES_MAX {
             return Err("The record is larger than 32 KiB.");
         }
-        let records = self.records.total().saturating_add(self.storage.writes.inserts());
+        let records = self.records.total().saturating_add(self.records.inserts());
         if records >= self.config.server.limits.broadcasts {
             return Err("Broadcast limit is reached.");
         }
@@ -337,8 +337,8 @@ impl Control {
 
     /// Sixteen random letters and digits, then a number that grows.
     fn generated_id(&mut self, at: Now) -> String {
-        self.storage.generated = self.storage.generated.wrapping_add(1);
-        let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.storage.generated % 1_000_000);
+        self.records.generated = self.records.generated.wrapping_add(1);
+        let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.records.generated % 1_000_000);
         format!("{}{nanos}", self.alphanumerics(16))
     }
 

@@ -6,7 +6,7 @@ use super::call::{Call, Reply, bad_request};
 use crate::auth::redact;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
-use crate::control::writes::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::protocol::outbound;
 use crate::types::StreamKey;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::call::{Call, Reply};
 use crate::control::answer::{Outcome, SimpleStat, json as object};
 use crate::control::broadcast::{Recorder, is_stream_id};
-use crate::control::writes::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 

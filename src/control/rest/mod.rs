@@ -31,7 +31,7 @@ mod users;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Control;
-use super::auxiliary::AuxiliaryWrite;
+use super::records::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
 use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
@@ -107,7 +107,7 @@ impl Control {
 
     /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
     fn settled(&mut self, now: Now, session: SessionRef, key: &StreamKey, response: Response) -> Reply {
-        if !self.is_pending(key) {
+        if !self.records.is_pending(key) {
             return Reply::Now(response);
         }
         self.write_auxiliary(now, AuxiliaryWrite { changes: Vec::new(), waiter: Some((session, response)) });

@@ -181,14 +181,14 @@ pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>, now: Now) 
 impl Control {
     /// Does the first slice at once; most scans are done with it.
     pub(super) fn scan(&mut self, now: Now, mut scan: Scan) -> Reply {
-        if self.storage.scans.waiting.len() >= SCANS_MAX {
+        if self.walks.scans.waiting.len() >= SCANS_MAX {
             return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
         }
         if self.slice(now, &mut scan) {
             return Reply::Now(self.scanned(now, &scan));
         }
-        self.storage.scans.waiting.push_back(scan);
-        self.storage.scans.due = self.storage.scans.due.or_else(|| now.mono.checked_add(PAUSE));
+        self.walks.scans.waiting.push_back(scan);
+        self.walks.scans.due = self.walks.scans.due.or_else(|| now.mono.checked_add(PAUSE));
         Reply::Later
     }
 
@@ -226,18 +226,18 @@ impl Control {
 
     /// One slice of the scan whose turn it is.
     pub(in crate::control) fn fire_scans(&mut self, now: Now) {
-        if self.storage.scans.due.is_none_or(|due| due > now.mono) {
+        if self.walks.scans.due.is_none_or(|due| due > now.mono) {
             return;
         }
-        if let Some(mut scan) = self.storage.scans.waiting.pop_front() {
+        if let Some(mut scan) = self.walks.scans.waiting.pop_front() {
             if self.slice(now, &mut scan) {
                 let response = self.scanned(now, &scan);
                 self.answer(scan.session, response);
             } else {
-                self.storage.scans.waiting.push_back(scan);
+                self.walks.scans.waiting.push_back(scan);
             }
         }
-        self.storage.scans.due =
-            if self.storage.scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
+        self.walks.scans.due =
+            if self.walks.scans.waiting.is_empty() { None } else { now.mono.checked_add(PAUSE) };
     }
 }

@@ -8,8 +8,8 @@ use crate::auth::access::Direction;
 use crate::auth::time_code;
 use crate::control::access::code_key;
 use crate::control::answer::{Outcome, json};
-use crate::control::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::store::Kind;
@@ -85,7 +85,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         Some((period, Ok(fits))) if period >= PERIOD_MIN => Some(fits),
         Some(_) => return failure(BAD_PERIOD),
     };
-    if control.storage.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
+    if control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX {
         return failure("");
     }
     let is_kind =
@@ -111,7 +111,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let key = call.key();
-    let all = control.storage.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
+    let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
     let shown = all.filter_map(|record| match record {
         Auxiliary::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
         Auxiliary::Token(_) | Auxiliary::User(_) => None,
@@ -123,7 +123,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [stream, id, ..] = call.params;
     let key = Subscriber::key(&call.app.name, stream, id);
-    if control.storage.auxiliary.pending(&key).is_none() {
+    if control.records.auxiliary.pending(&key).is_none() {
         return failure("");
     }
     let waiter = Some((call.session, Outcome::success().response(200)));
@@ -134,7 +134,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 /// `DELETE /broadcasts/{id}/subscribers`.
 pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [stream, ..] = call.params;
-    let keys = control.storage.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
+    let keys = control.records.auxiliary.keys_of(Kind::Subscriber, &call.app.name, stream, BULK_MAX);
     if keys.is_empty() {
         return failure("");
     }
@@ -181,7 +181,7 @@ pub(super) fn block(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     }
     let key = call.key();
     let known = control.subscriber(&key, id).cloned();
-    if known.is_none() && control.storage.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
+    if known.is_none() && control.records.auxiliary.count(Kind::Subscriber, &call.app.name) >= SUBSCRIBERS_MAX
     {
         return failure("");
     }

@@ -4,7 +4,7 @@ use super::call::{Call, Reply};
 use super::scan::array;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
-use crate::control::writes::{Answer, Change, Write};
+use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::types::{SessionRef, StreamKey};

@@ -7,8 +7,8 @@ use super::lists::page_of;
 use crate::auth::access::{Direction, sign_jwt};
 use crate::control::access::TOKENS_MAX;
 use crate::control::answer::{Outcome, json};
-use crate::control::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::{Control, Now};
 use crate::store::Kind;
 
@@ -76,7 +76,7 @@ pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
         Err(refusal) => return refusal,
     };
     let app = &call.app.name;
-    if control.storage.auxiliary.count(Kind::Token, app) >= TOKENS_MAX {
+    if control.records.auxiliary.count(Kind::Token, app) >= TOKENS_MAX {
         return refused(NOT_SAVED);
     }
     let key = Token::key(app, &token.stream_id, &token.token_id);
@@ -111,12 +111,12 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
     let room = asked.room_id.filter(|room| !room.is_empty());
     let app = &call.app.name;
     let stream = match &room {
-        Some(_) => control.storage.auxiliary.stream_of_room_token(app, &id).map(str::to_owned),
+        Some(_) => control.records.auxiliary.stream_of_room_token(app, &id).map(str::to_owned),
         None => asked.stream_id,
     };
     let Some(stream) = stream else { return outcome(false) };
     let key = Token::key(app, &stream, &id);
-    let Some(Auxiliary::Token(token)) = control.storage.auxiliary.pending(&key) else {
+    let Some(Auxiliary::Token(token)) = control.records.auxiliary.pending(&key) else {
         return outcome(false);
     };
     if !token.is_valid(now, &kind) || (room.is_some() && token.room_id != room) {
@@ -136,7 +136,7 @@ pub(super) fn validate(control: &mut Control, now: Now, call: &Call<'_>) -> Repl
 /// `DELETE /broadcasts/{id}/tokens`.
 pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    let keys = control.storage.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
+    let keys = control.records.auxiliary.keys_of(Kind::Token, &call.app.name, id, BULK_MAX);
     if keys.is_empty() {
         return outcome(false);
     }
@@ -153,7 +153,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         return Reply::Now(crate::http::Response::error(404, "Not Found"));
     };
     let tokens =
-        control.storage.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
+        control.records.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
             Auxiliary::Token(token) => Some(token),
             Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
         });

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::call::{Caller, Origin, Reply, RootCall, bad_request};
 use crate::control::answer::{Outcome, json};
-use crate::control::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
     PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User, is_email,
 };
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
@@ -292,7 +292,7 @@ fn user_bytes(user: &User) -> usize {
 impl Control {
     /// The user as it will be once everything pending is done.
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
-        match self.storage.auxiliary.pending(&user_key(email)) {
+        match self.records.auxiliary.pending(&user_key(email)) {
             Some(Auxiliary::User(user)) => Some(user),
             Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
         }
@@ -300,14 +300,14 @@ impl Control {
 
     /// All users that are visible.
     pub(super) fn users(&self) -> impl Iterator<Item = &User> {
-        self.storage.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
+        self.records.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),
             Auxiliary::Token(_) | Auxiliary::Subscriber(_) => None,
         })
     }
 
     pub(super) fn has_users(&self) -> bool {
-        self.storage.auxiliary.has_any(Kind::User)
+        self.records.auxiliary.has_any(Kind::User)
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
@@ -407,7 +407,7 @@ impl Control {
             return;
         }
         // What everybody sees counts: a user who is not on disk yet cannot log in.
-        let user = match self.storage.auxiliary.get(&user_key(email)) {
+        let user = match self.records.auxiliary.get(&user_key(email)) {
             Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
             Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
         };

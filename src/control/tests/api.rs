@@ -267,7 +267,7 @@ fn long_lists_are_sliced_and_publishers_come_between() {
     assert_eq!((list.len(), list[0]["name"].as_str()), (10, Some("n000010")));
     assert!(rig.answer(found).unwrap().1.contains(r#""streamId":"s019999""#));
     assert_eq!(rig.answer(count).unwrap().1, r#"{"number":10000}"#);
-    assert!(rig.control.storage.scans.deadline().is_none());
+    assert!(rig.control.walks.scans.deadline().is_none());
 }
 
 #[test]

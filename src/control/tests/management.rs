@@ -165,7 +165,7 @@ fn two_first_users_at_once_make_one() {
     rig.run_for(Duration::from_secs(1));
     let answers: Vec<_> = sent.into_iter().map(|session| text(&rig.response(session).unwrap())).collect();
     let good = answers.iter().filter(|answer| answer.contains(r#""success":true"#)).count();
-    assert_eq!((good, rig.control.storage.auxiliary.all().count()), (1, 1), "{answers:?}");
+    assert_eq!((good, rig.control.records.auxiliary.all().count()), (1, 1), "{answers:?}");
 }
 
 #[test]

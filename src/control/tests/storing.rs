@@ -1,7 +1,7 @@
 //! Writes, the disk, and what a start finds.
 
 use super::*;
-use crate::control::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::http;
 use crate::store::Kind;
 
@@ -153,14 +153,14 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let first = write(&mut rig, vec![(key("a"), Some(token("1"))), (key("b"), Some(token("2")))]);
     rig.run_for(ms(5));
     let second = write(&mut rig, vec![(key("b"), None), (key("c"), Some(token("3")))]);
-    assert!(rig.control.storage.auxiliary.get(&key("a")).is_none() && rig.answer(first).is_none());
-    assert_eq!(rig.control.storage.auxiliary.pending(&key("c")), Some(&token("3")));
-    assert_eq!(rig.control.storage.auxiliary.pending(&key("b")), None);
+    assert!(rig.control.records.auxiliary.get(&key("a")).is_none() && rig.answer(first).is_none());
+    assert_eq!(rig.control.records.auxiliary.pending(&key("c")), Some(&token("3")));
+    assert_eq!(rig.control.records.auxiliary.pending(&key("b")), None);
     rig.release();
     assert_eq!((rig.answer(first).unwrap().0, rig.answer(second).unwrap().0), (200, 200));
     let ids = |rig: &Rig, from| -> Vec<String> {
         rig.control
-            .storage
+            .records
             .auxiliary
             .of(Kind::Token, &"live".into(), from)
             .map(|(key, _)| key.id.to_string())
@@ -172,7 +172,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
     let failed = write(&mut rig, vec![(key("a"), None)]);
     rig.run_for(secs(2));
     assert_eq!(rig.answer(failed).unwrap().0, 500);
-    assert_eq!(rig.control.storage.auxiliary.pending(&key("a")), Some(&token("1")));
+    assert_eq!(rig.control.records.auxiliary.pending(&key("a")), Some(&token("1")));
     let again = Rig::start(config(&[], &[]), rig.store);
     assert_eq!(ids(&again, ""), ["a", "c"]);
 }

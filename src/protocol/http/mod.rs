@@ -19,7 +19,7 @@ use std::time::Instant;
 use crypto::Seed;
 use wire::SendQueue;
 
-use super::registry::{Listener, Protocol, Security};
+use super::registry::{Bind, Listener, Protocol, Security};
 use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
@@ -38,14 +38,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             security: Security::Plain,
             manages: true,
-            listen: |server| Some((server.http_host, server.http_port)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.http_port }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
         Listener {
             name: "https",
             security: Security::TlsHttp,
             manages: true,
-            listen: |server| Some((server.http_host, server.https_port?)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.https_port? }),
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],

@@ -10,17 +10,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Control;
-use super::management::{PasswordHash, User};
+use crate::control::management::{PasswordHash, User};
 use crate::http::Response;
 use crate::store::{Key, Kind};
-use crate::types::{Now, SessionRef};
-pub(super) use subscriber::Subscriber;
-pub(super) use token::{Token, now_s};
+use crate::types::SessionRef;
+pub(in crate::control) use subscriber::Subscriber;
+pub(in crate::control) use token::{Token, now_s};
 
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Auxiliary {
+pub(in crate::control) enum Auxiliary {
     /// Of [`Kind::Token`].
     Token(Token),
     /// Of [`Kind::Subscriber`].
@@ -31,7 +30,7 @@ pub(super) enum Auxiliary {
 
 impl Auxiliary {
     /// As the store keeps it.
-    pub(super) fn encode(&self) -> Bytes {
+    pub(in crate::control) fn encode(&self) -> Bytes {
         let bytes = match self {
             Self::Token(token) => serde_json::to_vec(token),
             Self::Subscriber(subscriber) => serde_json::to_vec(subscriber),
@@ -41,7 +40,7 @@ impl Auxiliary {
     }
 
     /// What the store had under a key; `None` for a broadcast, which is none of these.
-    pub(super) fn decode(kind: Kind, bytes: &[u8]) -> Option<Result<Self, String>> {
+    pub(in crate::control) fn decode(kind: Kind, bytes: &[u8]) -> Option<Result<Self, String>> {
         let record = match kind {
             Kind::Broadcast => return None,
             Kind::Token => serde_json::from_slice(bytes).map(Self::Token),
@@ -61,16 +60,16 @@ pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
 
 /// Changes that are committed together, and who waits for them.
 #[derive(Debug)]
-pub(super) struct AuxiliaryWrite {
+pub(in crate::control) struct AuxiliaryWrite {
     /// `None` removes.
-    pub(super) changes: Vec<(Key, Option<Auxiliary>)>,
+    pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
     /// Gets the answer once the disk has the changes.
-    pub(super) waiter: Option<(SessionRef, Response)>,
+    pub(in crate::control) waiter: Option<(SessionRef, Response)>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct AuxiliaryRecords {
+pub(in crate::control) struct AuxiliaryRecords {
     records: BTreeMap<Key, Auxiliary>,
     /// What is on its way to the disk.
     overlay: BTreeMap<Key, Option<Auxiliary>>,
@@ -82,7 +81,7 @@ pub(super) struct AuxiliaryRecords {
 
 impl AuxiliaryRecords {
     /// Takes over what the store had.
-    pub(super) fn insert(&mut self, key: Key, record: Auxiliary) {
+    pub(in crate::control) fn insert(&mut self, key: Key, record: Auxiliary) {
         if let Auxiliary::Token(token) = &record
             && token.has_room()
         {
@@ -96,7 +95,7 @@ impl AuxiliaryRecords {
     }
 
     /// Takes a record away at once; that it is gone reaches the disk later.
-    pub(super) fn remove(&mut self, key: &Key) {
+    pub(in crate::control) fn remove(&mut self, key: &Key) {
         let Some(record) = self.records.remove(key) else { return };
         if let Some(count) = self.counts.get_mut(&(key.kind, key.app.clone())) {
             *count = count.saturating_sub(1);
@@ -107,17 +106,17 @@ impl AuxiliaryRecords {
     }
 
     /// The stream that a token of a room was made for.
-    pub(super) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
+    pub(in crate::control) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
     /// What everybody sees.
-    pub(super) fn get(&self, key: &Key) -> Option<&Auxiliary> {
+    pub(in crate::control) fn get(&self, key: &Key) -> Option<&Auxiliary> {
         self.records.get(key)
     }
 
     /// The record as it will be once everything pending is done; checks of a change look here.
-    pub(super) fn pending(&self, key: &Key) -> Option<&Auxiliary> {
+    pub(in crate::control) fn pending(&self, key: &Key) -> Option<&Auxiliary> {
         match self.overlay.get(key) {
             Some(record) => record.as_ref(),
             None => self.records.get(key),
@@ -125,7 +124,7 @@ impl AuxiliaryRecords {
     }
 
     /// Those of one application in order of their ids, from the first that is not before `from`.
-    pub(super) fn of<'a>(
+    pub(in crate::control) fn of<'a>(
         &'a self,
         kind: Kind,
         app: &Arc<str>,
@@ -137,7 +136,7 @@ impl AuxiliaryRecords {
     }
 
     /// Those of one stream, in order of their ids.
-    pub(super) fn of_stream<'a>(
+    pub(in crate::control) fn of_stream<'a>(
         &'a self,
         kind: Kind,
         app: &Arc<str>,
@@ -149,7 +148,13 @@ impl AuxiliaryRecords {
     }
 
     /// The keys of one stream's, those included that are on their way to the disk.
-    pub(super) fn keys_of(&self, kind: Kind, app: &Arc<str>, stream: &str, count: usize) -> Vec<Key> {
+    pub(in crate::control) fn keys_of(
+        &self,
+        kind: Kind,
+        app: &Arc<str>,
+        stream: &str,
+        count: usize,
+    ) -> Vec<Key> {
         let prefix = format!("{stream}/");
         let is_ours = |key: &&Key| key.kind == kind && key.app == *app && key.id.starts_with(&prefix);
         let stored = self.of(kind, app, &prefix).map(|(key, _)| key).take_while(is_ours);
@@ -159,7 +164,7 @@ impl AuxiliaryRecords {
     }
 
     /// Looks at `count` tokens behind one: how many there were, the last of them, and those that were over at `now_s`.
-    pub(super) fn stale_tokens(
+    pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,
         count: usize,
@@ -181,12 +186,12 @@ impl AuxiliaryRecords {
     }
 
     /// How many of a kind an application has.
-    pub(super) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
+    pub(in crate::control) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
     /// Whether there is one of that kind, or will be once everything pending is done.
-    pub(super) fn has_any(&self, kind: Kind) -> bool {
+    pub(in crate::control) fn has_any(&self, kind: Kind) -> bool {
         let is_there = |key: &&Key| key.kind == kind && self.overlay.get(*key).is_none_or(Option::is_some);
         self.overlay.iter().any(|(key, record)| key.kind == kind && record.is_some())
             || self
@@ -198,36 +203,22 @@ impl AuxiliaryRecords {
     }
 
     /// Everything, for a fresh file.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Auxiliary)> {
+    pub(in crate::control) fn all(&self) -> impl Iterator<Item = (&Key, &Auxiliary)> {
         self.records.iter()
     }
 
-    pub(super) fn stage(&mut self, changes: &[(Key, Option<Auxiliary>)]) {
+    pub(in crate::control) fn stage(&mut self, changes: &[(Key, Option<Auxiliary>)]) {
         self.overlay.extend(changes.iter().cloned());
     }
 
-    pub(super) fn unstage(&mut self) {
+    pub(in crate::control) fn unstage(&mut self) {
         self.overlay.clear();
     }
 
-    fn apply(&mut self, key: Key, record: Option<Auxiliary>) {
+    pub(in crate::control) fn apply(&mut self, key: Key, record: Option<Auxiliary>) {
         match record {
             Some(record) => self.insert(key, record),
             None => self.remove(&key),
-        }
-    }
-}
-
-impl Control {
-    /// The changes are on disk: now they happen.
-    pub(super) fn apply_auxiliary(&mut self, _: Now, write: AuxiliaryWrite) {
-        for (key, record) in write.changes {
-            let before = self.storage.auxiliary.get(&key).cloned();
-            self.end_sessions_of(before.as_ref(), record.as_ref());
-            self.storage.auxiliary.apply(key, record);
-        }
-        if let Some((session, response)) = write.waiter {
-            self.answer(session, response);
         }
     }
 }

@@ -1,4 +1,9 @@
-//! All broadcast records, by application and id.
+//! All records: broadcasts by application and id, and the auxiliary ones. A machine: changes go in, requests to the store and
+//! what has happened come out (`writes`).
+
+pub(super) mod auxiliary;
+mod change;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -6,6 +11,12 @@ use std::sync::Arc;
 
 use super::broadcast::Broadcast;
 use crate::types::StreamKey;
+use auxiliary::AuxiliaryRecords;
+use writes::Writes;
+
+pub(super) use auxiliary::{Auxiliary, AuxiliaryWrite};
+pub(super) use change::{Answer, Change, Write};
+pub(super) use writes::Event;
 
 /// Records of one application; boxed, so that skipping over many touches little memory.
 type App = BTreeMap<Arc<str>, Box<Broadcast>>;
@@ -18,6 +29,10 @@ const SUBTRACKS_SHOWN_MAX: usize = 500;
 pub(super) struct Records {
     apps: BTreeMap<Arc<str>, App>,
     total: usize,
+    pub(super) auxiliary: AuxiliaryRecords,
+    writes: Writes,
+    /// Makes generated ids unique within one millisecond.
+    pub(super) generated: u64,
     /// Subtracks by their main track, whether or not there is a record of it.
     subtracks: BTreeMap<StreamKey, BTreeSet<Arc<str>>>,
 }

@@ -1,0 +1,121 @@
+//! A change of a record, what it does, and what is answered when it is there.
+
+use crate::control::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
+use crate::types::{SessionRef, StreamKey};
+
+/// One change of one record.
+#[derive(Debug, Clone)]
+pub(in crate::control) enum Change {
+    Insert(Box<Broadcast>),
+    Update {
+        body: Box<Body>,
+        endpoints: Option<Vec<EndpointRecord>>,
+    },
+    AddEndpoint(EndpointRecord),
+    RemoveEndpoint(String),
+    /// A recording switch.
+    Record {
+        recorder: Recorder,
+        on: bool,
+    },
+    Delete,
+}
+
+impl Change {
+    /// The record after the change. Applied twice: for the overlay, and after the commit to what memory is then.
+    pub(in crate::control) fn apply(&self, before: Option<Broadcast>) -> Option<Broadcast> {
+        let mut record = match (self, before) {
+            (Self::Insert(record), _) => return Some((**record).clone()),
+            (Self::Delete, _) | (_, None) => return None,
+            (_, Some(record)) => record,
+        };
+        match self {
+            Self::Insert(_) | Self::Delete => {}
+            Self::Update { body, endpoints } => {
+                update_status(&mut record, body);
+                record.update((**body).clone());
+                if let Some(endpoints) = endpoints {
+                    record.end_point_list = Some(merge_endpoints(&record, endpoints));
+                }
+            }
+            Self::AddEndpoint(endpoint) => {
+                record.end_point_list.get_or_insert_default().push(endpoint.clone());
+            }
+            Self::RemoveEndpoint(id) => {
+                record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+            }
+            Self::Record { recorder, on } => {
+                let switch = if *on { 1 } else { -1 };
+                match recorder {
+                    Recorder::Mp4 => record.mp4_enabled = switch,
+                    Recorder::Webm => record.webm_enabled = switch,
+                }
+            }
+        }
+        Some(record)
+    }
+}
+
+impl Change {
+    /// Whether a source that runs begins anew: after an update, whatever it changed. Into which room a
+    /// stream goes is an operation of its own.
+    pub(in crate::control) fn restarts_source(&self) -> bool {
+        let Self::Update { body, .. } = self else { return false };
+        let room = Body { main_track_stream_id: body.main_track_stream_id.clone(), ..Body::default() };
+        room.main_track_stream_id.is_none() || **body != room
+    }
+}
+
+/// The status is a client's to set only while nothing is live, and only of a live stream's record.
+fn update_status(record: &mut Broadcast, body: &Body) {
+    if let Some(Some(wanted)) = &body.status
+        && record.kind == "liveStream"
+        && record.status != status::BROADCASTING
+        && status::ALL.contains(&wanted.as_str())
+        && wanted != status::BROADCASTING
+        && wanted != status::PREPARING
+    {
+        record.status.clone_from(wanted);
+    }
+}
+
+/// A replaced list keeps the status of what stays.
+fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<EndpointRecord> {
+    let old = record.end_point_list.as_deref().unwrap_or_default();
+    let same = |w: &EndpointRecord| {
+        let same = |o: &&EndpointRecord| {
+            o.endpoint_service_id == w.endpoint_service_id && o.endpoint_url == w.endpoint_url
+        };
+        old.iter().find(same).unwrap_or(w).clone()
+    };
+    wanted.iter().map(same).collect()
+}
+
+/// What to answer once the change is there.
+#[derive(Debug, Clone)]
+pub(in crate::control) enum Answer {
+    /// The record.
+    Created,
+    /// A plain success.
+    Success,
+    /// A success whose message and id are null.
+    SuccessOfNulls,
+    /// A plain failure: an earlier part of a bulk request worked, a later one could not.
+    Failure,
+    /// Of a delete; the words depend on whether something was live.
+    Deleted,
+    /// The id of an endpoint.
+    EndpointAdded(String),
+    /// The id of a source that runs by then.
+    Started,
+    /// A source that could not be started; its record is gone again.
+    NotStarted(String),
+}
+
+/// A change and who waits for it.
+#[derive(Debug)]
+pub(in crate::control) struct Write {
+    pub(in crate::control) key: StreamKey,
+    pub(in crate::control) change: Change,
+    pub(in crate::control) waiter: Option<(SessionRef, Answer)>,
+}

@@ -1,0 +1,333 @@
+//! Changes on their way to the disk.
+//!
+//! A change is gathered (at most 5 ms, or while a commit is under way), committed as part of one batch, and only
+//! then applied to memory and answered. Requests that come in between are checked against an overlay of what is
+//! pending. What publishing changes is visible at once and rides along later (`dirty`). When a commit fails, all
+//! that is pending fails with it, memory stays, and a fresh file is written from memory; until that has worked,
+//! every write fails (docs/robustness.md B-04).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::Records;
+use super::auxiliary::AuxiliaryWrite;
+use super::change::{Change, Write};
+use crate::control::broadcast::Broadcast;
+use crate::store::{self, Op};
+use crate::types::{Now, SessionRef, StreamKey};
+
+/// How long changes are gathered when no commit is under way.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long a change by publishing may wait for company.
+const LAZY: Duration = Duration::from_millis(1000);
+/// Pause between attempts to write a fresh file.
+const REBUILD_PAUSE: Duration = Duration::from_secs(1);
+/// Lazy changes taken into one batch.
+const DIRTY_PER_BATCH: usize = 512;
+
+/// What follows from the store's answers.
+#[derive(Debug)]
+pub(in crate::control) enum Event {
+    /// A change is on the disk: now it happens.
+    Record(Write),
+    /// The same of auxiliary records.
+    Auxiliary(AuxiliaryWrite),
+    /// A change was not made, and somebody waits for it.
+    Failed(SessionRef),
+}
+
+/// What waits for the disk.
+#[derive(Debug)]
+enum Pending {
+    Record(Write),
+    Auxiliary(AuxiliaryWrite),
+}
+
+impl Pending {
+    fn waiter(&self) -> Option<SessionRef> {
+        match self {
+            Self::Record(write) => write.waiter.as_ref().map(|(session, _)| *session),
+            Self::Auxiliary(write) => write.waiter.as_ref().map(|(session, _)| *session),
+        }
+    }
+}
+
+/// After a failed commit.
+#[derive(Debug, Default)]
+struct Broken {
+    /// The rebuild under way.
+    batch: Option<u64>,
+    /// When to try the next one.
+    due: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    gathered: Vec<Pending>,
+    gather_until: Option<Instant>,
+    committing: Option<(u64, Vec<Pending>)>,
+    overlay: BTreeMap<StreamKey, Option<Broadcast>>,
+    inserts: usize,
+    dirty: BTreeSet<StreamKey>,
+    dirty_until: Option<Instant>,
+    broken: Option<Broken>,
+    batches: u64,
+    failures: u64,
+    requests: VecDeque<store::Request>,
+    events: VecDeque<Event>,
+}
+
+impl Records {
+    pub(in crate::control) fn deadline(&self) -> Option<Instant> {
+        if let Some(broken) = &self.writes.broken {
+            return broken.due;
+        }
+        if self.writes.committing.is_some() {
+            return None;
+        }
+        [self.writes.gather_until, self.writes.dirty_until].into_iter().flatten().min()
+    }
+
+    /// Whether nothing waits for the disk; a broken store is not waited for.
+    pub(in crate::control) fn is_flushed(&self) -> bool {
+        self.writes.broken.is_some()
+            || (self.writes.gathered.is_empty()
+                && self.writes.committing.is_none()
+                && self.writes.dirty.is_empty())
+    }
+
+    /// Whether the disk has failed and no change is taken.
+    pub(in crate::control) const fn is_broken(&self) -> bool {
+        self.writes.broken.is_some()
+    }
+
+    /// Records that will be there soon.
+    pub(in crate::control) const fn inserts(&self) -> usize {
+        self.writes.inserts
+    }
+
+    /// Commits that failed since the start.
+    pub(in crate::control) const fn store_failures(&self) -> u64 {
+        self.writes.failures
+    }
+
+    /// Changes that wait for the disk.
+    pub(in crate::control) fn waiting_writes(&self) -> usize {
+        let committing = self.writes.committing.as_ref().map_or(0, |(_, writes)| writes.len());
+        self.writes.gathered.len().saturating_add(committing)
+    }
+
+    /// The record as it will be once everything pending is done.
+    pub(in crate::control) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
+        match self.writes.overlay.get(key) {
+            Some(record) => record.as_ref(),
+            None => self.get(key),
+        }
+    }
+
+    /// Whether a change of the record is on its way to the disk.
+    pub(in crate::control) fn is_pending(&self, key: &StreamKey) -> bool {
+        self.writes.overlay.contains_key(key)
+    }
+
+    /// Gathers a change that was checked against [`Records::pending`].
+    pub(in crate::control) fn write(&mut self, now: Now, write: Write) {
+        if matches!(write.change, Change::Insert(_)) && self.writes.broken.is_none() {
+            self.writes.inserts += 1;
+        }
+        self.gather(now, Pending::Record(write));
+    }
+
+    /// Gathers changes of auxiliary records, checked against [`super::auxiliary::AuxiliaryRecords::pending`].
+    pub(in crate::control) fn write_auxiliary(&mut self, now: Now, write: AuxiliaryWrite) {
+        self.gather(now, Pending::Auxiliary(write));
+    }
+
+    /// Remembers that a record changed in memory and shall reach the disk some time.
+    pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
+        if self.writes.dirty.is_empty() {
+            self.writes.dirty_until = now.mono.checked_add(LAZY);
+        }
+        self.writes.dirty.insert(key);
+    }
+
+    /// An insertion has happened, and is none to come any more.
+    pub(in crate::control) fn inserted(&mut self) {
+        self.writes.inserts = self.writes.inserts.saturating_sub(1);
+    }
+
+    pub(in crate::control) fn handle_timeout(&mut self, now: Now) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now.mono);
+        if let Some(broken) = &self.writes.broken {
+            if due(broken.due) {
+                self.rebuild();
+            }
+        } else if due(self.writes.gather_until) || due(self.writes.dirty_until) {
+            self.flush(now);
+        }
+    }
+
+    /// The store's answer. True when a commit is done: the events that follow are applied, then [`Records::settle`] is called.
+    pub(in crate::control) fn handle_store(&mut self, now: Now, reply: store::Reply) -> bool {
+        if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
+            self.rebuilt(now, reply);
+            return false;
+        }
+        let committed = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch);
+        let Some((_, writes)) = committed else { return false };
+        if let Err(error) = reply.result {
+            tracing::debug!(%error, "commit failed");
+            self.commit_failed(writes);
+            return false;
+        }
+        self.unstage();
+        self.happen(writes);
+        true
+    }
+
+    /// What was gathered meanwhile is pending on top of the new memory, and goes to the disk next.
+    pub(in crate::control) fn settle(&mut self, now: Now, draining: bool) {
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        for pending in &gathered {
+            self.stage(pending);
+        }
+        self.writes.gathered = gathered;
+        if !self.writes.gathered.is_empty() || draining {
+            self.flush(now);
+        }
+    }
+
+    /// What the store is to do next.
+    pub(in crate::control) fn poll_request(&mut self) -> Option<store::Request> {
+        self.writes.requests.pop_front()
+    }
+
+    /// What has happened.
+    pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
+        self.writes.events.pop_front()
+    }
+
+    /// Sends what is gathered, unless a commit is under way.
+    pub(in crate::control) fn flush(&mut self, now: Now) {
+        if self.writes.committing.is_some() || self.writes.broken.is_some() {
+            return;
+        }
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        self.writes.gather_until = None;
+        let mut keys = BTreeSet::new();
+        let mut auxiliary = BTreeSet::new();
+        for pending in &gathered {
+            match pending {
+                Pending::Record(write) => drop(keys.insert(write.key.clone())),
+                Pending::Auxiliary(write) => {
+                    auxiliary.extend(write.changes.iter().map(|(key, _)| key.clone()));
+                }
+            }
+        }
+        while keys.len() < gathered.len().saturating_add(DIRTY_PER_BATCH) {
+            let Some(key) = self.writes.dirty.pop_first() else { break };
+            keys.insert(key);
+        }
+        self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
+        if keys.is_empty() && auxiliary.is_empty() {
+            // Answers that waited for the last commit.
+            return self.happen(gathered);
+        }
+        let ops = keys.into_iter().map(|key| match self.pending(&key) {
+            // A record made by publishing alone lives in memory only; it ends with its stream.
+            Some(record) if !record.zombi => Op::Put(key.clone().into(), record.encode()),
+            Some(_) | None => Op::Delete(key.into()),
+        });
+        let auxiliary = auxiliary.into_iter().map(|key| match self.auxiliary.pending(&key) {
+            Some(record) => Op::Put(key.clone(), record.encode()),
+            None => Op::Delete(key),
+        });
+        let ops: Vec<Op> = ops.chain(auxiliary).collect();
+        let batch = self.next_batch();
+        self.writes.committing = Some((batch, gathered));
+        self.writes.requests.push_back(store::Request::Commit { batch, ops });
+    }
+
+    fn next_batch(&mut self) -> u64 {
+        self.writes.batches += 1;
+        self.writes.batches
+    }
+
+    fn gather(&mut self, now: Now, pending: Pending) {
+        if self.writes.broken.is_some() {
+            return self.fail(&pending);
+        }
+        self.stage(&pending);
+        if self.writes.gathered.is_empty() {
+            self.writes.gather_until = now.mono.checked_add(GATHER);
+        }
+        self.writes.gathered.push(pending);
+    }
+
+    /// Makes a change part of what is pending.
+    fn stage(&mut self, pending: &Pending) {
+        match pending {
+            Pending::Record(write) => {
+                let after = write.change.apply(self.pending(&write.key).cloned());
+                self.writes.overlay.insert(write.key.clone(), after);
+            }
+            Pending::Auxiliary(write) => self.auxiliary.stage(&write.changes),
+        }
+    }
+
+    fn unstage(&mut self) {
+        self.writes.overlay.clear();
+        self.auxiliary.unstage();
+    }
+
+    fn happen(&mut self, writes: Vec<Pending>) {
+        self.writes.events.extend(writes.into_iter().map(|pending| match pending {
+            Pending::Record(write) => Event::Record(write),
+            Pending::Auxiliary(write) => Event::Auxiliary(write),
+        }));
+    }
+
+    fn commit_failed(&mut self, writes: Vec<Pending>) {
+        self.writes.failures += 1;
+        self.unstage();
+        self.writes.inserts = 0;
+        self.writes.gather_until = None;
+        self.writes.dirty_until = None;
+        let gathered = std::mem::take(&mut self.writes.gathered);
+        for pending in writes.iter().chain(&gathered) {
+            self.fail(pending);
+        }
+        self.rebuild();
+    }
+
+    /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
+    fn rebuild(&mut self) {
+        let batch = self.next_batch();
+        self.writes.dirty.clear();
+        self.writes.broken = Some(Broken { batch: Some(batch), due: None });
+        let all = self.all().filter(|(_, record)| !record.zombi);
+        let all = all.map(|(key, record)| (key.into(), record.encode()));
+        let auxiliary = self.auxiliary.all().map(|(key, record)| (key.clone(), record.encode()));
+        let all = all.chain(auxiliary).collect();
+        self.writes.requests.push_back(store::Request::Rebuild { batch, all });
+    }
+
+    fn rebuilt(&mut self, now: Now, reply: store::Reply) {
+        match reply.result {
+            Ok(()) => {
+                self.writes.broken = None;
+                self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "rebuild failed");
+                self.writes.failures += 1;
+                self.writes.broken = Some(Broken { batch: None, due: now.mono.checked_add(REBUILD_PAUSE) });
+            }
+        }
+    }
+
+    fn fail(&mut self, pending: &Pending) {
+        self.writes.events.extend(pending.waiter().map(Event::Failed));
+    }
+}
