@@ -14,7 +14,7 @@ use mio::{Poll, Waker};
 
 use super::budget::Budget;
 use super::doorbell::{self, Mail, Postbox};
-use super::jobs::{Asker, Deliver, Jobs, Places};
+use super::jobs::{Asker, Deliver, FilePaths, Jobs};
 use super::office::{self, Desk, Local, Office, OfficeMail};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
@@ -123,12 +123,12 @@ impl Server {
         }
         let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
         let (requests, store_queue) = channel();
-        let places = Places {
+        let paths = FilePaths {
             options: options.clone(),
             certificate: files.clone(),
             root: config.home.join("webapps"),
         };
-        let jobs = Jobs::start(places, control.outbound_policy(), deliver(&desk, &postboxes))?;
+        let jobs = Jobs::start(paths, control.outbound_policy(), deliver(&desk, &postboxes))?;
         host::start_watch(config.home.clone(), desk.clone())?;
         let reload = tls::start_watch(files, postboxes.clone())?;
         let mut office = Office {
