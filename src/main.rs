@@ -184,15 +184,16 @@ fn generate_load(options: &bench::Options) -> ExitCode {
 
 /// The one line of standard output. Listeners that are off, or that this build does not have, are `null`.
 fn ready_line(addresses: &Addresses) -> String {
-    let mut line = serde_json::json!({
-        "event": "ready",
-        "pid": std::process::id(),
-        "version": env!("CARGO_PKG_VERSION"),
+    let mut line = serde_json::Map::new();
+    line.insert("event".to_owned(), "ready".into());
+    line.insert("pid".to_owned(), std::process::id().into());
+    line.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    let addresses = protocol::listener_names().map(|name| {
+        let address = addresses.get(name).map(|address| address.to_string());
+        (name.to_owned(), address.into())
     });
-    for name in protocol::listener_names() {
-        line[name] = addresses.get(name).map(|address| address.to_string()).into();
-    }
-    format!("{line}\n")
+    line.extend(addresses);
+    format!("{}\n", serde_json::Value::Object(line))
 }
 
 fn print(text: &str) -> ExitCode {

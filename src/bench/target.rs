@@ -81,10 +81,8 @@ impl Target {
     /// What is wrong with it.
     pub fn parse(url: &str, number: usize) -> Result<Self, TargetError> {
         let url = url.replace(NUMBER, &number.to_string());
-        let url = Url::parse(&url).map_err(|error| match error {
-            UrlError::Scheme => TargetError::Scheme,
-            error => error.into(),
-        })?;
+        let url = Url::parse(&url)
+            .map_err(|error| if error == UrlError::Scheme { TargetError::Scheme } else { error.into() })?;
         match url.scheme {
             "rtmp" => Self::rtmp(&url, 1935, false),
             "rtmps" => Self::rtmp(&url, 443, true),

@@ -94,7 +94,7 @@ pub(in crate::control) struct SimpleStat {
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct Viewers {
     #[serde(rename = "totalRTMPWatchersCount")]
-    pub(in crate::control) rtmp: i64,
+    pub(in crate::control) connected: i64,
     #[serde(rename = "totalHLSWatchersCount")]
     pub(in crate::control) hls: i64,
     #[serde(rename = "totalWebRTCWatchersCount")]

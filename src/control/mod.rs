@@ -12,6 +12,7 @@ mod access;
 mod admission;
 mod answer;
 pub mod broadcast;
+mod connections;
 mod endpoints;
 pub mod hooks;
 mod jobs;
@@ -23,7 +24,6 @@ mod registry;
 mod reload;
 mod rest;
 mod sources;
-mod srt;
 mod stats;
 mod subtracks;
 mod supervisor;
@@ -245,7 +245,9 @@ impl Control {
             }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
-            ToControl::Srt { worker, stream, figures } => self.srt_told(worker, stream, figures),
+            ToControl::Connections { worker, stream, connections } => {
+                self.connections_told(worker, stream, connections);
+            }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
             ToControl::Wanted(key) => self.wanted(now, &key),

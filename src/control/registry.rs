@@ -11,7 +11,9 @@ use media::Position;
 
 use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker};
+use crate::mail::{
+    Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, ViewerCounts,
+};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
@@ -72,7 +74,7 @@ pub(super) struct Live {
     /// When the present publisher was granted, and where the clock stood.
     pub(super) granted: (Instant, Position),
     /// Viewers of each worker.
-    pub(super) viewers: BTreeMap<WorkerId, u32>,
+    pub(super) viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
 
 /// All live streams.
@@ -122,7 +124,7 @@ impl Control {
         // What an operator has ordered is not checked as an unauthenticated peer is.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
-        self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+        self.post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
     }
 
     /// The end of an admission: the token is used up, and the stream begins or its publisher returns.

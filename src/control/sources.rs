@@ -305,7 +305,7 @@ impl Control {
         for (key, id) in &self.sources.by_key {
             let Some(source) = self.sources.by_id.get_mut(id) else { continue };
             let live = self.registry.find(key).and_then(|stream| self.registry.live.get(&stream));
-            if live.is_some_and(|live| live.viewers.values().any(|viewers| *viewers > 0)) {
+            if live.is_some_and(|live| live.viewers.values().any(|viewers| viewers.total() > 0)) {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::ServerSettings;
-use crate::mail::Report;
+use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
+use super::connections::ConnectionQuestions;
 use super::metrics::Scrape;
-use super::srt::SrtQuestions;
 use super::{Control, wall};
 use crate::stats::{ControlFigures, HostFigures};
 
@@ -70,7 +70,7 @@ pub(super) struct Figures {
     /// When the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
-    pub(super) srt: SrtQuestions,
+    pub(super) connections: ConnectionQuestions,
 }
 
 impl Figures {
@@ -80,7 +80,7 @@ impl Figures {
             host: HostFigures::default(),
             began: now,
             scrape: Scrape::default(),
-            srt: SrtQuestions::default(),
+            connections: ConnectionQuestions::default(),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Control {
             pushes_broadcasting,
             pulls: self.sources.len(),
             pulls_broadcasting,
-            viewers: viewers.map(|n| u64::from(*n)).sum(),
+            viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.store_failures(),
             store_waiting: self.records.waiting_writes(),
             memory_percent: self.figures.load.memory_percent,
@@ -119,7 +119,12 @@ impl Control {
         }
         for (stream, viewers) in &report.viewers {
             if let Some(live) = self.registry.live.get_mut(stream) {
-                live.viewers.insert(worker, *viewers);
+                live.viewers.entry(worker).or_default().connected = *viewers;
+            }
+        }
+        for (stream, protocol, viewers) in &report.leased {
+            if let Some(live) = self.registry.live.get_mut(stream) {
+                live.viewers.entry(worker).or_default().leased.insert(protocol, *viewers);
             }
         }
         for stream in self.registry.streams() {
@@ -131,8 +136,13 @@ impl Control {
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
-        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
-        record.rtmp_viewer_count = i32::try_from(viewers).unwrap_or(i32::MAX);
+        let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
+            let viewers: u64 = live.viewers.values().map(|counts| u64::from(count(counts))).sum();
+            i32::try_from(viewers).unwrap_or(i32::MAX)
+        };
+        let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
+        record.rtmp_viewer_count = sum(&|counts| counts.connected);
+        (record.hls_viewer_count, record.dash_viewer_count) = (leased("hls"), leased("dash"));
         record.recount();
         if live.source != worker || !Self::is_delivered(live) {
             return;

@@ -252,7 +252,12 @@ impl Rig {
             dropped: 0,
             silent_ms,
         };
-        let report = Report { sources: vec![source], viewers: vec![(stream, viewers)], busy_permille: 10 };
+        let report = Report {
+            sources: vec![source],
+            viewers: vec![(stream, viewers)],
+            busy_permille: 10,
+            ..Report::default()
+        };
         self.mail(ToControl::Report(WorkerId(worker), report));
     }
 

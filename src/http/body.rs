@@ -10,7 +10,7 @@ use super::{Error, Limits};
 /// Hexadecimal digits of a chunk size that fit 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Fields that say where a message ends or for whom it is: in a trailer they have two readings (RFC 9110 §6.5.1).
+/// Fields that say where a message ends or who it is for: in a trailer they have two readings (RFC 9110 §6.5.1).
 const NO_TRAILERS: [&str; 5] = ["content-length", "transfer-encoding", "host", "connection", "upgrade"];
 /// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`].
 const TRAILER_NAME_KEPT: usize = 20;
@@ -110,6 +110,13 @@ impl BodyDecoder {
             scanned: 0,
             trailer_name: Vec::new(),
         }
+    }
+
+    /// The body may have so many bytes, whatever the limits say.
+    #[must_use]
+    pub const fn limited(mut self, body_bytes_max: usize) -> Self {
+        self.body_max = body_bytes_max;
+        self
     }
 
     /// Takes from the front of `input` what belongs to the body. True when it is complete; what follows stays.

@@ -57,7 +57,7 @@ impl ResponseHead {
     }
 }
 
-/// What comes out.
+/// Events for the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResponseEvent {
     /// The final response begins.
@@ -68,7 +68,7 @@ pub enum ResponseEvent {
     End,
 }
 
-/// What is wrong with a response.
+/// The fault of a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseError {

@@ -10,14 +10,14 @@ use super::body::BodyDecoder;
 use super::head::{Head, Scanner};
 use super::request::{Method, Request, Version};
 use super::response::{self, Delimiter, Exchange, Response};
-use super::{Error, Limits};
+use super::{BodyLimits, Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
 /// What a shell may have read before it saw that no bytes are wanted. Beyond it, it does not look.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
-/// What the application must know.
+/// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A request to answer with [`Connection::respond`]; the next one comes after that.
@@ -48,7 +48,7 @@ pub enum CloseReason {
 pub struct Stats {
     /// Requests parsed, body included.
     pub requests: u64,
-    /// Bytes fed.
+    /// Bytes received.
     pub bytes_in: u64,
     /// Bytes queued for the peer.
     pub bytes_out: u64,
@@ -96,7 +96,7 @@ struct Pending {
     since: Instant,
 }
 
-/// What is left of a body that comes in blocks.
+/// The rest of a body that comes in blocks.
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
@@ -113,6 +113,8 @@ enum Streaming {
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
+    /// What the body of a request may be, by its path.
+    bodies: Option<&'static dyn BodyLimits>,
     stage: Stage,
     held: BytesMut,
     out: SendQueue,
@@ -135,6 +137,7 @@ impl Connection {
     pub fn new(now: Instant, limits: Arc<Limits>) -> Self {
         Self {
             limits,
+            bodies: None,
             stage: Stage::Head(Scanner::default()),
             held: BytesMut::new(),
             out: SendQueue::new(),
@@ -146,6 +149,13 @@ impl Connection {
             shutdown: false,
             stats: Stats::default(),
         }
+    }
+
+    /// Bodies may be as long as `bodies` says of their path.
+    #[must_use]
+    pub fn with_bodies(mut self, bodies: &'static dyn BodyLimits) -> Self {
+        self.bodies = Some(bodies);
+        self
     }
 
     /// Takes bytes of the stream, any split of it. They are ignored once the connection is closing.
@@ -297,7 +307,7 @@ impl Connection {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
     }
 
-    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Gives what was read beyond it: the
+    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Returns what was read beyond it: the
     /// transport belongs to another machine once [`Connection::poll_transmit`] was asked. `None` without a request.
     pub fn upgrade(&mut self, now: Instant, wall_ms: u64, head: &Response) -> Option<Bytes> {
         let Stage::Outstanding(_) = self.stage else {
@@ -456,13 +466,13 @@ impl Connection {
         self.stats.scanned_bytes = self.stats.scanned_bytes.saturating_add(scanned);
         *scanner = Scanner::default();
         let bytes = self.held.split_to(range.end);
-        let head = Head::parse(bytes.get(range.start..).unwrap_or_default(), &self.limits)?;
+        let head = Head::parse(bytes.get(range.start..).unwrap_or_default(), &self.limits, self.bodies)?;
         self.collecting = false;
         self.begin_body(now, head)
     }
 
     fn begin_body(&mut self, now: Instant, head: Head) -> Result<bool, Error> {
-        let mut decoder = BodyDecoder::new(head.framing, &self.limits);
+        let mut decoder = BodyDecoder::new(head.framing, &self.limits).limited(head.body_bytes_max);
         let complete = decoder.decode(&mut self.held)?;
         if complete {
             self.ready(head, decoder);

@@ -2,8 +2,8 @@
 
 use super::{Headers, Method, Request, Response};
 
-/// Methods that a page of another origin may use.
-const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
+/// Methods that a page of another origin may use, where a row does not say others.
+pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
 /// Fields that it may send.
 const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
@@ -12,16 +12,27 @@ const MAX_AGE: &str = "1800";
 /// The panel under development: it gets credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// Who may ask.
+/// Who may ask, and how.
 #[derive(Debug, Clone, Copy)]
-pub enum Policy<'a> {
+pub struct Policy<'a> {
+    /// The origins of the pages.
+    pub origins: Origins<'a>,
+    /// With which methods, as `Access-Control-Allow-Methods` lists them.
+    pub methods: &'a str,
+    /// Which fields of answers they may read, as `Access-Control-Expose-Headers` lists them.
+    pub exposed: Option<&'a str>,
+}
+
+/// The origins whose pages may ask.
+#[derive(Debug, Clone, Copy)]
+pub enum Origins<'a> {
     /// The paths of applications: everybody, with credentials only where the request has some of its own.
     Anyone,
-    /// The management paths: these origins, with credentials; others are not touched, and their browsers refuse them.
+    /// The management paths: these origins, with credentials; others get no field, and their browsers refuse them.
     Named(&'a [String]),
 }
 
-/// What a request gets.
+/// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The answer is this one; the request goes no further.
@@ -40,16 +51,23 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     if is_own(origin, request.header("host").unwrap_or_default()) {
         return Verdict::Fields(Vec::new());
     }
-    if let Policy::Named(named) = policy
+    if let Origins::Named(named) = policy.origins
         && !named.iter().any(|known| known.eq_ignore_ascii_case(origin))
     {
         return Verdict::Fields(Vec::new());
     }
-    let fields = origin_fields(request, origin, matches!(policy, Policy::Named(_)));
+    let mut fields = origin_fields(request, origin, matches!(policy.origins, Origins::Named(_)));
+    let is_allowed = |method: &str| policy.methods.split(',').any(|known| known == method);
     match request.header("access-control-request-method") {
-        Some(method) if request.method == Method::Options => preflight(request, method.trim(), fields),
-        Some(_) | None if !METHODS.split(',').any(|known| known == request.method.as_str()) => refused(),
-        Some(_) | None => Verdict::Fields(fields),
+        Some(method) if request.method == Method::Options => {
+            preflight(request, is_allowed(method.trim()), policy.methods, &fields)
+        }
+        Some(_) | None if !is_allowed(request.method.as_str()) => refused(),
+        Some(_) | None => {
+            fields
+                .extend(policy.exposed.map(|exposed| ("Access-Control-Expose-Headers", exposed.to_owned())));
+            Verdict::Fields(fields)
+        }
     }
 }
 
@@ -57,7 +75,7 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
 pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 
 /// Adds fields of a verdict, or those that follow from its path, to an answer. Of two policies of pages browsers obey
-/// both, so that of an application takes the place of the built-in one.
+/// both, so that of an application replaces the built-in one.
 pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     for (name, value) in fields {
         if *name == CONTENT_SECURITY_POLICY {
@@ -69,17 +87,22 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
 }
 
 /// 200 and no further processing: a preflight carries no credentials, so no filter could let it pass.
-fn preflight(request: &Request, method: &str, fields: Vec<(&'static str, String)>) -> Verdict {
+fn preflight(
+    request: &Request,
+    is_allowed: bool,
+    methods: &str,
+    fields: &[(&'static str, String)],
+) -> Verdict {
     let asked = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let known = |field: &str| FIELDS.split(',').any(|known| known.eq_ignore_ascii_case(field));
     let all_known = asked.map(str::trim).filter(|field| !field.is_empty()).all(known);
-    if !METHODS.split(',').any(|known| known == method) || !all_known {
+    if !is_allowed || !all_known {
         return refused();
     }
     let mut answer = Response::empty(200);
-    add(&fields, &mut answer.headers);
+    add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
-    answer.headers.push("Access-Control-Allow-Methods", METHODS);
+    answer.headers.push("Access-Control-Allow-Methods", methods);
     answer.headers.push("Access-Control-Allow-Headers", FIELDS);
     Verdict::Answer(Box::new(answer))
 }
@@ -154,7 +177,7 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::Version;
+    use super::super::{Cors, Version};
     use super::*;
 
     fn request(method: Method, fields: &[(&str, &str)]) -> Request {
@@ -174,7 +197,7 @@ mod tests {
     }
 
     fn answer(method: Method, fields: &[(&str, &str)]) -> Response {
-        match check(&request(method, fields), Policy::Anyone) {
+        match check(&request(method, fields), Cors::ANYONE.policy(&[])) {
             Verdict::Answer(response) => *response,
             Verdict::Fields(fields) => {
                 let mut response = Response::empty(0);
@@ -264,7 +287,7 @@ mod tests {
         let named = [ORIGIN.1.to_owned()];
         let ask = |origin, named: &[String]| match check(
             &request(Method::Get, &[("Origin", origin)]),
-            Policy::Named(named),
+            Cors::NAMED.policy(named),
         ) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(_) => panic!(),

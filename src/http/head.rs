@@ -11,7 +11,7 @@ use percent_encoding::percent_decode;
 use super::body::Framing;
 use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
-use super::{Error, Limits};
+use super::{BodyLimits, Error, Limits};
 
 /// What a request line has besides its target: the longest method we know, two spaces and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
@@ -38,7 +38,7 @@ impl Scanner {
         self.at
     }
 
-    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Gives the range of the request
+    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Returns the range of the request
     /// line and the header lines, with the empty line that ends them.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
         let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };
@@ -109,26 +109,45 @@ pub(super) struct Head {
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: Headers,
     pub(super) framing: Framing,
+    /// How long the body may be.
+    pub(super) body_bytes_max: usize,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
 }
 
 impl Head {
     /// Parses what [`Scanner::scan`] found. The statuses follow the order of the text: line, fields, framing.
-    pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+    pub(super) fn parse(
+        bytes: &[u8],
+        limits: &Limits,
+        bodies: Option<&dyn BodyLimits>,
+    ) -> Result<Self, Error> {
         let line_end = bytes.windows(2).position(|w| w == b"\r\n").ok_or(Error::Malformed("request line"))?;
         let (line, rest) = bytes.split_at_checked(line_end).ok_or(Error::Malformed("request line"))?;
         let (method, target, version) = request_line(line, limits)?;
         let fields = Fields::parse(rest.get(2..).unwrap_or_default(), limits)?;
         fields.check_host(version)?;
         let (path, query) = split_target(method, target, fields.headers.get("host"))?;
-        let framing = fields.framing(version, limits)?;
+        let of_path = bodies.and_then(|bodies| bodies.body_bytes_max(&path));
+        let body_bytes_max = of_path.unwrap_or(limits.body_bytes);
+        let framing = fields.framing(version, body_bytes_max)?;
         let headers = fields.headers;
         let keep_alive = !headers.has_token("connection", "close")
             && (version == Version::Http11 || headers.has_token("connection", "keep-alive"));
         let expects_continue = expectation(&headers, version)?;
         let target = String::from_utf8_lossy(target).into_owned();
-        Ok(Self { method, version, target, path, query, headers, framing, keep_alive, expects_continue })
+        Ok(Self {
+            method,
+            version,
+            target,
+            path,
+            query,
+            headers,
+            framing,
+            body_bytes_max,
+            keep_alive,
+            expects_continue,
+        })
     }
 }
 
@@ -212,10 +231,10 @@ impl<'a> Fields<'a> {
     }
 
     /// RFC 9112 §6.3, without its room for repair: one length, or one `chunked`, or no body.
-    fn framing(&self, version: Version, limits: &Limits) -> Result<Framing, Error> {
+    fn framing(&self, version: Version, body_bytes_max: usize) -> Result<Framing, Error> {
         let mut codings = self.headers.all("transfer-encoding");
         let Some(coding) = codings.next() else {
-            return self.content_length(limits);
+            return self.content_length(body_bytes_max);
         };
         if !self.lengths.is_empty() {
             return Err(Error::Malformed("Content-Length with Transfer-Encoding"));
@@ -241,7 +260,7 @@ impl<'a> Fields<'a> {
 
     /// Digits behind at most one space. A list, a sign or stray whitespace is legal to repair, and is how two
     /// parsers come to differ.
-    fn content_length(&self, limits: &Limits) -> Result<Framing, Error> {
+    fn content_length(&self, body_bytes_max: usize) -> Result<Framing, Error> {
         let raw = match self.lengths.as_slice() {
             [] => return Ok(Framing::Length(0)),
             [raw] => raw,
@@ -256,7 +275,7 @@ impl<'a> Fields<'a> {
         });
         let length = length.ok_or(Error::Malformed("Content-Length"))?;
         match usize::try_from(length) {
-            Ok(length) if length <= limits.body_bytes => Ok(Framing::Length(length)),
+            Ok(length) if length <= body_bytes_max => Ok(Framing::Length(length)),
             Ok(_) | Err(_) => Err(Error::BodyTooLarge),
         }
     }

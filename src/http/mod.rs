@@ -20,8 +20,8 @@
 //! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
 //!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
 //!
-//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`], and
-//! [`websocket`].
+//! Beside the machine: [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
+//! [`Mounts`] (what is where, and what it takes), and [`websocket`].
 
 mod body;
 pub mod client;
@@ -31,6 +31,7 @@ mod grammar;
 mod head;
 mod limits;
 mod media_type;
+mod mount;
 mod range;
 mod request;
 mod resource;
@@ -43,6 +44,7 @@ pub use body::{BodyDecoder, Framing};
 pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
 pub use limits::Limits;
 pub use media_type::media_type;
+pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts};
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
@@ -82,7 +84,7 @@ pub enum Error {
     /// The peer took no byte for [`Limits::write_stall`]. Drop the transport without flushing.
     #[error("no write progress")]
     WriteStalled,
-    /// Bytes were fed although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
+    /// Bytes were handed over although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
     #[error("more bytes than wanted")]
     Overrun,
 }

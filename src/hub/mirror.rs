@@ -124,15 +124,15 @@ mod tests {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
         let mut mirror = Mirror::new(WorkerId(1), VIDEO, Some(0), 0);
         let mut held = Vec::new();
-        for n in 0..10 {
+        for n in 0..12 {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four fitted into the lane, the newest key frame is number 8.
-        assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 8, 4));
+        // Four fitted into the lane; when the fifth was too late, the newest key frame was number 10.
+        assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();
-        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 8000);
-        assert_eq!((mirror.next(&ring, 5000).unwrap().0.dts_ms, mirror.take_missed()), (9000, 0));
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 10_000);
+        assert_eq!((mirror.next(&ring, 5000).unwrap().0.dts_ms, mirror.take_missed()), (11_000, 0));
         assert!(mirror.next(&ring, 5000).is_none());
     }
 

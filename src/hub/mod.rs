@@ -6,6 +6,7 @@
 //!
 //! The hub names no protocol: a format is a [`Package`] that a protocol brings along.
 
+mod blobs;
 mod cursor;
 mod mirror;
 mod packager;
@@ -13,6 +14,7 @@ mod ring;
 mod selection;
 mod stream;
 
+pub use blobs::{BLOB_BYTES_MAX, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};

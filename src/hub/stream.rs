@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use media::{TrackId, TrackKind, TrackSet, Tracks};
+use smallvec::SmallVec;
 use wire::Gather;
 
 use super::mirror::{Credit, Mirror};
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::config::AppSettings;
 use crate::stats::ForwardingIndex;
-use crate::types::{ConnId, Ingest, StreamId, StreamKey, WorkerId};
+use crate::types::{Ingest, StreamId, StreamKey, SubscriptionId, WorkerId};
 
 /// Index of a format within its stream. Slots of unused formats are kept and reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ const FORMATS_MAX: usize = 64;
 const PLAIN_FORMATS: usize = 16;
 /// Without key frames the ring is trimmed after this many units.
 const TRIM_UNITS: u32 = 64;
+/// Requests for key frames of one track are passed on at most so often.
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 /// Video counts as flowing for this long after a video unit; meanwhile sound may wait for the next one.
 const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 
@@ -94,7 +97,7 @@ pub struct Stream {
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
     /// Who to wake when there is something to send.
-    pub subscribers: Vec<ConnId>,
+    pub subscribers: Vec<SubscriptionId>,
     /// The workers that receive it from here.
     mirrors: Vec<Mirror>,
     /// Whether this worker asked the source for it.
@@ -108,11 +111,15 @@ pub struct Stream {
     /// Whether the deadline table has an entry for this stream.
     pub flush_armed: Option<Instant>,
     /// In the worker's list of streams that have something to send.
-    pub grown: bool,
+    pub flushing: bool,
     last_video: Option<Instant>,
     untrimmed: u32,
     /// The tracks that somebody here is sent.
     wanted: TrackSet,
+    /// The tracks as published, and with what can be derived of them.
+    completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
+    /// When a key frame of a video track was asked for last.
+    key_asked: SmallVec<[(TrackId, Instant); 1]>,
 }
 
 impl Stream {
@@ -141,11 +148,29 @@ impl Stream {
             flush_to: 0,
             flush_at: None,
             flush_armed: None,
-            grown: false,
+            flushing: false,
             last_video: None,
             untrimmed: 0,
             wanted: TrackSet::EMPTY,
+            completed: None,
+            key_asked: SmallVec::new(),
         }
+    }
+
+    /// The published tracks with what can be derived of them. They are looked at only when they are others than before.
+    pub fn with_derived(
+        &mut self,
+        published: Arc<Tracks>,
+        complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
+    ) -> Arc<Tracks> {
+        if let Some((before, completed)) = &self.completed
+            && Arc::ptr_eq(before, &published)
+        {
+            return Arc::clone(completed);
+        }
+        let completed = complete(&published, &self.settings);
+        self.completed = Some((published, Arc::clone(&completed)));
+        completed
     }
 
     /// Appends a unit and packages it for the formats in use.
@@ -174,7 +199,7 @@ impl Stream {
     pub fn flush(&mut self) {
         self.flush_to = self.ring.head();
         self.flush_at = None;
-        self.grown = false;
+        self.flushing = false;
     }
 
     /// When the units that wait must be sent.
@@ -240,11 +265,27 @@ impl Stream {
         (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(wanted)
     }
 
+    /// What was told of the demand before means nothing to who has to hear of it now.
+    pub const fn forget_demand(&mut self) {
+        self.wanted = TrackSet::EMPTY;
+    }
+
     /// The tracks that somebody is sent, here or by way of another worker.
     #[must_use]
     pub fn wanted(&self) -> TrackSet {
         let here = self.formats.iter().flatten().map(|packager| packager.chosen().set());
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
+    }
+
+    /// Whether a key frame of a track may be asked for now: requests are merged for [`KEY_FRAME_INTERVAL`].
+    pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
+        let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
+        self.key_asked.retain(|(_, at)| recent(*at));
+        if self.key_asked.iter().any(|(asked, _)| *asked == track) {
+            return false;
+        }
+        self.key_asked.push((track, now));
+        true
     }
 
     /// The video track whose key frame a subscriber waits for.
@@ -259,17 +300,17 @@ impl Stream {
 
     // ---- subscribers
 
-    /// Subscribes `conn` to the format, making the package when it is the first. `package` is `None` for a subscriber that
+    /// Subscribes `id` to the format, making the package when it is the first. `package` is `None` for a subscriber that
     /// takes units as they are. The answer is `None` when the stream has too many formats already.
     pub fn subscribe(
         &mut self,
-        conn: ConnId,
+        id: SubscriptionId,
         key: FormatKey,
         forwarding: ForwardingIndex,
         package: impl FnOnce() -> Option<Box<dyn Package>>,
     ) -> Option<Subscriber> {
         let format = self.format(key, package)?;
-        self.subscribers.push(conn);
+        self.subscribers.push(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
         // A backlog is sent at once, also when the head has not been flushed to the others yet.
         self.flush_to = self.flush_to.max(self.ring.head());
@@ -278,8 +319,8 @@ impl Stream {
     }
 
     /// Ends a subscription.
-    pub fn unsubscribe(&mut self, conn: ConnId, subscriber: &Subscriber) {
-        if let Some(at) = self.subscribers.iter().position(|&other| other == conn) {
+    pub fn unsubscribe(&mut self, id: SubscriptionId, subscriber: &Subscriber) {
+        if let Some(at) = self.subscribers.iter().position(|&other| other == id) {
             self.subscribers.swap_remove(at);
         }
         self.leave_format(subscriber.format);
@@ -369,6 +410,12 @@ impl Stream {
             subscriber.cursor.skip_empty(&self.ring, packager, until);
         }
         skipped
+    }
+
+    /// Whether a subscriber has come to the unit at which its selection changes.
+    #[must_use]
+    pub fn switches_at(&self, subscriber: &Subscriber) -> bool {
+        subscriber.switch.is_some_and(|switch| switch.at == Some(subscriber.cursor.next()))
     }
 
     /// The subscriber is sent the units before this one.
@@ -539,10 +586,15 @@ mod tests {
     use super::super::packager::tests::{PLAIN, Plain};
     use super::super::ring::tests::entry;
     use super::*;
+    use crate::types::{ConnId, Handle};
 
     fn stream() -> Stream {
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         Stream::new(StreamId(1), StreamKey::new("live", "s"), WorkerId(0), Ingest::PULL, settings)
+    }
+
+    fn subscription(slot: u32) -> SubscriptionId {
+        SubscriptionId { conn: ConnId { slot, generation: 0 }, handle: Handle::ONLY }
     }
 
     #[test]
@@ -550,8 +602,8 @@ mod tests {
         let mut stream = stream();
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "plain");
         let mut subscribe = |slot| {
-            let conn = ConnId { slot, generation: 0 };
-            stream.subscribe(conn, PLAIN, forwarding, || Some(Box::new(Plain))).unwrap()
+            let id = subscription(slot);
+            stream.subscribe(id, PLAIN, forwarding, || Some(Box::new(Plain))).unwrap()
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
@@ -573,9 +625,7 @@ mod tests {
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {
             let key = FormatKey::new("rtmp", variant);
-            stream
-                .subscribe(ConnId { slot, generation: 0 }, key, forwarding, || Some(Box::new(Plain)))
-                .is_some()
+            stream.subscribe(subscription(slot), key, forwarding, || Some(Box::new(Plain))).is_some()
         };
         let taken = (1..200u32).filter(|&set| subscribe(set, 1 | u64::from(set) << 32)).count();
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);

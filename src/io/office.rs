@@ -77,7 +77,7 @@ impl Local {
     fn begin(&mut self, reply: Sender<String>) -> SessionRef {
         self.count = self.count.wrapping_add(1);
         self.waiting.insert(self.count, reply);
-        SessionRef { worker: Self::WORKER, conn: ConnId { slot: self.count, generation: 0 } }
+        SessionRef::new(Self::WORKER, ConnId { slot: self.count, generation: 0 })
     }
 
     fn deliver(&mut self, mail: ToWorker) {

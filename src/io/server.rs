@@ -24,7 +24,7 @@ use crate::auth::OutboundPolicy;
 use crate::config::{Config, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::mail::ToWorker;
-use crate::protocol::{Addresses, Listener, Port};
+use crate::protocol::{Addresses, Bind, Listener, Port};
 use crate::store::{self, RedbStore, Store};
 use crate::types::WorkerId;
 
@@ -249,7 +249,7 @@ fn deliver(desk: &Desk, workers: &[Postbox]) -> Arc<Deliver> {
         Asker::Control => desk.send(OfficeMail::Job(done)),
         Asker::Session(session) => {
             if let Some(worker) = workers.get(usize::from(session.worker.0)) {
-                worker.post(Mail::Control(ToWorker::File { conn: session.conn, reply: done.into() }));
+                worker.post(Mail::Control(ToWorker::Job { conn: session.conn, done }));
             }
         }
     })
@@ -280,7 +280,7 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
     let mut addresses = Addresses::default();
     for listener in Listener::all() {
-        let Some((host, port)) = listener.listen(server) else { continue };
+        let Some(Bind { host, port }) = listener.listen(server) else { continue };
         let failed = |error| StartError::Bind { what: listener.name.to_ascii_uppercase(), port, error };
         let (address, sockets) = listen::listen(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
@@ -289,7 +289,7 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
         addresses.insert(listener.name, address);
     }
     for shared in Port::all() {
-        let Some((host, port)) = shared.listen(server) else { continue };
+        let Some(Bind { host, port }) = shared.listen(server) else { continue };
         let failed = |error| StartError::Bind { what: shared.name.to_ascii_uppercase(), port, error };
         let (address, sockets) = listen::bind_udp(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {

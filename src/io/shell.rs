@@ -28,9 +28,9 @@ use super::office::{Desk, OfficeMail};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
 use super::udp::{Batch, Peer, UdpSocket};
-use crate::protocol::{Listener, Port, Security};
+use crate::protocol::{Listener, PathEvent, PathId, Port, Security};
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
-use crate::worker::{Output, Worker};
+use crate::worker::{Output, Way, Worker};
 
 /// The wake-up's token.
 const WAKE: Token = Token(usize::MAX);
@@ -266,8 +266,8 @@ impl Shell {
             return;
         }
         let Some(id) = conn_of(token) else { return };
-        if let Some(Peer { own: Some(own), .. }) = self.peer(id) {
-            own.readable = true;
+        if let Some(peer) = self.peer(id).filter(|peer| !peer.own.is_empty()) {
+            peer.own.iter_mut().for_each(|(_, own)| own.readable = true);
             self.ready.push_back(id);
             return;
         }
@@ -293,7 +293,10 @@ impl Shell {
         match socket.transport.flush() {
             Ok(true) => self.worker.handle_writable(now, id),
             Ok(false) => {}
-            Err(error) => self.worker.handle_hangup(now, id, Some(&error.to_string())),
+            Err(error) => {
+                let reason = error.to_string();
+                self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&reason));
+            }
         }
     }
 
@@ -315,7 +318,7 @@ impl Shell {
         let result = result.and_then(|()| socket.begin_tls(&client).map_err(|error| error.to_string()));
         // With TLS the session hears of it when the peer is verified.
         if result.is_err() || !socket.transport.is_handshaking() {
-            self.worker.handle_connected(now, id, result);
+            self.worker.handle_path(now, id, PathId::default(), path_event(&result));
         }
         self.make_ready(id);
     }
@@ -423,7 +426,7 @@ impl Shell {
             self.load().fetch_add(1, Ordering::Relaxed);
         }
         if let Err(error) = registered {
-            self.worker.handle_hangup(now, id, Some(&error.to_string()));
+            self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
         }
     }
 
@@ -518,7 +521,12 @@ impl Shell {
     fn note_forsaken(&mut self, now: Now, id: ConnId) {
         let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
         if self.worker.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
-            self.worker.handle_hangup(now, id, Some("the peer left before the verdict"));
+            self.worker.handle_path(
+                now,
+                id,
+                PathId::default(),
+                PathEvent::Broken("the peer left before the verdict"),
+            );
         }
     }
 
@@ -529,7 +537,7 @@ impl Shell {
             place.end_handshake();
         }
         if socket.tls_name.take().is_some() {
-            self.worker.handle_connected(now, id, Ok(()));
+            self.worker.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
         }
         self.worker.handle_writable(now, id);
     }
@@ -539,7 +547,7 @@ impl Shell {
         if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
             self.broken(now, id, &io::Error::other("the peer left the TLS handshake"));
         } else {
-            self.worker.handle_hangup(now, id, None);
+            self.worker.handle_path(now, id, PathId::default(), PathEvent::PeerClosed);
         }
     }
 
@@ -549,9 +557,10 @@ impl Shell {
             place.end_handshake();
         }
         if socket.tls_name.take().is_some() {
-            self.worker.handle_connected(now, id, Err(error.to_string()));
+            let reason = error.to_string();
+            self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&reason));
         } else {
-            self.worker.handle_hangup(now, id, Some(&error.to_string()));
+            self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
         }
     }
 
@@ -563,11 +572,10 @@ impl Shell {
         let mut written = 0;
         loop {
             while written < WRITE_TURN_BYTES {
-                let Some(id) = self.worker.next_write() else { break };
-                let bytes = if self.worker.is_datagram(id) {
-                    self.write_datagrams(now, id)
-                } else {
-                    self.write(now, id)
+                let Some((id, way)) = self.worker.next_write() else { break };
+                let bytes = match way {
+                    Way::Datagrams => self.write_datagrams(now, id),
+                    Way::Bytes => self.write(now, id),
                 };
                 written = written.saturating_add(bytes);
             }
@@ -612,7 +620,7 @@ impl Shell {
                 0
             }
             Err(error) => {
-                self.worker.handle_hangup(now, id, Some(&error.to_string()));
+                self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
                 0
             }
         }
@@ -628,13 +636,19 @@ impl Shell {
                 self.parts.desk.send(OfficeMail::Worker(mail));
             }
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
+            Output::Others(mail) => {
+                let others =
+                    (0u16..).zip(self.parts.peers.iter()).filter(|(index, _)| *index != self.parts.id.0);
+                others.for_each(|(_, postbox)| postbox.post(Mail::Control(mail.clone())));
+            }
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
-            Output::OpenUdp { conn, bind, to } => self.open_udp(now, conn, bind, to),
-            Output::File { conn, ask } => {
-                let asker = Asker::Session(SessionRef { worker: self.parts.id, conn });
-                if let Some(busy) = self.parts.jobs.submit(asker, ask.into()) {
-                    self.worker.handle_mail(now, crate::mail::ToWorker::File { conn, reply: busy.into() });
+            Output::OpenUdp { conn, path, bind, to } => self.open_udp(now, conn, path, bind, to),
+            Output::CloseUdp { conn, path } => self.close_udp(conn, path),
+            Output::Job { conn, job } => {
+                let asker = Asker::Session(SessionRef::new(self.parts.id, conn));
+                if let Some(done) = self.parts.jobs.submit(asker, job) {
+                    self.worker.handle_mail(now, crate::mail::ToWorker::Job { conn, done });
                 }
             }
             Output::Resume(id) => self.make_ready(id),
@@ -671,7 +685,10 @@ impl Shell {
                     Socket { connecting: true, tls_name, ..Socket::new(id, Transport::plain(stream)) };
                 self.install(now, id, socket);
             }
-            Err(error) => self.worker.handle_connected(now, id, Err(error.to_string())),
+            Err(error) => {
+                let reason = error.to_string();
+                self.worker.handle_path(now, id, PathId::default(), PathEvent::Broken(&reason));
+            }
         }
     }
 
@@ -717,4 +734,12 @@ fn conn_of(token: Token) -> Option<ConnId> {
 /// EMFILE and ENFILE: the process or the machine has no descriptor left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// What a session hears of an outgoing connection.
+fn path_event(result: &Result<(), String>) -> PathEvent<'_> {
+    match result {
+        Ok(()) => PathEvent::Open { local: None },
+        Err(reason) => PathEvent::Broken(reason),
+    }
 }

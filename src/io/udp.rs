@@ -13,7 +13,7 @@ use wire::Datagrams;
 
 use super::budget::Place;
 use super::sys;
-use crate::protocol::Remote;
+use crate::protocol::{PathId, Remote};
 
 /// Messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
 const BATCH: usize = 16;
@@ -168,8 +168,8 @@ fn is_refusal(error: &io::Error) -> bool {
 pub(super) struct Peer {
     pub(super) generation: u32,
     pub(super) place: Option<Place>,
-    /// Its own; `None`: it shares a port.
-    pub(super) own: Option<UdpSocket>,
+    /// Its own sockets; none: it shares a port.
+    pub(super) own: Vec<(PathId, UdpSocket)>,
 }
 
 #[cfg(test)]

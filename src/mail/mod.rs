@@ -5,7 +5,8 @@
 //! number of sessions. Units of mirrored streams travel on a lane of their own
 //! ([`crate::hub::MirroredUnit`]), which may be full.
 
-mod files;
+mod blob;
+mod message;
 mod outbound;
 mod play;
 mod publish;
@@ -13,23 +14,25 @@ mod pull;
 mod push;
 mod report;
 
-pub use files::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
+pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
-pub use report::{Report, SourceFigures};
+pub use report::{Report, SourceFigures, ViewerCounts};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::{Position, TrackSet};
+use media::{Position, TrackId, TrackSet};
 
 use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
-use crate::stats::{SrtFigures, WorkerFigures};
-use crate::types::{ConnId, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::jobs::JobDone;
+use crate::stats::{ConnectionFigures, WorkerFigures};
+use crate::types::{ConnId, Handle, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// What sessions need to know of the server's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,14 +99,14 @@ pub enum ToControl {
     Report(WorkerId, Report),
     /// Everything that was counted (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
-    /// The SRT connections of a stream on one worker (answer to [`ToWorker::Srt`]).
-    Srt {
+    /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
+    Connections {
         /// Where.
         worker: WorkerId,
         /// Of which stream.
         stream: StreamId,
         /// Each of them.
-        figures: Vec<SrtFigures>,
+        connections: Vec<ConnectionFigures>,
     },
     /// News of a push.
     Push {
@@ -134,12 +137,12 @@ pub enum ToControl {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// Answer of a helper thread to [`FileAsk`].
-    File {
-        /// Who asked.
+    /// The answer to a job of a session.
+    Job {
+        /// The session that submitted it.
         conn: ConnId,
         /// The answer.
-        reply: FileReply,
+        done: JobDone,
     },
     /// An application is there, or its settings changed.
     App(Arc<AppSettings>),
@@ -169,22 +172,28 @@ pub enum ToWorker {
     },
     /// Verdict on a publish request.
     Verdict {
-        /// Who asked.
+        /// The session that asked.
         conn: ConnId,
+        /// Its publication.
+        handle: Handle,
         /// Yes or no.
         verdict: Result<Box<Grant>, Refusal>,
     },
     /// Verdict on a request to play.
     PlayVerdict {
-        /// Who asked.
+        /// The session that asked.
         conn: ConnId,
+        /// Its subscription.
+        handle: Handle,
         /// Yes or no.
         verdict: Result<(), NoSubscription>,
     },
     /// This viewer may play no longer: close it.
     DropViewer {
-        /// Who.
+        /// The session.
         conn: ConnId,
+        /// Its subscription.
+        handle: Handle,
         /// For the log.
         reason: &'static str,
     },
@@ -217,10 +226,12 @@ pub enum ToWorker {
         /// And of each stream.
         per_stream: bool,
     },
-    /// Tell the SRT connections of a stream; answer [`ToControl::Srt`].
-    Srt(StreamId),
+    /// Tell the connections of a stream that have figures; answer [`ToControl::Connections`].
+    Connections(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
+    /// From the worker of a producer: something that requests are answered with.
+    Blob(BlobMail),
     /// From a worker with subscribers: send me this stream from its newest key frame on.
     Mirror {
         /// Which stream.
@@ -231,6 +242,36 @@ pub enum ToWorker {
         wanted: TrackSet,
         /// Units up to this DTS (milliseconds) are there already, from a former source.
         after_ms: Option<i64>,
+    },
+    /// From a worker: somebody there waits for a key frame of a video track.
+    KeyFrameNeeded {
+        /// Which stream.
+        stream: StreamId,
+        /// Which track.
+        track: TrackId,
+    },
+    /// From a session of another worker to one of this.
+    Tell {
+        /// The sender.
+        from: SessionRef,
+        /// The receiver.
+        to: SessionRef,
+        /// What is said.
+        message: Message,
+    },
+    /// A session of another worker, to which one of this has spoken, is not there.
+    SessionEnded {
+        /// Who has spoken.
+        teller: SessionRef,
+        /// Who is not there.
+        gone: SessionRef,
+    },
+    /// Have a sink take a stream.
+    StartSink {
+        /// The kind of sink.
+        kind: &'static str,
+        /// Which stream.
+        stream: StreamId,
     },
     /// From a worker whose subscribers are sent other tracks now.
     MirrorWants {

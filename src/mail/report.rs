@@ -1,5 +1,7 @@
 //! What workers report of their streams each second.
 
+use std::collections::BTreeMap;
+
 use media::{Codec, Position};
 
 use crate::types::StreamId;
@@ -27,6 +29,23 @@ pub struct SourceFigures {
     pub silent_ms: u64,
 }
 
+/// Viewers of a stream on one worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViewerCounts {
+    /// Those that are connections. Pushes do not count.
+    pub connected: u32,
+    /// Those that ask request by request, by protocol.
+    pub leased: BTreeMap<&'static str, u32>,
+}
+
+impl ViewerCounts {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.leased.values().copied().map(u64::from).fold(u64::from(self.connected), u64::saturating_add)
+    }
+}
+
 /// What one worker knows, sent each second while anything is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -34,6 +53,8 @@ pub struct Report {
     pub sources: Vec<SourceFigures>,
     /// Viewers (pushes do not count) of each stream here.
     pub viewers: Vec<(StreamId, u32)>,
+    /// Viewers of each stream here that are no connections, by protocol: those who ask request by request.
+    pub leased: Vec<(StreamId, &'static str, u32)>,
     /// Busy share of the worker's loop since the last report, in parts per thousand.
     pub busy_permille: u16,
 }

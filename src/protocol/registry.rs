@@ -8,6 +8,7 @@ use crypto::Seed;
 use super::outbound::Scheme;
 use super::{Demux, FormatKind, Now, Session, http, http_live, planned, rtmp, srt};
 use crate::config::{Schema, Section, ServerSettings};
+use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
 
 /// The protocols of this build.
@@ -31,6 +32,8 @@ pub(super) struct Protocol {
     pub(super) listeners: &'static [Listener],
     /// Its settings.
     pub(super) section: &'static Section,
+    /// The figures that its connections have.
+    pub(super) statistics: Option<&'static Catalogue>,
     /// Its UDP ports that many peers share.
     pub(super) ports: &'static [Port],
     /// Names that the ready line has although this build has nothing of theirs.
@@ -39,8 +42,8 @@ pub(super) struct Protocol {
     pub(super) formats: &'static [&'static FormatKind],
     /// Schemes of the URLs that it pushes to and pulls from.
     pub(super) schemes: &'static [Scheme],
-    /// The address that an encoder publishes to, of a host and a stream. The first protocol that has one is shown.
-    pub(super) publish_url: Option<fn(&str, &Addresses, &StreamKey) -> String>,
+    /// How encoders publish. The API shows the first protocol that has it.
+    pub(super) publish: Option<Publish>,
 }
 
 impl Protocol {
@@ -48,11 +51,12 @@ impl Protocol {
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,
+        statistics: None,
         ports: &[],
         absent: &[],
         formats: &[],
         schemes: &[],
-        publish_url: None,
+        publish: None,
     };
 }
 
@@ -67,6 +71,24 @@ pub enum Security {
     TlsHttp,
 }
 
+/// How encoders publish.
+#[derive(Debug)]
+pub(super) struct Publish {
+    /// To which listener.
+    pub(super) listener: &'static str,
+    /// The URL of a host, a port and a stream.
+    pub(super) url: fn(&str, Option<u16>, &StreamKey) -> String,
+}
+
+/// What is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind {
+    /// The address; `None`: every one, IPv4 and IPv6.
+    pub host: Option<IpAddr>,
+    /// The port; 0: any free one.
+    pub port: u16,
+}
+
 /// A TCP listener.
 #[derive(Debug)]
 pub struct Listener {
@@ -76,8 +98,8 @@ pub struct Listener {
     pub security: Security,
     /// Whether the management API is there: nobody makes this server connect to it.
     pub manages: bool,
-    /// Where it listens: the address (`None`: every one, IPv4 and IPv6) and the port (0: any free one). `None`: it is off.
-    pub(super) listen: fn(&ServerSettings) -> Option<(Option<IpAddr>, u16)>,
+    /// Where it listens; `None`: it is off.
+    pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
 }
@@ -94,9 +116,9 @@ impl Listener {
         Self::all().find(|listener| listener.name == name)
     }
 
-    /// Where it listens, address and port; `None`: it is off.
+    /// Where it listens; `None`: it is off.
     #[must_use]
-    pub fn listen(&self, server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
+    pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
     }
 
@@ -113,7 +135,7 @@ pub struct Port {
     /// In the ready line.
     pub name: &'static str,
     /// Where it is, as of a [`Listener`].
-    pub(super) listen: fn(&ServerSettings) -> Option<(Option<IpAddr>, u16)>,
+    pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates what tells its peers apart.
     pub(super) demux: fn(Now, WorkerId, &Seed) -> Box<dyn Demux>,
 }
@@ -124,9 +146,9 @@ impl Port {
         PROTOCOLS.iter().flat_map(|protocol| protocol.ports)
     }
 
-    /// Where it is, address and port; `None`: it is off.
+    /// Where it is; `None`: it is off.
     #[must_use]
-    pub fn listen(&self, server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
+    pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
     }
 
@@ -191,15 +213,29 @@ pub fn listener_names() -> impl Iterator<Item = &'static str> {
     Listener::all().map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
 }
 
+/// What the connections of protocols have figures of.
+pub fn catalogues() -> impl Iterator<Item = &'static Catalogue> {
+    PROTOCOLS.iter().filter_map(|protocol| protocol.statistics)
+}
+
 /// All known keys of the settings.
 #[must_use]
 pub fn schema() -> &'static Schema {
     &SCHEMA
 }
 
-/// The address that an encoder publishes to: `rtmpURL` of the API.
+/// The address that an encoder publishes a stream to.
 #[must_use]
 pub fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String {
-    let url = PROTOCOLS.iter().find_map(|protocol| protocol.publish_url);
-    url.map_or_else(String::new, |url| url(host, addresses, key))
+    publish().map_or_else(String::new, |publish| (publish.url)(host, addresses.port(publish.listener), key))
+}
+
+/// The port of that address.
+#[must_use]
+pub fn publish_port(addresses: &Addresses) -> Option<u16> {
+    addresses.port(publish()?.listener)
+}
+
+fn publish() -> Option<&'static Publish> {
+    PROTOCOLS.iter().find_map(|protocol| protocol.publish.as_ref())
 }

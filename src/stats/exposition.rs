@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::{ControlFigures, Forwarding, Histogram, WorkerFigures};
+use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, WorkerFigures};
 
 /// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,7 +41,7 @@ impl Collector for Page {
         let mut out = Out(&mut encoder);
         self.encode_workers(&mut out)?;
         self.encode_sessions(&mut out)?;
-        self.encode_srt(&mut out)?;
+        self.encode_connections(&mut out)?;
         self.encode_forwarding(&mut out)?;
         self.encode_control(&mut out)?;
         self.encode_streams(&mut out)
@@ -201,73 +201,67 @@ impl Page {
         )
     }
 
-    fn encode_srt(&self, out: &mut Out<'_, '_>) -> fmt::Result {
-        let totals = self.workers.iter().enumerate().flat_map(|(index, figures)| {
-            let srt = &figures.srt;
-            [
-                ("sent", srt.sent),
-                ("sent_again", srt.sent_again),
-                ("send_dropped", srt.send_dropped),
-                ("received", srt.received),
-                ("missed", srt.missed),
-                ("lost", srt.lost),
-                ("undecrypted", srt.undecrypted),
-            ]
-            .map(|(what, count)| (vec![worker(index), ("what", what.to_owned())], number(count)))
-        });
-        out.counters("srt_packets", "Data packets of SRT", totals)?;
-        if self.workers.iter().all(|figures| figures.srt_connections.is_empty()) {
-            return Ok(());
+    /// What connections have counted, and the figures of each where that is wanted.
+    fn encode_connections(&self, out: &mut Out<'_, '_>) -> fmt::Result {
+        let mut catalogues: Vec<&'static Catalogue> = Vec::new();
+        for totals in self.workers.iter().flat_map(|figures| &figures.totals) {
+            if !catalogues.contains(&totals.of) {
+                catalogues.push(totals.of);
+            }
         }
+        for of in catalogues {
+            self.encode_totals(out, of)?;
+            if self.connections(of).next().is_some() {
+                self.encode_each(out, of)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn connections(&self, of: &'static Catalogue) -> impl Iterator<Item = &ConnectionFigures> {
+        let all = self.workers.iter().flat_map(|figures| &figures.connections);
+        all.filter(move |one| one.figures.catalogue() == of)
+    }
+
+    fn encode_totals(&self, out: &mut Out<'_, '_>, of: &'static Catalogue) -> fmt::Result {
+        let [what, help, _] = of.counted;
+        let totals = self.workers.iter().enumerate().flat_map(|(index, figures)| {
+            let totals = figures.totals.iter().filter(|totals| totals.of == of);
+            totals.flat_map(move |totals| {
+                of.counters.iter().zip(&totals.counts).map(move |(what, count)| {
+                    (vec![worker(index), ("what", (*what).to_owned())], number(*count))
+                })
+            })
+        });
+        out.counters(&format!("{}_{what}", of.name), help, totals)
+    }
+
+    fn encode_each(&self, out: &mut Out<'_, '_>, of: &'static Catalogue) -> fmt::Result {
         let rows = || {
-            self.workers.iter().flat_map(|figures| &figures.srt_connections).map(|row| {
+            self.connections(of).map(|row| {
                 let labels = vec![
                     ("app", row.key.app.as_ref().to_owned()),
                     ("stream", row.key.id.as_ref().to_owned()),
                     ("role", row.role.name().to_owned()),
                     ("peer", row.peer.to_string()),
                 ];
-                (labels, row.stats)
+                (labels, &row.figures)
             })
         };
-        out.gauges(
-            "srt_rtt_microseconds",
-            "Round trip of an SRT connection",
-            rows().map(|(labels, stats)| (labels, whole(stats.ms_rtt * 1000.0))),
-        )?;
-        out.gauges(
-            "srt_flight_packets",
-            "Data packets sent and not acknowledged",
-            rows().map(|(labels, stats)| (labels, u64::from(stats.pkt_flight_size))),
-        )?;
-        out.gauges(
-            "srt_bandwidth_bits",
-            "What the path could carry in a second, as the receiver estimates it",
-            rows().map(|(labels, stats)| (labels, whole(stats.mbps_bandwidth * 1_000_000.0))),
-        )?;
-        let latency =
-            |stats: &srt::Stats| u64::from(stats.ms_rcv_tsb_pd_delay.max(stats.ms_snd_tsb_pd_delay));
-        out.gauges(
-            "srt_latency_milliseconds",
-            "How long the receiver holds",
-            rows().map(|(labels, stats)| (labels, latency(&stats))),
-        )?;
-        let counts = rows().flat_map(|(labels, stats)| {
-            [
-                ("sent", stats.pkt_sent_unique),
-                ("sent_again", stats.pkt_retrans),
-                ("send_dropped", stats.pkt_snd_drop),
-                ("received", stats.pkt_recv_unique),
-                ("missed", stats.pkt_rcv_loss),
-                ("lost", stats.pkt_rcv_drop),
-            ]
-            .map(|(what, count)| {
+        for (at, (name, help)) in of.gauges.iter().enumerate() {
+            let values = rows().map(|(labels, row)| (labels, row.gauges().get(at).copied().unwrap_or(0)));
+            out.gauges(&format!("{}_{name}", of.name), help, values)?;
+        }
+        let [what, _, help] = of.counted;
+        let counts = rows().flat_map(|(labels, row)| {
+            let shown = of.counters.iter().take(of.counters_of_each).zip(row.counts());
+            shown.map(move |(what, count)| {
                 let mut labels = labels.clone();
-                labels.push(("what", what.to_owned()));
+                labels.push(("what", (*what).to_owned()));
                 (labels, number(count))
             })
         });
-        out.counters("srt_connection_packets", "Data packets of one SRT connection", counts)
+        out.counters(&format!("{}_connection_{what}", of.name), help, counts)
     }
 
     fn encode_forwarding(&self, out: &mut Out<'_, '_>) -> fmt::Result {
@@ -390,12 +384,6 @@ impl Page {
     }
 }
 
-/// A figure that is never negative, without its fraction.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at the ends of u64")]
-const fn whole(value: f64) -> u64 {
-    value as u64
-}
-
 fn worker(index: usize) -> (&'static str, String) {
     ("worker", index.to_string())
 }
@@ -404,7 +392,7 @@ fn worker(index: usize) -> (&'static str, String) {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::{StreamFigures, Traffic};
+    use super::super::{Role, StreamFigures, Totals, Traffic};
     use super::*;
     use crate::types::{Ingest, StreamKey};
 
@@ -424,13 +412,14 @@ mod tests {
             ring_bytes: 9,
         });
         let peer = "192.0.2.1:9000".parse().unwrap();
-        let (role, stats) = (crate::stats::SrtRole::Viewer, srt::Stats::default());
-        figures.srt_connections.push(crate::stats::SrtFigures {
+        let row = ConnectionFigures {
             key: StreamKey::new("live", "s"),
-            role,
+            role: Role::Viewer,
             peer,
-            stats,
-        });
+            figures: crate::protocol::figures_for_tests(),
+        };
+        Totals::add(&mut figures.totals, &*row.figures);
+        figures.connections.push(row);
         let page = Page { control: ControlFigures::default(), workers: vec![figures.clone(), figures] };
         let text = render(page);
         assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");

@@ -1,13 +1,14 @@
 //! Figures: what a worker counts, and how `/metrics` shows it. Plain integers in the machines; names and text only
 //! when somebody asks (docs/metrics.md).
 
+mod connections;
 mod exposition;
 mod histogram;
 mod host;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+pub use connections::{Catalogue, ConnectionFigures, Figures, Role, Totals, Values};
 pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::HostFigures;
@@ -137,6 +138,8 @@ pub struct Counters {
     pub datagrams_dropped: u64,
     /// Datagrams that the system did not take.
     pub datagrams_unsent: u64,
+    /// Key frames that viewers waited for and publishers were asked for.
+    pub key_frames_asked: u64,
     /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.
@@ -218,81 +221,6 @@ pub struct ControlFigures {
     pub asks_waiting: usize,
 }
 
-/// What an SRT connection is to a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SrtRole {
-    /// It brings it.
-    Publisher,
-    /// It plays it.
-    Viewer,
-    /// It takes it to another server.
-    Push,
-    /// It fetches it from another server.
-    Pull,
-}
-
-impl SrtRole {
-    /// In words of the API and of metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Publisher => "publisher",
-            Self::Viewer => "viewer",
-            Self::Push => "push",
-            Self::Pull => "pull",
-        }
-    }
-}
-
-/// One SRT connection of a stream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SrtFigures {
-    /// Of which stream.
-    pub key: StreamKey,
-    /// What it does.
-    pub role: SrtRole,
-    /// With whom.
-    pub peer: SocketAddr,
-    /// Its figures.
-    pub stats: srt::Stats,
-}
-
-/// What all SRT connections of a worker have counted, those that are over too.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SrtTotals {
-    /// Data packets sent for the first time.
-    pub sent: u64,
-    /// Data packets sent again.
-    pub sent_again: u64,
-    /// Data packets that were too old to be sent.
-    pub send_dropped: u64,
-    /// Data packets received that were new.
-    pub received: u64,
-    /// Data packets that were found missing.
-    pub missed: u64,
-    /// Data packets that were missing when their time had come.
-    pub lost: u64,
-    /// Data packets that no key opens.
-    pub undecrypted: u64,
-}
-
-impl SrtTotals {
-    /// Adds a connection.
-    pub fn add(&mut self, stats: &srt::Stats) {
-        for (total, more) in [
-            (&mut self.sent, stats.pkt_sent_unique),
-            (&mut self.sent_again, stats.pkt_retrans),
-            (&mut self.send_dropped, stats.pkt_snd_drop),
-            (&mut self.received, stats.pkt_recv_unique),
-            (&mut self.missed, stats.pkt_rcv_loss),
-            (&mut self.lost, stats.pkt_rcv_drop),
-            (&mut self.undecrypted, stats.pkt_rcv_undecrypt),
-        ] {
-            *total = total.saturating_add(more);
-        }
-    }
-}
-
 /// One stream on one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFigures {
@@ -307,7 +235,7 @@ pub struct StreamFigures {
 }
 
 /// Everything that a worker tells for a scrape.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct WorkerFigures {
     /// Counters.
     pub counters: Counters,
@@ -317,10 +245,10 @@ pub struct WorkerFigures {
     pub traffic: Vec<Traffic>,
     /// Forwarding latency.
     pub forwarding: ForwardingTable,
-    /// Of all SRT connections.
-    pub srt: SrtTotals,
+    /// Of all connections that have figures, by protocol.
+    pub totals: Vec<Totals>,
     /// Of each one, when that is wanted.
-    pub srt_connections: Vec<SrtFigures>,
+    pub connections: Vec<ConnectionFigures>,
     /// Mail not handled yet.
     pub mail_waiting: u64,
     /// Connections that wait for their write.

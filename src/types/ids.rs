@@ -13,13 +13,41 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// A session of any worker.
+/// Tells the publications, the subscriptions, the children and the requests of one session apart. The session chooses it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u16);
+
+impl Handle {
+    /// Of a session that has one at a time.
+    pub const ONLY: Self = Self(0);
+}
+
+/// A subscription of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId {
+    /// Its session.
+    pub conn: ConnId,
+    /// The session's name for it.
+    pub handle: Handle,
+}
+
+/// A session of any worker, and which of its publications, subscriptions or requests is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionRef {
     /// Where it lives.
     pub worker: WorkerId,
     /// Which one.
     pub conn: ConnId,
+    /// Which of its publications, subscriptions or requests.
+    pub handle: Handle,
+}
+
+impl SessionRef {
+    /// A session as a whole.
+    #[must_use]
+    pub const fn new(worker: WorkerId, conn: ConnId) -> Self {
+        Self { worker, conn, handle: Handle::ONLY }
+    }
 }
 
 /// One life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.

@@ -1,15 +1,16 @@
-//! One connection of a worker: its session, what waits for its socket, and its roles towards the hub.
+//! A session of a worker with what belongs to it: its network paths, its publications and subscriptions, its figures.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
 use wire::SendQueue;
 
-use super::pulls::Held;
 use crate::hub::Subscriber;
-use crate::protocol::{PlayAsk, Port, Remote, Session};
+use crate::protocol::{Format, PathId, PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
-use crate::types::{PullId, PushId, StreamId};
+use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
+use media::TrackId;
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
 const WRITE_STALL: Duration = Duration::from_secs(30);
@@ -17,90 +18,159 @@ const WRITE_STALL: Duration = Duration::from_secs(30);
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// A goodbye that is not taken by then is not said.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
+/// Publications and subscriptions that one session may have at a time.
+pub(super) const ROLES_MAX: usize = 64;
+/// Sessions that one session may have created.
+pub(super) const CHILDREN_MAX: usize = 64;
 
-/// Where a publisher stands.
+/// What a session is there for, apart from what its peer asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Publishing {
-    /// It does not publish.
-    No,
-    /// Control was asked.
-    Asked,
-    /// It feeds this stream.
-    Granted(StreamId),
+pub(super) enum Purpose {
+    /// It serves a peer.
+    Peer,
+    /// An attempt of a push.
+    Push { push: PushId, attempt: u64, stream: StreamId },
+    /// An attempt of a pull.
+    Pull { pull: PullId, attempt: u64 },
+    /// It takes a stream for the server itself.
+    Sink { stream: StreamId },
+    /// It makes a derived track of a stream.
+    Producer { stream: StreamId, track: TrackId },
+    /// Nothing any more: whoever ordered it wants no news.
+    Ended,
 }
 
-/// What control knows of a viewer.
+impl Purpose {
+    /// The stream that the server has given it.
+    pub(super) const fn stream(self) -> Option<StreamId> {
+        match self {
+            Self::Push { stream, .. } | Self::Sink { stream } | Self::Producer { stream, .. } => Some(stream),
+            Self::Peer | Self::Pull { .. } | Self::Ended => None,
+        }
+    }
+}
+
+/// A stream that a session publishes, or asks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Publication {
+    pub(super) handle: Handle,
+    /// `None`: control was asked.
+    pub(super) stream: Option<StreamId>,
+}
+
+/// A stream that a session plays, or asks to.
 #[derive(Debug)]
-pub(super) enum Watching {
-    /// Nothing: it does not watch, or nobody wants to know.
-    Untold,
-    /// It was asked whether this may be played.
+pub(super) struct Subscription {
+    pub(super) handle: Handle,
+    pub(super) state: SubscriptionState,
+}
+
+#[derive(Debug)]
+pub(super) enum SubscriptionState {
+    /// Control was asked whether this may be played.
     Asked(Box<PlayAsk>),
-    /// That it is there.
-    Told,
+    /// Its stream is being started.
+    Held { ask: Box<PlayAsk>, until: Instant },
+    /// It is sent the stream.
+    Playing(Playing),
 }
 
-/// What makes a connection a push.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PushRole {
-    pub(super) push: PushId,
-    pub(super) attempt: u64,
-    pub(super) stream: StreamId,
-}
-
-/// What makes a connection a pull.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PullRole {
-    pub(super) pull: PullId,
-    pub(super) attempt: u64,
-}
-
-/// How a connection's bytes travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    /// In order, over a socket of its own.
-    Bytes,
-    /// In datagrams, through a port that many share.
-    Port(&'static Port, Remote),
-    /// In datagrams, over a socket of its own.
-    Own,
-}
-
-/// A connection.
+/// A subscription that is sent its stream.
 #[derive(Debug)]
-pub(super) struct Conn {
-    pub(super) peer: SocketAddr,
-    pub(super) link: Link,
-    /// Its session may have datagrams to send.
-    pub(super) unsent: bool,
-    pub(super) session: Box<dyn Session>,
-    pub(super) queue: SendQueue,
-    pub(super) subscriber: Option<Subscriber>,
-    pub(super) publishing: Publishing,
-    pub(super) watching: Watching,
-    pub(super) push: Option<PushRole>,
-    pub(super) pull: Option<PullRole>,
-    /// A viewer whose stream is being started.
-    pub(super) held: Option<Held>,
-    /// An outgoing connection that is not there yet.
-    pub(super) connecting: bool,
+pub(super) struct Playing {
+    pub(super) subscriber: Subscriber,
+    pub(super) format: Format,
+    /// Control knows of it.
+    pub(super) told: bool,
+}
+
+impl Subscription {
+    pub(super) const fn playing(&self) -> Option<&Playing> {
+        match &self.state {
+            SubscriptionState::Playing(playing) => Some(playing),
+            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } => None,
+        }
+    }
+
+    pub(super) const fn playing_mut(&mut self) -> Option<&mut Playing> {
+        match &mut self.state {
+            SubscriptionState::Playing(playing) => Some(playing),
+            SubscriptionState::Asked(_) | SubscriptionState::Held { .. } => None,
+        }
+    }
+}
+
+/// Whether bytes can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// The connection is not established yet.
+    Connecting,
+    /// The socket takes bytes.
+    Open,
     /// The socket took less than it was offered; it will tell when it takes more.
-    pub(super) blocked: bool,
-    /// In the list of touched connections.
-    pub(super) touched: bool,
-    /// In the write queue.
-    pub(super) writing: bool,
+    Blocked,
+}
+
+/// The byte stream of a session.
+#[derive(Debug)]
+pub(super) struct ByteLink {
+    pub(super) queue: SendQueue,
+    pub(super) flow: Flow,
     /// The shell was told that no bytes are wanted.
     pub(super) reads_paused: bool,
-    /// Why it is to be closed once all is sent.
-    pub(super) closing: Option<String>,
-    /// The earliest entry in the deadline table.
-    pub(super) armed: Option<Instant>,
     /// Since when something waits that the socket does not take.
     pub(super) waits_since: Option<Instant>,
-    pub(super) began: Instant,
-    /// Bytes sent that its session has not been told of.
+    /// Bytes sent that the session has not been told of.
     pub(super) untold: usize,
+}
+
+impl ByteLink {
+    fn new(flow: Flow) -> Self {
+        Self { queue: SendQueue::new(), flow, reads_paused: false, waits_since: None, untold: 0 }
+    }
+}
+
+/// A way of a session's datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DatagramPath {
+    /// Through a port that many share.
+    Port(&'static Port, Remote),
+    /// Over a socket of its own.
+    Socket(PathId),
+}
+
+impl DatagramPath {
+    pub(super) const fn id(&self) -> PathId {
+        match self {
+            Self::Port(..) => PathId(0),
+            Self::Socket(id) => *id,
+        }
+    }
+}
+
+/// The datagrams of a session.
+#[derive(Debug, Default)]
+pub(super) struct DatagramLink {
+    pub(super) paths: SmallVec<[DatagramPath; 1]>,
+    /// The session may have some to send.
+    pub(super) unsent: bool,
+}
+
+/// Where a session stands in the worker's lists.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Schedule {
+    /// In the list of sessions to drain.
+    pub(super) dirty: bool,
+    /// In the write queue.
+    pub(super) writing: bool,
+    /// The earliest entry in the deadline table.
+    pub(super) armed: Option<Instant>,
+}
+
+/// What is counted of a session.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) began: Instant,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     /// What its bytes count for, as its session has said.
@@ -115,68 +185,145 @@ pub(super) struct Conn {
     pub(super) skipped: u64,
 }
 
-impl Conn {
-    pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
-        let (protocol, is_media) = (session.protocol(), session.is_media());
-        Self {
-            peer,
-            link: Link::Bytes,
-            unsent: false,
-            session,
-            queue: SendQueue::new(),
-            subscriber: None,
-            publishing: Publishing::No,
-            watching: Watching::Untold,
-            push: None,
-            pull: None,
-            held: None,
-            connecting: false,
-            blocked: false,
-            touched: false,
-            writing: false,
-            reads_paused: false,
-            closing: None,
-            armed: None,
-            waits_since: None,
-            began: now,
-            untold: 0,
-            bytes_in: 0,
-            bytes_out: 0,
-            protocol,
-            is_media,
-            counted: (0, 0),
-            jumps: 0,
-            skipped: 0,
-        }
-    }
-
+impl Figures {
     /// Adds what counts for its protocol to the row of that.
     pub(super) fn count_into(&self, row: &mut Traffic) {
         let (bytes_in, bytes_out) = self.counted;
         row.bytes_in = row.bytes_in.saturating_add(self.bytes_in.saturating_sub(bytes_in));
         row.bytes_out = row.bytes_out.saturating_add(self.bytes_out.saturating_sub(bytes_out));
     }
+}
 
-    /// Bytes of its own that wait: not those behind its cursor.
+/// Who created a session, and whom it has created.
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    pub(super) parent: Option<ConnId>,
+    pub(super) children: Vec<ConnId>,
+}
+
+/// A session and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) peer: SocketAddr,
+    pub(super) session: Box<dyn Session>,
+    pub(super) purpose: Purpose,
+    pub(super) bytes: Option<ByteLink>,
+    pub(super) datagrams: Option<DatagramLink>,
+    /// Its session takes units whole.
+    pub(super) takes_units: bool,
+    pub(super) publications: SmallVec<[Publication; 1]>,
+    pub(super) subscriptions: SmallVec<[Subscription; 1]>,
+    pub(super) schedule: Schedule,
+    /// Why it is to be closed once all is sent.
+    pub(super) closing: Option<String>,
+    pub(super) figures: Figures,
+    pub(super) family: Option<Box<Family>>,
+}
+
+impl Conn {
+    /// A session on an established byte stream.
+    pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
+        Self { bytes: Some(ByteLink::new(Flow::Open)), ..Self::bare(peer, session, now) }
+    }
+
+    /// A session on a byte stream that is being established.
+    pub(super) fn connecting(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
+        Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
+    }
+
+    /// A session that speaks in datagrams.
+    pub(super) fn datagrams(
+        peer: SocketAddr,
+        session: Box<dyn Session>,
+        path: Option<DatagramPath>,
+        now: Instant,
+    ) -> Self {
+        let link = DatagramLink { paths: path.into_iter().collect(), unsent: false };
+        Self { datagrams: Some(link), ..Self::bare(peer, session, now) }
+    }
+
+    /// A session without a network path.
+    pub(super) fn bare(peer: SocketAddr, mut session: Box<dyn Session>, now: Instant) -> Self {
+        let about = session.about();
+        let takes_units = session.unit_sink().is_some();
+        Self {
+            peer,
+            session,
+            purpose: Purpose::Peer,
+            bytes: None,
+            datagrams: None,
+            takes_units,
+            publications: SmallVec::new(),
+            subscriptions: SmallVec::new(),
+            schedule: Schedule::default(),
+            closing: None,
+            figures: Figures {
+                began: now,
+                bytes_in: 0,
+                bytes_out: 0,
+                protocol: about.protocol,
+                is_media: about.is_media,
+                counted: (0, 0),
+                jumps: 0,
+                skipped: 0,
+            },
+            family: None,
+        }
+    }
+
+    pub(super) fn publication_mut(&mut self, handle: Handle) -> Option<&mut Publication> {
+        self.publications.iter_mut().find(|publication| publication.handle == handle)
+    }
+
+    /// The publication that feeds a stream.
+    pub(super) fn publication_of(&self, stream: StreamId) -> Option<Handle> {
+        let feeds = |publication: &&Publication| publication.stream == Some(stream);
+        self.publications.iter().find(feeds).map(|publication| publication.handle)
+    }
+
+    pub(super) fn subscription(&self, handle: Handle) -> Option<&Subscription> {
+        self.subscriptions.iter().find(|subscription| subscription.handle == handle)
+    }
+
+    pub(super) fn subscription_mut(&mut self, handle: Handle) -> Option<&mut Subscription> {
+        self.subscriptions.iter_mut().find(|subscription| subscription.handle == handle)
+    }
+
+    /// The subscriptions that are sent their streams.
+    pub(super) fn playing(&self) -> impl Iterator<Item = &Playing> {
+        self.subscriptions.iter().filter_map(Subscription::playing)
+    }
+
+    /// Bytes of its own that wait: not those behind its cursors.
     pub(super) fn has_own_bytes(&self) -> bool {
-        self.unsent
-            || !self.queue.is_empty()
-            || self.subscriber.as_ref().is_some_and(|sub| sub.cursor.has_rest())
+        self.datagrams.as_ref().is_some_and(|link| link.unsent)
+            || self.bytes.as_ref().is_some_and(|link| !link.queue.is_empty())
+            || self.playing().any(|playing| playing.subscriber.cursor.has_rest())
+    }
+
+    /// Whether an outgoing connection of it is not there yet.
+    pub(super) fn is_connecting(&self) -> bool {
+        let no_path = |link: &DatagramLink| link.paths.is_empty();
+        self.bytes.as_ref().is_some_and(|link| link.flow == Flow::Connecting)
+            || (self.bytes.is_none() && self.datagrams.as_ref().is_some_and(no_path))
     }
 
     /// When its socket has refused long enough.
     pub(super) fn stall_deadline(&self) -> Option<Instant> {
-        let patience = match (&self.closing, &self.push) {
+        let patience = match (&self.closing, self.purpose) {
             (Some(_), _) => CLOSE_STALL,
-            (None, Some(_)) => PUSH_STALL,
-            (None, None) => WRITE_STALL,
+            (None, Purpose::Push { .. }) => PUSH_STALL,
+            (None, _) => WRITE_STALL,
         };
-        self.waits_since.map(|since| since + patience)
+        self.bytes.as_ref()?.waits_since.map(|since| since + patience)
     }
 
     /// The next deadline of any kind, its session's too.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let held = self.held.as_ref().map(|held| held.until);
-        [self.session.poll_timeout(), self.stall_deadline(), held].into_iter().flatten().min()
+        let held = self.subscriptions.iter().filter_map(|subscription| match &subscription.state {
+            SubscriptionState::Held { until, .. } => Some(*until),
+            SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => None,
+        });
+        held.chain(self.session.poll_timeout()).chain(self.stall_deadline()).min()
     }
 }

@@ -18,6 +18,10 @@ pub(super) enum Timer {
     Flush(StreamId),
     /// The report to control.
     Report,
+    /// Derived tracks of a stream that nobody is sent.
+    Linger(StreamId),
+    /// Leases of viewers that are not connections.
+    Leases,
 }
 
 /// The table.

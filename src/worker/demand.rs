@@ -1,17 +1,159 @@
-//! Demand: which tracks somebody is sent, told to where the stream comes from.
+//! Demand: which tracks somebody is sent, and which key frames are waited for, told to where they come from: to the source
+//! worker of a stream, and there to the publisher and to the producers of derived tracks.
 
+use std::time::{Duration, Instant};
+
+use media::{AccessUnit, Origin, TrackId, TrackSet};
+
+use super::conn::Purpose;
+use super::deadlines::Timer;
 use super::{Output, Worker};
+use crate::hub::Entry;
 use crate::mail::ToWorker;
-use crate::types::StreamId;
+use crate::protocol::{Reply, derived};
+use crate::types::{ConnId, StreamId};
+
+/// A derived track that nobody is sent any more is made for this long: viewers come back.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
+
+/// A derived track that is being made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Producer {
+    /// The session that makes it.
+    pub(super) conn: ConnId,
+    /// When it ends; `None` while somebody is sent the track.
+    pub(super) ends: Option<Instant>,
+}
 
 impl Worker {
+    // ---- tracks
+
     /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
     pub(super) fn settle_demand(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(wanted) = stream.wanted_anew() else { return };
-        if stream.source != self.id && stream.mirrored_here {
-            let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
-            self.outputs.push_back(Output::Worker(stream.source, mail));
+        if stream.source != self.id {
+            if stream.mirrored_here {
+                let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
+                self.outputs.push_back(Output::Worker(stream.source, mail));
+            }
+            return;
         }
+        self.settle_producers(id, wanted);
+        self.tell_wanted(id);
+    }
+
+    /// Tells the publisher which of its tracks somebody is sent.
+    pub(super) fn tell_wanted(&mut self, id: StreamId) {
+        let (Some(publisher), Some(stream)) = (self.publisher(id), self.streams.get(&id)) else { return };
+        let from = |track: TrackId| match stream.tracks().get(track)?.origin {
+            Origin::Published => Some(track),
+            Origin::Derived { from } => Some(from),
+        };
+        let tracks: TrackSet = stream.wanted().iter().filter_map(from).collect();
+        let publication = publisher.handle;
+        self.reply(publisher.conn, Reply::Wanted { publication, tracks });
+        self.touch(publisher.conn);
+    }
+
+    /// Starts the producers of derived tracks that somebody is sent, and lets the others linger.
+    fn settle_producers(&mut self, id: StreamId, wanted: TrackSet) {
+        let now = self.now.mono;
+        for track in wanted.iter().filter(|track| track.is_derived()) {
+            match self.producers.get_mut(&(id, track)) {
+                Some(producer) => producer.ends = None,
+                None => self.start_producer(id, track),
+            }
+        }
+        let mut lingers = false;
+        for ((of, track), producer) in &mut self.producers {
+            if *of == id && !wanted.contains(*track) && producer.ends.is_none() {
+                producer.ends = Some(now + LINGER);
+                lingers = true;
+            }
+        }
+        if lingers {
+            self.deadlines.arm(now + LINGER, Timer::Linger(id));
+        }
+    }
+
+    fn start_producer(&mut self, id: StreamId, track: TrackId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let (tracks, settings) =
+            (std::sync::Arc::clone(stream.tracks()), std::sync::Arc::clone(&stream.settings));
+        let Some(derivation) = derived::find(&tracks, track, &settings) else { return };
+        let Some(Origin::Derived { from }) = tracks.get(track).map(|track| track.origin) else { return };
+        let Some(from) = tracks.get(from) else { return };
+        let seed = self.session_seed();
+        let session = (derivation.begin)(self.now, from, seed);
+        if let Some(conn) = self.insert_inner(session, Purpose::Producer { stream: id, track }) {
+            tracing::debug!(derivation = derivation.name, stream = id.0, "derived track started");
+            self.producers.insert((id, track), Producer { conn, ends: None });
+        }
+    }
+
+    /// Ends the producers of a stream whose linger is over.
+    pub(super) fn end_lingering(&mut self, id: StreamId) {
+        let now = self.now.mono;
+        let is_over = |producer: &Producer| producer.ends.is_some_and(|at| at <= now);
+        let over: Vec<ConnId> = self
+            .producers
+            .iter()
+            .filter(|((of, _), producer)| *of == id && is_over(producer))
+            .map(|(_, producer)| producer.conn)
+            .collect();
+        for conn in over {
+            self.remove(conn, "nobody is sent its track", false);
+        }
+    }
+
+    /// The stream is gone, or its source is elsewhere now.
+    pub(super) fn end_producers(&mut self, id: StreamId) {
+        let of_stream = self.producers.iter().filter(|((of, _), _)| *of == id);
+        for conn in of_stream.map(|(_, producer)| producer.conn).collect::<Vec<_>>() {
+            self.remove(conn, "its stream is gone", false);
+        }
+    }
+
+    pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
+        if self.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
+            self.producers.remove(&(stream, track));
+        }
+    }
+
+    /// A unit of a derived track.
+    pub(super) fn ingest_derived(&mut self, id: ConnId, unit: AccessUnit) {
+        let Some(Purpose::Producer { stream: stream_id, track }) =
+            self.conns.get(id).map(|conn| conn.purpose)
+        else {
+            return;
+        };
+        let Some(stream) = self.streams.get(&stream_id) else { return };
+        let tracks = std::sync::Arc::clone(stream.tracks());
+        // The published track may have gone while the unit was made.
+        let Some(of) = tracks.get(track) else { return };
+        let unit = AccessUnit { track, config_epoch: of.epoch, ..unit };
+        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
+        self.append_published(id, stream_id, entry);
+    }
+
+    // ---- key frames
+
+    /// Somebody waits for a key frame of a video track. Requests are merged, here and again at the source.
+    pub(super) fn need_key_frame(&mut self, id: StreamId, track: TrackId) {
+        let now = self.now.mono;
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if !stream.may_ask_key_frame(now, track) {
+            return;
+        }
+        if stream.source != self.id {
+            let mail = ToWorker::KeyFrameNeeded { stream: id, track };
+            self.outputs.push_back(Output::Worker(stream.source, mail));
+            return;
+        }
+        self.stats.key_frames_asked = self.stats.key_frames_asked.saturating_add(1);
+        let Some(publisher) = self.publisher(id) else { return };
+        self.reply(publisher.conn, Reply::KeyFrameNeeded { publication: publisher.handle, track });
+        self.touch(publisher.conn);
     }
 }

@@ -1,35 +1,32 @@
 //! Events of sessions: what a peer wants of the hub or of control, carried there.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use media::{AccessUnit, Tracks};
-
-use super::conn::{Conn, Link, Publishing};
+use super::conn::{Conn, DatagramPath, Flow, Purpose};
 use super::deadlines::Timer;
-use super::{Output, SourceCount, Worker};
-use crate::hub::{Entry, Flush};
-use crate::mail::{Departure, FileAsk, PublishRequest, PushState, ToControl, ToWorker};
-use crate::protocol::{Event, Format, PublishAsk};
+use super::{Output, Worker};
+use crate::jobs::Work;
+use crate::mail::{PushState, ToControl};
+use crate::protocol::{Event, PathEvent, PathId};
 use crate::stats::Traffic;
-use crate::types::{ConnId, StreamId};
+use crate::types::{ConnId, Handle};
 
 /// Grid of flush deadlines.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
 /// The kernel may hold at least so many unsent bytes of a viewer: a large key frame must not need two wake-ups.
-const UNSENT_BYTES_MIN: usize = 128 * 1024;
+pub(super) const UNSENT_BYTES_MIN: usize = 128 * 1024;
 
 impl Worker {
-    /// Ends a turn: drains every touched session, and has the streams that grew sent.
+    /// Ends a turn: drains every dirty session, and has the streams that grew sent.
     pub fn finish_turn(&mut self) {
-        while let Some(id) = self.touched.pop() {
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.touched = false;
+        loop {
+            while let Some(id) = self.dirty.pop() {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.schedule.dirty = false;
+                }
+                self.drain_session(id);
             }
-            self.drain_session(id);
-        }
-        while let Some(id) = self.grown.pop() {
+            let Some(id) = self.flushing.pop() else { break };
             self.flush_stream(id);
         }
         self.finish_drain();
@@ -45,14 +42,18 @@ impl Worker {
             }
         }
         let drained = self.guard(id, |conn, _| {
-            if conn.link == Link::Bytes {
-                conn.session.poll_transmit(&mut conn.queue);
-            } else {
-                // Whether it has some is known when it is asked for them.
-                conn.unsent = true;
+            if let Some(link) = &mut conn.bytes
+                && let Some(stream) = conn.session.byte_stream()
+            {
+                stream.poll_transmit(&mut link.queue);
             }
-            conn.is_media = conn.session.is_media();
-            (conn.session.protocol(), conn.has_own_bytes())
+            if let Some(link) = &mut conn.datagrams {
+                // Whether it has some is known when it is asked for them.
+                link.unsent = true;
+            }
+            let about = conn.session.about();
+            conn.figures.is_media = about.is_media;
+            (about.protocol, conn.has_own_bytes())
         });
         let Some((protocol, has_own_bytes)) = drained else { return };
         self.rename(id, protocol);
@@ -71,10 +72,17 @@ impl Worker {
             return;
         }
         let next = self.guard(id, |conn, _| {
-            let resumes = conn.reads_paused && conn.closing.is_none() && conn.session.wants_bytes();
-            conn.reads_paused &= !resumes;
-            let deadline = conn.deadline().filter(|at| conn.armed.is_none_or(|armed| *at < armed));
-            conn.armed = deadline.or(conn.armed);
+            let mut resumes = false;
+            if let Some(link) = &mut conn.bytes
+                && link.reads_paused
+                && conn.closing.is_none()
+            {
+                resumes = conn.session.byte_stream().is_some_and(|stream| stream.wants_bytes());
+                link.reads_paused = !resumes;
+            }
+            let armed = conn.schedule.armed;
+            let deadline = conn.deadline().filter(|at| armed.is_none_or(|armed| *at < armed));
+            conn.schedule.armed = deadline.or(armed);
             (resumes, deadline)
         });
         let Some((resumes, deadline)) = next else { return };
@@ -88,233 +96,95 @@ impl Worker {
 
     fn handle_event(&mut self, id: ConnId, event: Event) {
         match event {
-            Event::Publish(ask) => self.ask_publish(id, ask),
-            Event::Unpublished(departure) => self.unpublish(id, departure),
-            Event::Unit { unit, tracks } => self.ingest(id, unit, tracks),
-            Event::UnitsDropped(units) => self.count_dropped(id, units),
-            Event::Subscribe(ask) => self.subscribe(id, ask),
-            Event::SubscribePush { format } => self.subscribe_push(id, format),
+            Event::Publish { publication, ask } => self.ask_publish(id, publication, ask),
+            Event::Unpublished { publication, departure } => self.unpublish(id, publication, departure),
+            Event::Unit { publication, unit, tracks } => self.ingest(id, publication, unit, tracks),
+            Event::UnitsDropped { publication, units } => self.count_dropped(id, publication, units),
+            Event::Subscribe { subscription, ask } => self.subscribe(id, subscription, ask),
+            Event::Attach { subscription, format } => self.attach_ordered(id, subscription, format),
+            Event::Select { subscription, selection } => self.select(id, subscription, selection),
+            Event::KeyFrameNeeded { subscription, track } => self.key_frame_needed(id, subscription, track),
+            Event::Pause { subscription, paused } => self.pause(id, subscription, paused),
             // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
-            Event::Unsubscribe => {
-                self.end_hold(id);
-                self.unsubscribe_keeping_rest(id);
-                self.unwatch(id);
-            }
-            Event::Pause(pause) => self.pause(id, pause),
+            Event::Unsubscribe(subscription) => self.unsubscribe(id, subscription),
             Event::Rest { request, secure } => {
-                let session = self.session_ref(id);
+                let session = self.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get(id) else { return };
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
-            Event::File(ask) => {
+            Event::Job(job) => {
                 // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
-                if matches!(ask, FileAsk::Open { .. }) {
+                if matches!(job.work, Work::FileOpen { .. }) {
                     self.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
                 }
-                self.outputs.push_back(Output::File { conn: id, ask });
+                self.outputs.push_back(Output::Job { conn: id, job });
             }
+            Event::Watched(watched) => self.renew_lease(id, &watched),
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
-            Event::Closed(reason) => {
-                self.end_hold(id);
-                if let Some(conn) = self.conns.get_mut(id) {
-                    conn.closing.get_or_insert(reason);
-                    // A viewer that leaves gets the rest of the unit it was in, and no further one.
-                    if let Some(subscriber) = &mut conn.subscriber {
-                        subscriber.paused = true;
-                    }
+            Event::Spawn { child, session } => self.spawn(id, child, session),
+            Event::Tell { to, message } => self.tell_session(self.session_ref(id, Handle::ONLY), to, message),
+            Event::OpenPath(wanted) => {
+                let (path, bind, to) = (wanted.path, wanted.bind, wanted.to);
+                self.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
+            }
+            Event::ClosePath(path) => self.close_path(id, path),
+            Event::Closed(reason) => self.close_said(id, reason),
+        }
+    }
+
+    fn close_said(&mut self, id: ConnId, reason: String) {
+        self.end_holds(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.closing.get_or_insert(reason);
+        // A viewer that leaves gets the rest of the unit it was in, and no further one.
+        for subscription in &mut conn.subscriptions {
+            if let Some(playing) = subscription.playing_mut() {
+                playing.subscriber.paused = true;
+            }
+        }
+    }
+
+    // ---- paths
+
+    /// An outgoing connection is there, or a socket is open; or they cannot be.
+    pub fn handle_path(&mut self, now: crate::types::Now, id: ConnId, path: PathId, event: PathEvent<'_>) {
+        self.now = now;
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if let PathEvent::Open { .. } = event {
+            match (&mut conn.bytes, &mut conn.datagrams) {
+                (Some(link), _) if link.flow == Flow::Connecting => link.flow = Flow::Open,
+                (_, datagrams) => {
+                    let link = datagrams.get_or_insert_with(super::conn::DatagramLink::default);
+                    link.paths.push(DatagramPath::Socket(path));
                 }
             }
         }
-    }
-
-    // ---- publishing
-
-    fn ask_publish(&mut self, id: ConnId, ask: PublishAsk) {
-        let session = self.session_ref(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.publishing = Publishing::Asked;
-        let request = PublishRequest {
-            session,
-            key: ask.key,
-            ingest: ask.ingest,
-            peer: conn.peer,
-            user_agent: ask.user_agent,
-            params: ask.params,
-            via: ask.via,
-            pull: conn.pull.map(|role| (role.pull, role.attempt)),
-        };
-        self.tell(ToControl::Publish(request));
-    }
-
-    /// Tells control that a publisher is gone, whichever way it had come.
-    pub(super) fn unpublish(&mut self, id: ConnId, departure: Departure) {
-        let session = self.session_ref(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        match std::mem::replace(&mut conn.publishing, Publishing::No) {
-            Publishing::No => {}
-            Publishing::Asked => self.tell(ToControl::PublishAbandoned(session)),
-            Publishing::Granted(stream) => {
-                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
-                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
-                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
-            }
-        }
-    }
-
-    fn ingest(&mut self, id: ConnId, unit: AccessUnit, tracks: Arc<Tracks>) {
-        let Some(Conn { publishing: Publishing::Granted(stream), .. }) = self.conns.get(id) else { return };
-        let stream = *stream;
-        let count = self.sources.entry(stream).or_default();
-        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
-        count.last_unit = Some(self.now.mono);
-        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
-        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
-        if !std::mem::replace(&mut count.position.started, true) {
-            self.tell(ToControl::SourceStarted(stream));
-        }
-        let appended = self.append(stream, entry);
-        self.feed_mirrors(stream);
-        if appended.is_err() {
-            self.remove_panicked(id);
-        }
-    }
-
-    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
-    /// left out.
-    pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        self.stats.units = self.stats.units.saturating_add(1);
-        let first = stream.tracks().is_empty();
-        let now = self.now.mono;
-        let pushed =
-            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
-        match pushed.flush {
-            Flush::Now => {
-                if !std::mem::replace(&mut stream.grown, true) {
-                    self.grown.push(id);
-                }
-            }
-            Flush::By(_) => self.arm_flush(id),
-        }
-        if pushed.trim {
-            self.trim(id);
-        }
-        if pushed.rechosen {
-            self.settle_demand(id);
-        }
-        if first {
-            self.tell_tracks(id);
-        }
-        Ok(())
-    }
-
-    /// Tells those who subscribed to a stream without tracks that it has some now.
-    fn tell_tracks(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get(&id) else { return };
-        let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
-        for subscriber in subscribers {
-            self.call(subscriber, |session, ctx| session.tracks_known(ctx, &tracks));
-            self.touch(subscriber);
-        }
-    }
-
-    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
-    /// flows the flush moves on with every picture, and the entry finds nothing to do when it fires. Deadlines are
-    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
-    pub(super) fn arm_flush(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Some(at) = stream.flush_at() else { return };
-        let since = at.saturating_duration_since(self.began).as_nanos();
-        let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
-        let on_grid = at - Duration::from_nanos(early);
-        let on_grid = on_grid.max(self.now.mono);
-        if stream.flush_armed.is_none_or(|armed| on_grid < armed) {
-            stream.flush_armed = Some(on_grid);
-            self.deadlines.arm(on_grid, Timer::Flush(id));
-        }
-    }
-
-    fn count_dropped(&mut self, id: ConnId, units: u64) {
-        if let Some(Conn { publishing: Publishing::Granted(stream), .. }) = self.conns.get(id) {
-            let count: &mut SourceCount = self.sources.entry(*stream).or_default();
-            count.dropped = count.dropped.saturating_add(units);
-            self.stats.units_dropped = self.stats.units_dropped.saturating_add(units);
-        }
-    }
-
-    // ---- subscribing
-
-    fn subscribe_push(&mut self, id: ConnId, format: Format) {
-        let Some(role) = self.conns.get(id).and_then(|conn| conn.push) else { return };
-        if self.attach(id, role.stream, format).is_none() {
-            self.remove(id, "nothing to push", false);
-        }
-        self.enqueue_write(id);
-    }
-
-    /// Makes a connection a subscriber, and this worker a mirror when it has to be one.
-    pub(super) fn attach(&mut self, id: ConnId, stream_id: StreamId, format: Format) -> Option<()> {
-        self.unsubscribe(id);
-        let stream = self.streams.get_mut(&stream_id)?;
-        let forwarding = self.forwarding.index(stream.ingest, format.key().name);
-        let subscribe = || stream.subscribe(id, format.key(), forwarding, || format.package());
-        let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
-            self.remove_panicked(id);
-            return None;
-        };
-        let subscriber = subscriber?;
-        let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
-        if self.conns.get(id).is_some_and(|conn| conn.link == Link::Bytes) {
-            self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
-        }
-        if stream.source != self.id && !stream.mirrored_here {
-            stream.mirrored_here = true;
-            let (after_ms, wanted) = (stream.head_ms(), stream.wanted());
-            let mirror = ToWorker::Mirror { stream: stream_id, to: self.id, wanted, after_ms };
-            let source = stream.source;
-            self.outputs.push_back(Output::Worker(source, mirror));
-        }
-        self.conns.get_mut(id)?.subscriber = Some(subscriber);
-        Some(())
-    }
-
-    /// Takes a subscriber off its stream; what it counted stays. The last one of a mirror ends the mirroring.
-    pub(super) fn unsubscribe(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let Some(subscriber) = conn.subscriber.take() else { return };
-        conn.jumps = conn.jumps.saturating_add(subscriber.jumps);
-        conn.skipped = conn.skipped.saturating_add(subscriber.skipped);
-        self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
-        let stream_id = subscriber.stream;
-        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
-        stream.unsubscribe(id, &subscriber);
-        if stream.subscribers.is_empty() && stream.mirrored_here {
-            stream.mirrored_here = false;
-            stream.clear();
-            let source = stream.source;
-            self.outputs
-                .push_back(Output::Worker(source, ToWorker::Unmirror { stream: stream_id, to: self.id }));
-        }
-    }
-
-    fn pause(&mut self, id: ConnId, pause: bool) {
-        let Some(subscriber) = self.conns.get_mut(id).and_then(|conn| conn.subscriber.as_mut()) else {
+        self.call(id, |session, ctx| session.handle_path(ctx, path, event));
+        if let PathEvent::Broken(reason) = event
+            && self
+                .conns
+                .get(id)
+                .is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
+        {
+            // What waits can no longer be sent.
+            self.drain_session(id);
+            self.remove(id, reason, true);
             return;
-        };
-        let Some(stream) = self.streams.get(&subscriber.stream) else { return };
-        if pause {
-            subscriber.paused = true;
-        } else if subscriber.paused {
-            stream.resume(subscriber);
-            self.enqueue_write(id);
         }
+        self.touch(id);
+    }
+
+    fn close_path(&mut self, id: ConnId, path: PathId) {
+        let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) else { return };
+        link.paths.retain(|one| *one != DatagramPath::Socket(path));
+        self.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
     fn push_news(&mut self, id: ConnId, state: PushState) {
-        if let Some(role) = self.conns.get(id).and_then(|conn| conn.push) {
-            self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
+        if let Some(Purpose::Push { push, attempt, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
+            self.tell(ToControl::Push { push, attempt, state });
         }
     }
 
@@ -326,46 +196,44 @@ impl Worker {
         self.remove(id, "internal error", true);
     }
 
-    /// Forgets a connection: its roles end, its socket closes, its end is one line of the log.
+    /// Forgets a session: its roles end, its sockets close, its end is one line of the log.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
-        self.unpublish(id, Departure::Lost);
-        self.unwatch(id);
-        self.unsubscribe(id);
-        let Some(mut conn) = self.conns.remove(id) else { return };
-        self.forget_peer(id, conn.link);
-        if let Some(held) = conn.held.take() {
-            self.leave_waiting(id, &held);
-        }
-        if let Some(role) = conn.pull {
-            self.forget_pull(id, role, reason);
-        }
-        if let Some(role) = conn.push {
-            if self.pushes.get(&role.push) == Some(&id) {
-                self.pushes.remove(&role.push);
+        self.unpublish_all(id);
+        self.leave_all(id);
+        let Some(conn) = self.conns.remove(id) else { return };
+        self.forget_peer(id, &conn);
+        match conn.purpose {
+            Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
+            Purpose::Push { push, attempt, .. } => {
+                if self.pushes.get(&push) == Some(&id) {
+                    self.pushes.remove(&push);
+                }
+                // Most have said more already, and control hears only the first word of an attempt's end.
+                let state = PushState::Failed(reason.to_owned());
+                self.tell(ToControl::Push { push, attempt, state });
             }
-            // Most have said more already, and control hears only the first word of an attempt's end.
-            let state = PushState::Failed(reason.to_owned());
-            self.tell(ToControl::Push { push: role.push, attempt: role.attempt, state });
+            Purpose::Producer { stream, track } => self.forget_producer(id, stream, track),
+            Purpose::Peer | Purpose::Sink { .. } | Purpose::Ended => {}
         }
-        if let Some(stats) = conn.session.srt_stats() {
-            self.srt_ended.add(&stats);
-        }
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.protocol) {
+        self.count_ended(&conn);
+        if let Some(row) = Traffic::row(&mut self.traffic, conn.figures.protocol) {
             row.ended = row.ended.saturating_add(1);
-            conn.count_into(row);
+            conn.figures.count_into(row);
         }
         self.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, reason, self.now.mono);
+        self.end_family(id, conn);
     }
 }
 
 /// One line per session: info for media, debug for the API, of which there may be thousands a second.
-fn log_end(conn: &Conn, reason: &str, now: Instant) {
-    let (protocol, peer) = (conn.protocol, conn.peer);
-    let seconds = now.saturating_duration_since(conn.began).as_secs();
-    let (bytes_in, bytes_out) = (conn.bytes_in, conn.bytes_out);
-    let (jumps, skipped) = (conn.jumps, conn.skipped);
-    if conn.is_media {
+fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
+    let (figures, peer) = (&conn.figures, conn.peer);
+    let protocol = figures.protocol;
+    let seconds = now.saturating_duration_since(figures.began).as_secs();
+    let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
+    let (jumps, skipped) = (figures.jumps, figures.skipped);
+    if figures.is_media {
         tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {
         tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");

@@ -3,9 +3,9 @@
 //!
 //! A turn:
 //! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that what control said first is known first;
-//! 2. sockets ([`Worker::accept`], [`Worker::handle_bytes`], [`Worker::handle_hangup`], ...);
+//! 2. sockets ([`Worker::accept`], [`Worker::handle_bytes`], [`Worker::handle_path`], ...);
 //! 3. deadlines ([`Worker::handle_timeout`]);
-//! 4. [`Worker::finish_turn`]: every touched session is asked for events and bytes, streams that grew are flushed;
+//! 4. [`Worker::finish_turn`]: every dirty session is asked for events and bytes, streams that grew are flushed;
 //! 5. writes: [`Worker::next_write`], [`Worker::gather`], the system call, [`Worker::sent`];
 //! 6. [`Worker::poll_output`], until there is none.
 
@@ -14,11 +14,15 @@ mod datagrams;
 mod deadlines;
 mod demand;
 mod dispatch;
+mod family;
 mod figures;
-mod pulls;
+pub mod leases;
+mod orders;
+mod polled;
+mod publications;
 mod slab;
 mod streams;
-mod viewers;
+mod subscriptions;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,17 +31,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
+use media::TrackId;
 
 use crate::hub::{Forwarded, MirroredUnit, Stream};
-use crate::mail::{FileAsk, PushOrder, PushState, SessionSettings, Target, ToControl, ToWorker, Transport};
-use crate::protocol::{Apps, Context, Demux, Listener, Port, Session, outbound};
-use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, SrtTotals, Traffic};
-use crate::types::{ConnId, Now, PullId, PushId, StreamId, StreamKey, WorkerId};
+use crate::jobs::Job;
+use crate::mail::{SessionSettings, ToControl, ToWorker};
+use crate::protocol::{Apps, Context, Demux, Listener, PathEvent, PathId, Port, Reply, Session, catalogues};
+use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, Totals, Traffic};
+use crate::types::{
+    ConnId, Handle, Now, PullId, PushId, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId,
+};
 pub use conn::CLOSE_STALL;
-use conn::{Conn, Publishing, PushRole};
+use conn::{Conn, Flow, Purpose};
 pub use datagrams::{Destination, Routed};
 use deadlines::{Deadlines, Timer};
+use demand::Producer;
 use slab::Slab;
+pub use write::Way;
 
 /// What the shell must do.
 #[derive(Debug)]
@@ -46,32 +56,43 @@ pub enum Output {
     Control(ToControl),
     /// Deliver to another worker.
     Worker(WorkerId, ToWorker),
+    /// Deliver to every other worker.
+    Others(ToWorker),
     /// Deliver to another worker on the media lane.
     Mirrored(WorkerId, MirroredUnit),
-    /// Open an outgoing connection; answer [`Worker::handle_connected`].
+    /// Open an outgoing connection; answer [`Worker::handle_path`].
     Connect {
-        /// For whom.
+        /// The session that it is for.
         conn: ConnId,
-        /// To where.
+        /// The address to connect to.
         address: SocketAddr,
         /// Over TLS, to a server that proves to have this name.
         tls_name: Option<Box<str>>,
     },
-    /// Open a UDP socket of its own for a connection; answer [`Worker::handle_connected`].
+    /// Open a UDP socket for a session; answer [`Worker::handle_path`].
     OpenUdp {
-        /// For whom.
+        /// The session that it is for.
         conn: ConnId,
-        /// Where it waits for a peer.
+        /// The session's name for it.
+        path: PathId,
+        /// The address that it receives at.
         bind: Option<SocketAddr>,
-        /// Whom it sends to.
+        /// The peer that it is connected to.
         to: Option<SocketAddr>,
     },
-    /// Have a helper thread look after a file; it answers [`ToWorker::File`].
-    File {
-        /// For whom.
+    /// Close a UDP socket of a session.
+    CloseUdp {
+        /// The session that it was for.
         conn: ConnId,
-        /// What.
-        ask: FileAsk,
+        /// The session's name for it.
+        path: PathId,
+    },
+    /// Submit a job; its answer is [`ToWorker::Job`].
+    Job {
+        /// The session that waits for it.
+        conn: ConnId,
+        /// The job.
+        job: Job,
     },
     /// Reading was paused because no bytes were wanted; now they are.
     Resume(ConnId),
@@ -82,7 +103,7 @@ pub enum Output {
         /// Bytes.
         bytes: usize,
     },
-    /// Strangers are limited; this connection is none any more.
+    /// Unauthenticated peers are limited; this connection's is none any more.
     Authenticated(ConnId),
     /// Close the socket. All that was to be sent is sent, unless `abort`.
     Close {
@@ -100,6 +121,7 @@ struct SourceCount {
     dropped: u64,
     last_unit: Option<Instant>,
     position: media::Position,
+    publisher: Option<SessionRef>,
 }
 
 /// A worker.
@@ -118,6 +140,7 @@ pub struct Worker {
     apps: Apps,
     server: std::sync::Arc<SessionSettings>,
     streams: BTreeMap<StreamId, Stream>,
+    polled: polled::Polled,
     directory: BTreeMap<StreamKey, StreamId>,
     sources: BTreeMap<StreamId, SourceCount>,
     /// Streams whose viewers control wants to know.
@@ -127,10 +150,14 @@ pub struct Worker {
     /// Streams that viewers start.
     auto_start: BTreeSet<StreamKey>,
     /// Viewers who wait for theirs to be there.
-    waiting: BTreeMap<StreamKey, Vec<ConnId>>,
+    waiting: BTreeMap<StreamKey, Vec<SubscriptionId>>,
+    /// Derived tracks that are being made here.
+    producers: BTreeMap<(StreamId, TrackId), Producer>,
     deadlines: Deadlines,
-    touched: Vec<ConnId>,
-    grown: Vec<StreamId>,
+    /// Sessions to drain.
+    dirty: Vec<ConnId>,
+    /// Streams to flush.
+    flushing: Vec<StreamId>,
     writes: VecDeque<ConnId>,
     outputs: VecDeque<Output>,
     report_armed: bool,
@@ -142,8 +169,8 @@ pub struct Worker {
     turns: Histogram,
     /// Connections that are over.
     traffic: Vec<Traffic>,
-    /// SRT connections that are over.
-    srt_ended: SrtTotals,
+    /// What connections have counted that are over.
+    totals_ended: Vec<Totals>,
     forwarding: ForwardingTable,
     /// Mail that the shell knows of and has not handed over.
     mail_waiting: usize,
@@ -166,6 +193,7 @@ impl Worker {
             apps: Apps::new(),
             server: std::sync::Arc::default(),
             streams: BTreeMap::new(),
+            polled: polled::Polled::default(),
             directory: BTreeMap::new(),
             sources: BTreeMap::new(),
             tell_viewers: BTreeSet::new(),
@@ -174,8 +202,9 @@ impl Worker {
             auto_start: BTreeSet::new(),
             waiting: BTreeMap::new(),
             deadlines: Deadlines::default(),
-            touched: Vec::new(),
-            grown: Vec::new(),
+            producers: BTreeMap::new(),
+            dirty: Vec::new(),
+            flushing: Vec::new(),
             writes: VecDeque::new(),
             outputs: VecDeque::new(),
             report_armed: false,
@@ -186,7 +215,7 @@ impl Worker {
             stats: Counters::default(),
             turns: Histogram::default(),
             traffic: Vec::new(),
-            srt_ended: SrtTotals::default(),
+            totals_ended: catalogues().map(Totals::new).collect(),
             forwarding: ForwardingTable::default(),
             mail_waiting: 0,
         }
@@ -207,49 +236,28 @@ impl Worker {
         Some(id)
     }
 
-    /// An outgoing connection is there, or cannot be.
-    pub fn handle_connected(&mut self, now: Now, id: ConnId, result: Result<(), String>) {
-        self.now = now;
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.connecting = false;
-        self.call(id, |session, ctx| match result {
-            Ok(()) => session.handle_connected(ctx),
-            Err(error) => session.handle_hangup(ctx, Some(&error)),
-        });
-        self.touch(id);
-    }
-
     /// Bytes of a peer. Ask [`Worker::wants_bytes`] before each.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = bytes.len() as u64;
-        conn.bytes_in = conn.bytes_in.saturating_add(count);
+        conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(count);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(count);
-        self.call(id, |session, ctx| session.handle_bytes(ctx, bytes));
+        self.call(id, |session, ctx| {
+            if let Some(stream) = session.byte_stream() {
+                stream.handle_bytes(ctx, bytes);
+            }
+        });
         self.drain_session(id);
-    }
-
-    /// The peer closed its side (`None`), or the connection broke.
-    pub fn handle_hangup(&mut self, now: Now, id: ConnId, error: Option<&str>) {
-        self.now = now;
-        self.call(id, |session, ctx| session.handle_hangup(ctx, error));
-        if let Some(reason) = error {
-            // What waits can no longer be sent.
-            self.drain_session(id);
-            self.remove(id, reason, true);
-            return;
-        }
-        self.touch(id);
     }
 
     /// The socket takes bytes again.
     pub fn handle_writable(&mut self, now: Now, id: ConnId) {
         self.now = now;
-        if let Some(conn) = self.conns.get_mut(id)
-            && conn.blocked
+        if let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.bytes.as_mut())
+            && link.flow == Flow::Blocked
         {
-            conn.blocked = false;
+            link.flow = Flow::Open;
             self.enqueue_write(id);
         }
     }
@@ -257,8 +265,10 @@ impl Worker {
     /// Whether the shell should read this connection. When not, [`Output::Resume`] will tell.
     pub fn wants_bytes(&mut self, id: ConnId) -> bool {
         let wants = self.guard(id, |conn, _| {
-            let wants = conn.closing.is_none() && conn.session.wants_bytes();
-            conn.reads_paused = !wants;
+            let Some(link) = &mut conn.bytes else { return false };
+            let wants = conn.closing.is_none()
+                && conn.session.byte_stream().is_some_and(|stream| stream.wants_bytes());
+            link.reads_paused = !wants;
             wants
         });
         wants.unwrap_or(false)
@@ -274,6 +284,8 @@ impl Worker {
                 Timer::Conn(id) => self.conn_timeout(id, at),
                 Timer::Flush(stream) => self.flush_timeout(stream, at),
                 Timer::Report => self.report(),
+                Timer::Linger(stream) => self.end_lingering(stream),
+                Timer::Leases => self.leases_timeout(at),
             }
         }
     }
@@ -343,7 +355,13 @@ impl Worker {
 
     /// The same with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: self.draining };
+        let ctx = Context {
+            now: self.now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
         let conn = self.conns.get_mut(id)?;
         let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {
@@ -360,25 +378,26 @@ impl Worker {
     fn conn_timeout(&mut self, id: ConnId, at: Instant) {
         let now = self.now;
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.armed == Some(at) {
-            conn.armed = None;
+        if conn.schedule.armed == Some(at) {
+            conn.schedule.armed = None;
         }
         if conn.stall_deadline().is_some_and(|due| due <= now.mono) {
             let stalled = "the peer takes nothing";
-            if conn.push.is_some() {
-                self.call(id, |session, ctx| session.handle_hangup(ctx, Some(stalled)));
+            if matches!(conn.purpose, Purpose::Push { .. }) {
+                let event = PathEvent::Broken(stalled);
+                self.call(id, |session, ctx| session.handle_path(ctx, PathId::default(), event));
                 self.drain_session(id);
             }
             self.remove(id, stalled, true);
             return;
         }
-        self.end_overdue_hold(id);
+        self.end_overdue_holds(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let untold = std::mem::take(&mut conn.untold);
+        let untold = conn.bytes.as_mut().map_or(0, |link| std::mem::take(&mut link.untold));
+        if untold > 0 {
+            self.tell_sent(id, untold);
+        }
         self.call(id, |session, ctx| {
-            if untold > 0 {
-                session.handle_sent(ctx, untold);
-            }
             if session.poll_timeout().is_some_and(|due| due <= now.mono) {
                 session.handle_timeout(ctx);
             }
@@ -394,67 +413,39 @@ impl Worker {
         }
         match stream.flush_at() {
             Some(due) if due <= self.now.mono + dispatch::FLUSH_GRID => {
-                stream.grown = true;
-                self.grown.push(id);
+                stream.flushing = true;
+                self.flushing.push(id);
             }
             Some(_) => self.arm_flush(id),
             None => {}
         }
     }
 
-    /// Has the connection drained at the end of the turn.
+    /// Has the session drained at the end of the turn.
     fn touch(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
-            && !conn.touched
+            && !conn.schedule.dirty
         {
-            conn.touched = true;
-            self.touched.push(id);
+            conn.schedule.dirty = true;
+            self.dirty.push(id);
         }
     }
 
-    fn start_push(&mut self, order: &PushOrder) {
-        let seed = self.session_seed();
-        let conn = outbound::begin_push(self.now, order, seed).and_then(|session| {
-            let mut conn = Conn::new(order.address, session, self.now.mono);
-            conn.push = Some(PushRole { push: order.push, attempt: order.attempt, stream: order.stream });
-            conn.connecting = true;
-            self.conns.insert(conn)
-        });
-        let Some(id) = conn else {
-            let state = PushState::Failed("out of connections".into());
-            self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
-            return;
-        };
-        self.pushes.insert(order.push, id);
-        self.connect(id, order.address, &order.target);
-        self.touch(id);
-    }
-
-    /// Has the socket of an outgoing connection opened.
-    fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
-        match target.transport {
-            Transport::Tcp | Transport::Tls => {
-                let tls_name = target.tls_name();
-                self.outputs.push_back(Output::Connect { conn, address, tls_name });
-            }
-            Transport::Udp => self.open_udp(conn, None, Some(address)),
-            Transport::UdpListener => self.open_udp(conn, Some(address), None),
-        }
+    /// Tells a session something. What it makes of it is known when it is drained.
+    fn reply(&mut self, id: ConnId, reply: Reply<'_>) {
+        self.call(id, |session, ctx| session.handle_reply(ctx, reply));
     }
 
     fn tell(&mut self, mail: ToControl) {
         self.outputs.push_back(Output::Control(mail));
     }
 
-    fn session_ref(&self, conn: ConnId) -> crate::types::SessionRef {
-        crate::types::SessionRef { worker: self.id, conn }
-    }
-
-    /// Whether this connection feeds `stream`.
-    fn publishes(&self, id: ConnId, stream: StreamId) -> bool {
-        self.conns.get(id).is_some_and(|conn| conn.publishing == Publishing::Granted(stream))
+    fn session_ref(&self, conn: ConnId, handle: Handle) -> SessionRef {
+        SessionRef { worker: self.id, conn, handle }
     }
 }
 
+#[cfg(test)]
+mod polled_tests;
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use media::TrackSet;
 
-use super::conn::Publishing;
+use super::conn::Purpose;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
-use crate::mail::{Grant, Refusal, StreamEnd, ToControl, ToWorker};
-use crate::types::{ConnId, Now, PushId, StreamId, WorkerId};
+use crate::mail::{StreamEnd, ToControl, ToWorker};
+use crate::protocol::Reply;
+use crate::types::{ConnId, Now, SessionRef, StreamId, WorkerId};
 
 impl Worker {
     /// A message of the control lane.
@@ -16,11 +17,6 @@ impl Worker {
         self.now = now;
         match mail {
             ToWorker::Server(settings) => self.server = settings,
-            ToWorker::File { conn, reply } => {
-                self.call(conn, |session, ctx| session.file_reply(ctx, reply));
-                self.note_authenticated(conn);
-                self.touch(conn);
-            }
             ToWorker::App(settings) => {
                 self.apps.insert(Arc::clone(&settings.name), settings);
             }
@@ -37,22 +33,23 @@ impl Worker {
                 self.stream_up(new);
             }
             ToWorker::StreamDown { stream, end } => self.stream_down(stream, end),
-            ToWorker::Verdict { conn, verdict } => self.verdict(conn, verdict),
-            ToWorker::PlayVerdict { conn, verdict } => self.play_verdict(conn, verdict),
-            ToWorker::DropViewer { conn, reason } => self.drop_viewer(conn, reason),
+            ToWorker::Verdict { conn, handle, verdict } => self.publish_verdict(conn, handle, verdict),
+            ToWorker::PlayVerdict { conn, handle, verdict } => self.play_verdict(conn, handle, verdict),
+            ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
-            ToWorker::RestReply { conn, response } => {
-                self.call(conn, |session, ctx| session.rest_reply(ctx, *response));
-                self.note_authenticated(conn);
-                self.touch(conn);
-            }
+            ToWorker::RestReply { conn, response } => self.answer_session(conn, Reply::Rest(*response)),
+            ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
+            ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
+            ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
             ToWorker::StartPull(order) => self.start_pull(&order),
             ToWorker::StopPull(pull) => self.stop_pull(pull),
+            ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),
-            ToWorker::Srt(stream) => self.tell_srt(stream),
+            ToWorker::Connections(stream) => self.tell_connections(stream),
+            ToWorker::Blob(mail) => self.take_blob(&mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
             ToWorker::MirrorWants { stream, to, wanted } => {
@@ -67,7 +64,15 @@ impl Worker {
                 }
                 self.settle_demand(stream);
             }
+            ToWorker::KeyFrameNeeded { stream, track } => self.need_key_frame(stream, track),
         }
+    }
+
+    /// An answer to something that a session has asked for.
+    fn answer_session(&mut self, id: ConnId, reply: Reply<'_>) {
+        self.reply(id, reply);
+        self.note_authenticated(id);
+        self.touch(id);
     }
 
     /// A unit of the media lane.
@@ -89,9 +94,11 @@ impl Worker {
         self.directory.insert(key.clone(), id);
         let stream = self.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
-        if stream.source != source {
+        let moves = stream.source != source;
+        if moves {
             stream.source = source;
             stream.remove_mirrors();
+            stream.forget_demand();
             if source == self.id {
                 stream.mirrored_here = false;
             } else {
@@ -102,78 +109,44 @@ impl Worker {
                 stream.clear();
             }
             if stream.mirrored_here {
-                let (after_ms, wanted) = (stream.head_ms(), stream.wanted());
+                let (after_ms, wanted) = (stream.head_ms(), stream.wanted_anew().unwrap_or_default());
                 let mail = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
                 self.outputs.push_back(Output::Worker(source, mail));
             }
+        }
+        if moves && source == self.id {
+            self.settle_demand(id);
+        } else if moves {
+            self.end_producers(id);
         }
         self.arm_report();
         self.serve_waiting(&key);
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
+        self.end_producers(id);
         let Some(stream) = self.streams.remove(&id) else { return };
         if self.directory.get(&stream.key) == Some(&id) {
             self.directory.remove(&stream.key);
         }
+        let publisher = self.publisher(id);
         self.sources.remove(&id);
         self.tell_viewers.remove(&id);
-        for &conn_id in &stream.subscribers {
+        self.forget_polled(id);
+        for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
-            self.call(conn_id, |session, ctx| session.end_subscription(ctx, end));
+            let subscription = subscriber.handle;
+            self.reply(subscriber.conn, Reply::SubscriptionEnded { subscription, end });
         }
         self.stop_waiting_pushes(id);
-        let publishers: Vec<ConnId> = if stream.source == self.id {
-            self.conns.ids().into_iter().filter(|&conn| self.publishes(conn, id)).collect()
-        } else {
-            Vec::new()
-        };
-        for conn_id in publishers {
-            if let Some(conn) = self.conns.get_mut(conn_id) {
-                conn.publishing = Publishing::No;
-            }
-            self.call(conn_id, |session, ctx| session.end_publish(ctx, end));
-            self.touch(conn_id);
+        if let Some(SessionRef { conn, handle: publication, .. }) = publisher {
+            self.forget_publication(conn, id);
+            self.reply(conn, Reply::PublicationEnded { publication, end });
+            self.touch(conn);
         }
-        for conn_id in stream.subscribers {
-            self.touch(conn_id);
+        for subscriber in stream.subscribers {
+            self.touch(subscriber.conn);
         }
-    }
-
-    fn verdict(&mut self, id: ConnId, verdict: Result<Box<Grant>, Refusal>) {
-        let session = self.session_ref(id);
-        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
-        let asked = self.conns.get_mut(id).filter(|conn| conn.publishing == Publishing::Asked);
-        match (asked, granted) {
-            (Some(conn), _) => {
-                conn.publishing = granted.map_or(Publishing::No, |(stream, ..)| Publishing::Granted(stream));
-                if let Some((stream, position, _)) = granted {
-                    let count = self.sources.entry(stream).or_default();
-                    count.position = position;
-                    count.last_unit = Some(self.now.mono);
-                }
-                self.call(id, |session, ctx| session.publish_verdict(ctx, verdict.map(|grant| *grant)));
-            }
-            // It went while control decided; control must not wait for its units.
-            (None, Some((stream, position, epoch))) => {
-                let departure = crate::mail::Departure::Lost;
-                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
-            }
-            (None, None) => {}
-        }
-        self.note_authenticated(id);
-        self.touch(id);
-    }
-
-    fn replaced(&mut self, id: ConnId, stream: StreamId) {
-        if !self.publishes(id, stream) {
-            return;
-        }
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.publishing = Publishing::No;
-        }
-        self.sources.remove(&stream);
-        self.remove(id, "replaced by a new publisher", false);
     }
 
     fn mirror(&mut self, id: StreamId, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
@@ -187,56 +160,19 @@ impl Worker {
         self.settle_demand(id);
     }
 
-    /// Pushes of a stream that ended before their target had answered.
-    fn stop_waiting_pushes(&mut self, stream: StreamId) {
-        let is_waiting = |conn: &super::conn::Conn| {
-            conn.subscriber.is_none() && conn.push.is_some_and(|role| role.stream == stream)
-        };
-        let of_stream =
-            |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
-        for push in self.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
-            self.stop_push(push);
-        }
-    }
-
-    fn stop_push(&mut self, push: PushId) {
-        let Some(id) = self.pushes.remove(&push) else { return };
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        // No news of it is wanted any more.
-        conn.push = None;
-        if conn.connecting {
-            self.remove(id, "push removed", true);
-            return;
-        }
-        self.call(id, |session, ctx| session.close(ctx, "push removed"));
-        self.unsubscribe_keeping_rest(id);
-        self.touch(id);
-    }
-
-    /// Ends the subscription of a connection that still has a unit begun: the rest goes into its queue, so that
-    /// the peer sees whole messages.
-    pub(super) fn unsubscribe_keeping_rest(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        if let Some(subscriber) = &mut conn.subscriber {
-            let mut queue = wire::SendQueue::new();
-            subscriber.cursor.take_rest().into_iter().for_each(|part| queue.push(part));
-            queue.append(&mut conn.queue);
-            conn.queue = queue;
-        }
-        self.unsubscribe(id);
-    }
-
     fn drain(&mut self) {
         self.draining = true;
         for id in self.conns.ids() {
             if let Some(conn) = self.conns.get_mut(id) {
-                conn.publishing = Publishing::No;
-                conn.push = None;
-                conn.pull = None;
+                conn.publications.clear();
+                conn.purpose = Purpose::Ended;
             }
-            self.end_hold(id);
+            self.end_holds(id);
             self.call(id, |session, ctx| session.close(ctx, "server goes down"));
-            self.unsubscribe_keeping_rest(id);
+            let Some(conn) = self.conns.get(id) else { continue };
+            for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
+                self.drain_subscription(id, handle);
+            }
             self.touch(id);
         }
     }
@@ -249,9 +185,9 @@ impl Worker {
         }
     }
 
-    /// A stranger has become known: its place among the strangers is free.
+    /// A peer may have shown that it may be here: its permit among the unauthenticated peers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
-        if self.call(id, |session, _| session.is_authenticated()) == Some(true) {
+        if self.call(id, |session, _| session.about().is_authenticated) == Some(true) {
             self.outputs.push_back(Output::Authenticated(id));
         }
     }

@@ -1,111 +1,153 @@
-//! The way out: which connection writes next, what it writes, and what follows from how much was taken.
+//! The way out: which session writes next, what it writes, and what follows from how much was taken.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use wire::Gather;
 
-use super::Worker;
+use super::conn::{Conn, Flow, Playing, Subscription};
+use super::{Output, Worker};
 use crate::hub::{Forwarded, MirroredUnit};
+use crate::protocol::Context;
 use crate::types::{ConnId, StreamId};
 
+/// How a session sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Bytes: [`Worker::gather`], the system call, [`Worker::sent`].
+    Bytes,
+    /// Datagrams: [`Worker::gather_datagrams`], the system call, [`Worker::datagrams_sent`].
+    Datagrams,
+}
+
 impl Worker {
-    /// The next connection that has something to send and a socket that may take it.
-    pub fn next_write(&mut self) -> Option<ConnId> {
+    /// The next session that has something to send and a socket that may take it.
+    pub fn next_write(&mut self) -> Option<(ConnId, Way)> {
         while let Some(id) = self.writes.pop_front() {
             let Some(conn) = self.conns.get_mut(id) else { continue };
-            conn.writing = false;
-            if conn.blocked || conn.connecting {
-                continue;
+            conn.schedule.writing = false;
+            if conn.takes_units {
+                self.feed_sink(id);
             }
-            let mut has_more = conn.unsent || !conn.queue.is_empty();
-            if let Some(subscriber) = &mut conn.subscriber {
-                has_more |= subscriber.cursor.has_rest();
-                if let Some(stream) = self.streams.get_mut(&subscriber.stream) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            let mut has_more = false;
+            for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
+                has_more |= playing.subscriber.cursor.has_rest();
+                if let Some(stream) = self.streams.get_mut(&playing.subscriber.stream) {
                     self.stats.units_skipped =
-                        self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
-                    has_more |= stream.has_more(subscriber);
+                        self.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
+                    has_more |= stream.has_more(&playing.subscriber);
                 }
             }
-            if has_more {
-                return Some(id);
+            if let Some(link) = &mut conn.bytes
+                && link.flow == Flow::Open
+            {
+                if (has_more && !conn.takes_units) || !link.queue.is_empty() {
+                    return Some((id, Way::Bytes));
+                }
+                link.waits_since = None;
             }
-            conn.waits_since = None;
+            if let Some(link) = &conn.datagrams
+                && (link.unsent || has_more)
+            {
+                return Some((id, Way::Datagrams));
+            }
         }
         None
     }
 
-    /// Names what the connection sends: the rest of a unit begun, the session's own bytes, then units.
+    /// Names what a session sends over its byte stream: the rest of a unit begun, its own bytes, then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
-        let Some(subscriber) = &conn.subscriber else {
-            conn.queue.gather(gather);
-            return;
-        };
-        if !subscriber.cursor.gather_rest(gather) || !conn.queue.gather(gather) {
+        let Some(link) = &conn.bytes else { return };
+        if !conn.playing().all(|playing| playing.subscriber.cursor.gather_rest(gather))
+            || !link.queue.gather(gather)
+            || conn.takes_units
+        {
             return;
         }
-        if let Some(stream) = self.streams.get(&subscriber.stream) {
-            stream.gather(subscriber, gather);
+        for Playing { subscriber, .. } in conn.playing() {
+            if let Some(stream) = self.streams.get(&subscriber.stream)
+                && !stream.gather(subscriber, gather)
+            {
+                return;
+            }
         }
     }
 
     /// The socket took `taken` of the `offered` bytes named before, and had done so `at` this time.
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.now;
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.bytes_out = conn.bytes_out.saturating_add(taken as u64);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(taken as u64);
-        conn.blocked = taken < offered;
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
+        let Some(link) = &mut conn.bytes else { return };
+        link.flow = if taken < offered { Flow::Blocked } else { Flow::Open };
         let mut left = taken;
         let mut more = false;
-        let is_viewer = conn.subscriber.is_some();
-        if let Some(subscriber) = &mut conn.subscriber {
-            let (table, index) = (&mut self.forwarding, subscriber.forwarding);
-            let mut forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
-            left = subscriber.cursor.rest_sent(left, &mut forwarded);
-            let queued = conn.queue.len().min(left);
-            conn.queue.advance(queued);
-            left -= queued;
-            if let Some(stream) = self.streams.get(&subscriber.stream) {
-                stream.sent(subscriber, left, &mut forwarded);
-                more = stream.has_more(subscriber);
-            }
-        } else {
-            conn.queue.advance(left);
+        let is_viewer = !conn.subscriptions.is_empty() && !conn.takes_units;
+        let table = &mut self.forwarding;
+        for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
+            let index = playing.subscriber.forwarding;
+            let forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
+            left = playing.subscriber.cursor.rest_sent(left, forwarded);
         }
-        more |= conn.has_own_bytes();
+        let queued = link.queue.len().min(left);
+        link.queue.advance(queued);
+        left -= queued;
         if is_viewer {
+            for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
+                let index = playing.subscriber.forwarding;
+                let forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
+                if let Some(stream) = self.streams.get(&playing.subscriber.stream) {
+                    left = stream.sent(&mut playing.subscriber, left, forwarded);
+                    more |= stream.has_more(&playing.subscriber);
+                }
+            }
             // Told when its deadline fires: a look at the session with every frame costs a viewer more than the
             // rest of this function.
-            conn.untold = conn.untold.saturating_add(taken);
+            link.untold = link.untold.saturating_add(taken);
         }
+        let blocked = link.flow == Flow::Blocked;
+        more |= conn.has_own_bytes();
         // A socket that takes nothing is given time from its last byte, not from the newest unit.
-        if !more {
-            conn.waits_since = None;
-        } else if taken > 0 || conn.waits_since.is_none() {
-            conn.waits_since = Some(now.mono);
+        if let Some(link) = &mut conn.bytes {
+            if !more {
+                link.waits_since = None;
+            } else if taken > 0 || link.waits_since.is_none() {
+                link.waits_since = Some(now.mono);
+            }
         }
-        if more && !conn.blocked {
+        let closes = conn.closing.is_some();
+        if more && !blocked {
             self.enqueue_write(id);
         }
-        if more || conn_closes(self, id) {
+        if more || closes {
             self.after_drain(id);
         }
         // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
         // nothing, and is written too often to be asked each time.
         if taken > 0 && !is_viewer {
-            self.call(id, |session, ctx| session.handle_sent(ctx, taken));
+            self.tell_sent(id, taken);
             self.touch(id);
         }
     }
 
-    /// Has the connection written in this turn.
+    /// Tells a session how much of its byte stream was taken.
+    pub(super) fn tell_sent(&mut self, id: ConnId, bytes: usize) {
+        self.call(id, |session, ctx| {
+            if let Some(stream) = session.byte_stream() {
+                stream.handle_sent(ctx, bytes);
+            }
+        });
+    }
+
+    /// Has the session written in this turn.
     pub(super) fn enqueue_write(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
-            && !conn.writing
-            && !conn.blocked
+            && may_write(conn)
         {
-            conn.writing = true;
+            conn.schedule.writing = true;
             self.writes.push_back(id);
         }
     }
@@ -114,13 +156,12 @@ impl Worker {
     pub(super) fn flush_stream(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush();
-        for &subscriber in &stream.subscribers {
-            if let Some(conn) = self.conns.get_mut(subscriber)
-                && !conn.writing
-                && !conn.blocked
+        for subscriber in &stream.subscribers {
+            if let Some(conn) = self.conns.get_mut(subscriber.conn)
+                && may_write(conn)
             {
-                conn.writing = true;
-                self.writes.push_back(subscriber);
+                conn.schedule.writing = true;
+                self.writes.push_back(subscriber.conn);
             }
         }
     }
@@ -131,12 +172,13 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
         let subscribers = std::mem::take(&mut stream.subscribers);
-        for &conn in &subscribers {
-            let Some(subscriber) = self.conns.get_mut(conn).and_then(|conn| conn.subscriber.as_mut()) else {
-                continue;
-            };
-            self.stats.units_skipped = self.stats.units_skipped.saturating_add(stream.prepare(subscriber));
-            let next = subscriber.cursor.next();
+        for subscriber in &subscribers {
+            let Some(conn) = self.conns.get_mut(subscriber.conn) else { continue };
+            let subscription = conn.subscription_mut(subscriber.handle);
+            let Some(playing) = subscription.and_then(Subscription::playing_mut) else { continue };
+            self.stats.units_skipped =
+                self.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
+            let next = playing.subscriber.cursor.next();
             slowest = Some(slowest.map_or(next, |slowest: u64| slowest.min(next)));
         }
         stream.subscribers = subscribers;
@@ -148,12 +190,76 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let outputs = &mut self.outputs;
         let missed = stream.feed_mirrors(|to, entry, credit| {
-            outputs.push_back(super::Output::Mirrored(to, MirroredUnit { stream: id, entry, credit }));
+            outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, entry, credit }));
         });
         self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(missed);
     }
+
+    /// Hands a session that takes units whole those behind its cursors, as far as it has room.
+    pub(super) fn feed_sink(&mut self, id: ConnId) {
+        let ctx = Context {
+            now: self.now,
+            apps: &self.apps,
+            server: &self.server,
+            blobs: &self.polled.blobs,
+            draining: self.draining,
+        };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let (streams, forwarded) = (&mut self.streams, &mut self.forwarded);
+        let skipped = &mut self.stats.units_skipped;
+        let feed = AssertUnwindSafe(|| feed_units(conn, streams, &ctx, forwarded, skipped));
+        match catch_unwind(feed) {
+            Ok(true) => {
+                match self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
+                    Some(link) => link.unsent = true,
+                    // What it does with them is known when it is drained.
+                    None => self.touch(id),
+                }
+            }
+            Ok(false) => {}
+            Err(_) => self.remove_panicked(id),
+        }
+    }
 }
 
-fn conn_closes(worker: &Worker, id: ConnId) -> bool {
-    worker.conns.get(id).is_some_and(|conn| conn.closing.is_some())
+/// Whether a session is to be put into the write queue.
+fn may_write(conn: &Conn) -> bool {
+    let is_open = conn.bytes.as_ref().is_none_or(|link| link.flow == Flow::Open);
+    !conn.schedule.writing && (is_open || conn.datagrams.is_some())
+}
+
+/// True when the session was handed any units.
+fn feed_units(
+    conn: &mut Conn,
+    streams: &mut std::collections::BTreeMap<StreamId, crate::hub::Stream>,
+    ctx: &Context<'_>,
+    forwarded: &mut Vec<(crate::stats::ForwardingIndex, Forwarded)>,
+    skipped: &mut u64,
+) -> bool {
+    let Some(sink) = conn.session.unit_sink() else { return false };
+    let mut any = false;
+    for subscription in &mut conn.subscriptions {
+        let handle = subscription.handle;
+        let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
+        let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
+        loop {
+            *skipped = skipped.saturating_add(stream.prepare(subscriber));
+            let before = subscriber.cursor.next();
+            while sink.has_room()
+                && let Some(delivery) = stream.next_unit(subscriber)
+            {
+                sink.handle_unit(ctx, handle, &delivery);
+                forwarded.extend(delivery.forwarded.map(|unit| (subscriber.forwarding, unit)));
+                any = true;
+            }
+            // A selection may have changed at the next unit.
+            if !stream.switches_at(subscriber) || subscriber.cursor.next() == before {
+                break;
+            }
+        }
+    }
+    if any {
+        sink.end_units(ctx);
+    }
+    any
 }

@@ -1,13 +1,29 @@
 //! Rust as far as these tests must read it: without comments, literals and tests.
 
+use std::ops::Range;
+
 use crate::source::{self, File};
 
 /// The files of the server, tests aside, each reduced to its code.
 pub(crate) fn server() -> Vec<File> {
+    read(false)
+}
+
+/// The same with its literals.
+pub(crate) fn server_with_literals() -> Vec<File> {
+    read(true)
+}
+
+fn read(keeps_literals: bool) -> Vec<File> {
+    let code = |text: &str| {
+        let blank = without_comments(text, false);
+        let shown = if keeps_literals { without_comments(text, true) } else { blank.clone() };
+        outside_of_tests(&blank).into_iter().map(|range| &shown[range]).collect()
+    };
     source::files("src", &[".rs"])
         .into_iter()
         .filter(|file| !is_test(&file.path))
-        .map(|file| File { text: without_tests(&without_comments(&file.text)), path: file.path })
+        .map(|file| File { text: code(&file.text), path: file.path })
         .collect()
 }
 
@@ -15,8 +31,8 @@ fn is_test(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "tests.rs") || part.ends_with("_tests.rs"))
 }
 
-/// The code without comments, and with literals of text emptied. Lines stay lines.
-fn without_comments(text: &str) -> String {
+/// The code without comments, and with literals blank unless they are kept; both are of one length. Lines stay lines.
+fn without_comments(text: &str, keeps_literals: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -39,7 +55,15 @@ fn without_comments(text: &str) -> String {
             out.push(first);
             rest = &rest[first.len_utf8()..];
         } else {
-            out.extend(rest[..skipped].chars().filter(|c| *c == '\n'));
+            let is_literal = !rest.starts_with('/');
+            for c in rest[..skipped].chars() {
+                match c {
+                    '\n' => out.push(c),
+                    c if is_literal && keeps_literals => out.push(c),
+                    c if is_literal => out.extend(std::iter::repeat_n(' ', c.len_utf8())),
+                    _ => {}
+                }
+            }
             rest = &rest[skipped..];
         }
     }
@@ -81,24 +105,25 @@ fn end_of_char(rest: &str) -> usize {
     }
 }
 
-/// The code without the items that are compiled for tests only.
-fn without_tests(code: &str) -> String {
+/// The code but for the items that are compiled for tests only.
+fn outside_of_tests(code: &str) -> Vec<Range<usize>> {
     const MARK: &str = "#[cfg(test)]";
-    let mut out = String::with_capacity(code.len());
-    let mut rest = code;
-    while let Some(at) = rest.find(MARK) {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + MARK.len()..];
+    let mut ranges = Vec::new();
+    let mut begin = 0;
+    while let Some(at) = code[begin..].find(MARK) {
+        ranges.push(begin..begin + at);
+        begin += at + MARK.len();
+        let rest = &code[begin..];
         let is_use = rest.trim_start().starts_with("use ");
         let end = match rest.find(if is_use { [';', ';'] } else { [';', '{'] }) {
             Some(end) if rest[end..].starts_with('{') => end + block(&rest[end..]).len() + 2,
             Some(end) => end + 1,
             None => rest.len(),
         };
-        rest = &rest[end..];
+        begin += end;
     }
-    out.push_str(rest);
-    out
+    ranges.push(begin..code.len());
+    ranges
 }
 
 /// What stands between the brace that `code` begins with and its partner.

@@ -193,7 +193,10 @@ impl Control {
                 }
                 Some(Direction::Play) if play => {
                     let reason = "the subscriber was blocked";
-                    self.post(session.worker, ToWorker::DropViewer { conn: session.conn, reason });
+                    self.post(
+                        session.worker,
+                        ToWorker::DropViewer { conn: session.conn, handle: session.handle, reason },
+                    );
                 }
                 Some(_) | None => {}
             }

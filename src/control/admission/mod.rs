@@ -355,7 +355,10 @@ impl Control {
                         self.access.admissions.held.insert(grant.stream, ticket);
                     }
                     let verdict = Ok(Box::new(grant));
-                    self.post(session.worker, ToWorker::Verdict { conn: session.conn, verdict });
+                    self.post(
+                        session.worker,
+                        ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict },
+                    );
                 }
                 Err(refusal) => {
                     self.give_back(ticket);

@@ -142,8 +142,8 @@ impl Control {
             Refusal::Draining => "the server goes down",
         };
         tracing::info!(key = %request.key, peer = %request.peer, reason, "publisher refused");
-        let (worker, conn) = (request.session.worker, request.session.conn);
-        self.post(worker, ToWorker::Verdict { conn, verdict: Err(refusal) });
+        let SessionRef { worker, conn, handle } = request.session;
+        self.post(worker, ToWorker::Verdict { conn, handle, verdict: Err(refusal) });
     }
 
     pub(super) fn refuse_play(&mut self, request: &PlayRequest, why: NoSubscription) {
@@ -155,7 +155,10 @@ impl Control {
     }
 
     pub(super) fn play_verdict(&mut self, session: SessionRef, verdict: Result<(), NoSubscription>) {
-        self.post(session.worker, ToWorker::PlayVerdict { conn: session.conn, verdict });
+        self.post(
+            session.worker,
+            ToWorker::PlayVerdict { conn: session.conn, handle: session.handle, verdict },
+        );
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -
     let [app, ..] = call.params;
     let of_app = control.registry.live.values().filter(|live| &*live.key.app == app);
     let rows = of_app.map(|live| {
-        let viewers: u64 = live.viewers.values().map(|n| u64::from(*n)).sum();
+        let viewers: u64 = live.viewers.values().map(crate::mail::ViewerCounts::total).sum();
         json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
     });
     Reply::Now(object(200, &rows.collect::<Vec<_>>()))

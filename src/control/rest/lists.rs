@@ -6,6 +6,7 @@ use crate::control::answer::{SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
 use crate::control::{Control, Now};
 use crate::http::Response;
+use crate::protocol;
 
 /// Items of one list.
 const ITEMS_MAX: usize = 50;
@@ -59,9 +60,9 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
     let key = call.key();
     let live = control.is_live(&key);
     let viewers = control.records.get(&key).map_or(
-        Viewers { rtmp: -1, hls: -1, webrtc: -1, dash: -1, live: None },
+        Viewers { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None },
         |record| Viewers {
-            rtmp: if live { i64::from(record.rtmp_viewer_count) } else { -1 },
+            connected: if live { i64::from(record.rtmp_viewer_count) } else { -1 },
             hls: i64::from(record.hls_viewer_count),
             webrtc: i64::from(record.webrtc_viewer_count),
             dash: i64::from(record.dash_viewer_count),
@@ -71,14 +72,18 @@ pub(super) fn statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Repl
     Reply::Now(json(200, &viewers))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (ours): a list, empty while the stream is not live.
-pub(super) fn srt_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+/// `GET /broadcasts/{id}/srt-stats` (ours), and the like of other protocols: a list, empty while the stream is not live.
+pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
+    let wanted = call.request.path.rsplit('/').next().unwrap_or_default().trim_end_matches("-stats");
+    let Some(catalogue) = protocol::catalogues().find(|catalogue| catalogue.name == wanted) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
     if control.records.get(&key).is_none() {
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match control.stream_of(&key) {
-        Some(stream) => control.ask_srt(call.session, stream),
+        Some(stream) => control.ask_connections(call.session, stream, catalogue.name),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }
@@ -86,5 +91,5 @@ pub(super) fn srt_statistics(control: &mut Control, _: Now, call: &Call<'_>) -> 
 /// `GET /broadcasts/total-broadcast-statistics`. RTMP and WebRTC are not available, as in the reference.
 pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(control, now, call);
-    Reply::Now(json(200, &Viewers { rtmp: -1, hls: 0, webrtc: -1, dash: 0, live: Some(live) }))
+    Reply::Now(json(200, &Viewers { connected: -1, hls: 0, webrtc: -1, dash: 0, live: Some(live) }))
 }

@@ -14,6 +14,7 @@ use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::jobs::AdminWork;
+use crate::protocol;
 
 /// Bytes of one piece of the log.
 const LOG_BYTES_MAX: usize = 512_000;
@@ -62,7 +63,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "srtPort": number("server.srt_port"),
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
-        "rtmpPort": control.config.addresses.port("rtmp"),
+        "rtmpPort": protocol::publish_port(&control.config.addresses),
         "serverStatusWebHookURL": text("server.statusWebHookURL"),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,

@@ -69,17 +69,17 @@ impl Opcode {
 pub struct FrameHead {
     /// The last frame of its message.
     pub is_final: bool,
-    /// What it is.
+    /// Its kind.
     pub opcode: Opcode,
     /// Bytes of payload that follow.
     pub length: u64,
-    /// What the payload is masked with.
+    /// The mask of the payload.
     pub mask: Option<[u8; MASK_BYTES]>,
 }
 
 impl FrameHead {
     /// Reads the head at the front of `bytes`, with its own length; nothing while it is not complete. What is wrong is
-    /// said with the first byte that shows it.
+    /// reported with the first byte that shows it.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let Some(first) = bytes.first() else { return Ok(None) };
         if first & 0x70 != 0 {
@@ -160,8 +160,8 @@ pub struct FrameHeadBytes {
 impl FrameHeadBytes {
     fn push(&mut self, bytes: &[u8]) {
         let end = self.len.saturating_add(bytes.len());
-        if let Some(place) = self.bytes.get_mut(self.len..end) {
-            place.copy_from_slice(bytes);
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(bytes);
             self.len = end;
         }
     }

@@ -27,7 +27,7 @@ const PONG_QUEUE_BYTES: usize = 4096;
 /// Longest reason of a close frame: 125 bytes, two of them for the code.
 const REASON_BYTES_MAX: usize = 123;
 
-/// What the application must know.
+/// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A text message, whole.

@@ -17,7 +17,7 @@
 //! tungstenite unmasks, reassembles and checks the text of messages, and judges the peer's close frame. Its writing
 //! side is not used: it would answer every ping of a flood, draw a client's masks from the system, and make media
 //! frames of its own. Its reading side makes room by the announced length and takes lengths that are not minimal: so
-//! the heads are checked here, and it is fed whole frames.
+//! the heads are checked here, and it sees whole frames only.
 //!
 //! Media of our own (WS-FLV) does not pass through the machine: [`media_frame_head`] makes the head of a frame that all
 //! viewers share.
@@ -52,7 +52,7 @@ pub mod code {
     pub const INTERNAL: u16 = 1011;
 }
 
-/// What one connection may cost.
+/// The limits of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Payload of a message, all its fragments together.
@@ -99,7 +99,7 @@ pub enum Error {
     /// No sign of life within [`Limits::pong`].
     #[error("no pong")]
     NoPong,
-    /// Bytes were fed although [`WebSocket::wants_bytes`] said no.
+    /// Bytes were handed over although [`WebSocket::wants_bytes`] said no.
     #[error("more bytes than wanted")]
     Overrun,
 }

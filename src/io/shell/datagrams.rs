@@ -10,7 +10,7 @@ use mio::Interest;
 use super::{Shell, token_of};
 use crate::io::listen;
 use crate::io::udp::{Peer, UdpSocket};
-use crate::protocol::{Port, Remote};
+use crate::protocol::{PathEvent, PathId, Port, Remote};
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Routed};
 
@@ -80,7 +80,7 @@ impl Shell {
             Routed::Done => {}
             Routed::Reply => {
                 let Some((_, socket)) = self.parts.ports.get(index) else { return };
-                let reply = self.worker.reply();
+                let reply = self.worker.reply_datagram();
                 if let Err(error) = socket.send_run(from, reply, reply.len()) {
                     tracing::debug!(%error, peer = %from.peer, "reply not sent");
                 }
@@ -105,26 +105,27 @@ impl Shell {
             self.perform(now, output);
         }
         if let Some(id) = self.worker.accept_peer(now, port, from) {
-            self.install_peer(id, Some(place), None);
+            self.install_peer(id, Some(place));
         }
     }
 
-    fn install_peer(&mut self, id: ConnId, place: Option<crate::io::budget::Place>, own: Option<UdpSocket>) {
+    fn install_peer(&mut self, id: ConnId, place: Option<crate::io::budget::Place>) {
         let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
         if self.peers.len() <= slot {
             self.peers.resize_with(slot.saturating_add(1), || None);
         }
         if let Some(entry) = self.peers.get_mut(slot) {
-            *entry = Some(Peer { generation: id.generation, place, own });
+            *entry = Some(Peer { generation: id.generation, place, own: Vec::new() });
             self.load().fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Opens the socket that an outgoing connection, or one that waits for its peer, has for itself.
+    /// Opens a socket that a session wants for itself.
     pub(super) fn open_udp(
         &mut self,
         now: Now,
         id: ConnId,
+        path: PathId,
         bind: Option<SocketAddr>,
         to: Option<SocketAddr>,
     ) {
@@ -134,28 +135,57 @@ impl Shell {
         });
         match opened {
             Ok(own) => {
-                self.install_peer(id, None, Some(own));
-                self.worker.handle_connected(now, id, Ok(()));
+                let local = own.socket.local_addr().ok();
+                if self.peer(id).is_none() {
+                    self.install_peer(id, None);
+                }
+                if let Some(peer) = self.peer(id) {
+                    peer.own.push((path, own));
+                }
+                self.worker.handle_path(now, id, path, PathEvent::Open { local });
             }
-            Err(error) => self.worker.handle_connected(now, id, Err(error.to_string())),
+            Err(error) => {
+                self.worker.handle_path(now, id, path, PathEvent::Broken(&error.to_string()));
+            }
         }
     }
 
-    /// Reads a connection's own socket.
+    /// Closes a socket of a session's own.
+    pub(super) fn close_udp(&mut self, id: ConnId, path: PathId) {
+        let Some(peer) = self.peer(id) else { return };
+        let Some(at) = peer.own.iter().position(|(of, _)| *of == path) else { return };
+        let (_, mut own) = peer.own.swap_remove(at);
+        let _ = self.parts.poll.registry().deregister(&mut own.socket);
+    }
+
+    /// Reads a session's own sockets.
     pub(super) fn read_own(&mut self, now: Now, id: ConnId) {
+        let paths = self.peer(id).map_or(0, |peer| peer.own.len());
+        let mut unread = false;
+        for index in 0..paths {
+            unread |= !self.read_path(now, id, index);
+        }
+        if unread {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Reads one of them with a bound. True when nothing is left in it.
+    fn read_path(&mut self, now: Now, id: ConnId, index: usize) -> bool {
         for _ in 0..RECEIVES_TURN {
             let mut batch = std::mem::take(&mut self.batch);
-            let received = match self.peer(id) {
-                Some(Peer { own: Some(own), .. }) if own.readable => own.receive(&mut batch),
-                _ => {
-                    self.batch = batch;
-                    return;
-                }
+            let received = match self.peer(id).and_then(|peer| peer.own.get_mut(index)) {
+                Some((path, own)) if own.readable => Some((*path, own.receive(&mut batch))),
+                _ => None,
+            };
+            let Some((path, received)) = received else {
+                self.batch = batch;
+                return true;
             };
             match received {
                 Ok(messages) => {
                     for (from, datagram) in batch.datagrams(messages) {
-                        self.worker.handle_own_datagram(now, id, from.peer, datagram);
+                        self.worker.handle_own_datagram(now, id, path, from.peer, datagram);
                     }
                 }
                 // A peer that is not there answers so (ICMP); the session's own patience decides.
@@ -163,7 +193,7 @@ impl Shell {
             }
             self.batch = batch;
         }
-        self.ready.push_back(id);
+        false
     }
 
     pub(super) fn write_datagrams(&mut self, now: Now, id: ConnId) -> usize {
@@ -177,8 +207,8 @@ impl Shell {
                 let socket = self.parts.ports.iter().find(|(of, _)| *of == port);
                 socket.map_or((0, self.datagrams.len()), |(_, socket)| socket.send(remote, &self.datagrams))
             }
-            Destination::Own(to) => {
-                match self.own(id).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
+            Destination::Own(path, to) => {
+                match self.own(id, path).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
                     Some((own, peer)) => own.send(Remote { peer, local: None }, &self.datagrams),
                     None => (0, self.datagrams.len()),
                 }
@@ -194,7 +224,7 @@ impl Shell {
         let Some(entry) = self.peers.get_mut(slot) else { return false };
         let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return false };
         self.load().fetch_sub(1, Ordering::Relaxed);
-        if let Some(own) = &mut peer.own {
+        for (_, own) in &mut peer.own {
             let _ = self.parts.poll.registry().deregister(&mut own.socket);
         }
         true
@@ -205,9 +235,10 @@ impl Shell {
         self.peers.get_mut(slot)?.as_mut().filter(|peer| peer.generation == id.generation)
     }
 
-    fn own(&self, id: ConnId) -> Option<&UdpSocket> {
+    fn own(&self, id: ConnId, path: PathId) -> Option<&UdpSocket> {
         let slot = usize::try_from(id.slot).ok()?;
-        self.peers.get(slot)?.as_ref().filter(|peer| peer.generation == id.generation)?.own.as_ref()
+        let peer = self.peers.get(slot)?.as_ref().filter(|peer| peer.generation == id.generation)?;
+        peer.own.iter().find(|(of, _)| *of == path).map(|(_, own)| own)
     }
 }
 

@@ -9,24 +9,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::file_jobs::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
 use super::pages;
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, media_type};
-use crate::mail::{BlockSource, FileAsk, FileError, FileReply, OpenedFile};
+use crate::hub::Blobs;
+use crate::mail::Blob;
 use crate::protocol::Apps;
 use crate::types::Now;
 
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 64 * 1024;
+/// The same of what is in memory.
+const MEMORY_BLOCK_BYTES: usize = 64 * 1024;
 /// The folder of the application at `/`.
 const ROOT: &str = "root";
 /// The folder of recordings: its files are served, a list of them is not.
 const STREAMS: &str = "streams";
-/// What a folder stands for.
+/// The page of a folder.
 const INDEX: &str = "index.html";
 
-/// What a path names.
+/// The file that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FilePath {
     /// Names below `webapps`, the application's first.
     pub(super) segments: Vec<String>,
     /// It is below the application's `streams`.
@@ -42,7 +46,7 @@ pub(super) enum Nowhere {
     Forbidden,
 }
 
-impl Place {
+impl FilePath {
     /// Of a path that the HTTP machine has decoded and found to have one reading.
     pub(super) fn of(path: &str, apps: &Apps) -> Result<Self, Nowhere> {
         let rest = path.strip_prefix('/').ok_or(Nowhere::Hidden)?;
@@ -71,6 +75,12 @@ impl Place {
         Ok(Self { segments, is_stream })
     }
 
+    /// The blob that is published under this name.
+    pub(super) fn blob<'b>(&self, blobs: &'b Blobs) -> Option<&'b Arc<Blob>> {
+        let (app, name) = (self.segments.first()?, self.segments.get(2..)?);
+        blobs.get(app, &name.join("/")).filter(|_| self.is_stream)
+    }
+
     fn name(&self) -> &str {
         self.segments.last().map(String::as_str).unwrap_or_default()
     }
@@ -87,7 +97,15 @@ fn is_hidden(segment: &str) -> bool {
 #[derive(Debug)]
 enum Stage {
     Opening,
-    Sending { file: Arc<dyn BlockSource>, left: Range<u64>, asked: bool },
+    Sending {
+        file: Arc<dyn BlockSource>,
+        left: Range<u64>,
+        asked: bool,
+    },
+    /// The rest of a blob.
+    Memory {
+        left: Bytes,
+    },
     Over,
 }
 
@@ -95,25 +113,74 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Transfer {
     request: Box<Request>,
-    place: Place,
+    file_path: FilePath,
     fields: Vec<(&'static str, String)>,
     stage: Stage,
 }
 
 impl Transfer {
-    /// Gives what to ask for, too.
+    /// Returns what to ask for, too.
     pub(super) fn begin(
         mut request: Request,
-        place: Place,
+        file_path: FilePath,
         fields: Vec<(&'static str, String)>,
     ) -> (Self, FileAsk) {
         // Nobody reads it, and the transfer may take hours.
         request.body = Bytes::new();
-        let ask = FileAsk::Open { segments: place.segments.clone() };
-        (Self { request: Box::new(request), place, fields, stage: Stage::Opening }, ask)
+        let ask = FileAsk::Open { segments: file_path.segments.clone() };
+        (Self { request: Box::new(request), file_path, fields, stage: Stage::Opening }, ask)
     }
 
-    /// What the helper says. Gives the status of the answer, once that is begun.
+    /// Answers with a blob. Returns the status, too.
+    pub(super) fn of_blob(
+        now: Now,
+        connection: &mut Connection,
+        request: Request,
+        file_path: FilePath,
+        fields: Vec<(&'static str, String)>,
+        blob: &Blob,
+    ) -> (Self, u16) {
+        let length = u64::try_from(blob.bytes.len()).unwrap_or(u64::MAX);
+        let resource = Resource {
+            length,
+            etag: format!("\"{:x}-{length:x}\"", blob.version),
+            modified_ms: None,
+            content_type: blob.content_type,
+        };
+        let Selection { head, part } = resource.select(&request);
+        let mut transfer = Self { request: Box::new(request), file_path, fields, stage: Stage::Over };
+        let mut head = head.header("Cache-Control", blob.cache_control);
+        let Some(part) = part else {
+            let status = transfer.respond(now, connection, head);
+            return (transfer, status);
+        };
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(blob.bytes.len());
+        let left = blob.bytes.slice(at(part.start)..at(part.end));
+        crate::http::cors::add(&transfer.fields, &mut head.headers);
+        if connection.begin(
+            now.mono,
+            now.wall_ms,
+            &head,
+            BodyLength::Known(part.end.saturating_sub(part.start)),
+        ) {
+            transfer.stage = Stage::Memory { left };
+        }
+        (transfer, head.status)
+    }
+
+    /// Sends what is in memory, as far as the peer takes it.
+    pub(super) fn pump(&mut self, now: Now, connection: &mut Connection) {
+        let Stage::Memory { left } = &mut self.stage else { return };
+        while !left.is_empty() && connection.wants_body() {
+            connection.body(now.mono, left.split_to(MEMORY_BLOCK_BYTES.min(left.len())));
+        }
+        if left.is_empty() {
+            connection.end_body(now.mono);
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// The answer of the job service. Returns the status of the answer, once that is begun.
     pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<u16> {
         match (reply, &mut self.stage) {
             (FileReply::Opened(Ok(opened)), Stage::Opening) => {
@@ -139,7 +206,7 @@ impl Transfer {
         None
     }
 
-    /// What to ask for next.
+    /// The next block to ask for.
     pub(super) fn poll_ask(&mut self, connection: &Connection) -> Option<FileAsk> {
         if connection.is_closing() {
             self.stage = Stage::Over;
@@ -163,10 +230,10 @@ impl Transfer {
             length: opened.length,
             etag: format!("\"{}\"", opened.tag),
             modified_ms: Some(opened.modified_ms),
-            content_type: media_type(self.place.name()),
+            content_type: media_type(self.file_path.name()),
         };
         let Selection { head, part } = resource.select(&self.request);
-        let head = head.header("Cache-Control", caching(self.place.name()));
+        let head = head.header("Cache-Control", caching(self.file_path.name()));
         let Some(left) = part else {
             return self.respond(now, connection, head);
         };
@@ -185,7 +252,7 @@ impl Transfer {
     }
 
     fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) -> u16 {
-        let page = pages::find(&self.place.segments);
+        let page = pages::find(&self.file_path.segments);
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
             (FileError::Directory, _) if !self.request.path.ends_with('/') => redirect(&self.request),
@@ -227,9 +294,9 @@ mod tests {
     use super::*;
     use crate::config::AppSettings;
 
-    fn place(path: &str) -> Result<String, Nowhere> {
+    fn file_of(path: &str) -> Result<String, Nowhere> {
         let apps = Apps::from([("live".into(), Arc::new(AppSettings::defaults("live").unwrap()))]);
-        Place::of(path, &apps).map(|place| place.segments.join("/"))
+        FilePath::of(path, &apps).map(|file| file.segments.join("/"))
     }
 
     #[test]
@@ -244,7 +311,7 @@ mod tests {
             ("/live/streams/x.mp4", "live/streams/x.mp4"),
             ("/live/streams/sub/", "live/streams/sub/index.html"),
         ] {
-            assert_eq!(place(path).as_deref(), Ok(want), "{path}");
+            assert_eq!(file_of(path).as_deref(), Ok(want), "{path}");
         }
     }
 
@@ -259,10 +326,10 @@ mod tests {
             "/live/streams/.x.mp4",
             "*",
         ] {
-            assert_eq!(place(path), Err(Nowhere::Hidden), "{path}");
+            assert_eq!(file_of(path), Err(Nowhere::Hidden), "{path}");
         }
-        assert_eq!(place("/live/streams"), Err(Nowhere::Forbidden));
-        assert_eq!(place("/live/streams/"), Err(Nowhere::Forbidden));
+        assert_eq!(file_of("/live/streams"), Err(Nowhere::Forbidden));
+        assert_eq!(file_of("/live/streams/"), Err(Nowhere::Forbidden));
     }
 
     fn request(target: &str, path: &str) -> Request {
@@ -281,8 +348,8 @@ mod tests {
     fn a_transfer_holds_no_body_of_its_request() {
         let body = Bytes::from(vec![0; 1000]);
         let request = Request { body: body.clone(), ..request("/live/x", "/live/x") };
-        let place = Place { segments: vec!["live".into(), "x".into()], is_stream: false };
-        let (_transfer, _) = Transfer::begin(request, place, Vec::new());
+        let path = FilePath { segments: vec!["live".into(), "x".into()], is_stream: false };
+        let (_transfer, _) = Transfer::begin(request, path, Vec::new());
         assert!(body.is_unique());
     }
 

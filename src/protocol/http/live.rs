@@ -12,7 +12,7 @@ use crate::http::websocket::{self, WebSocket, code};
 use crate::http::{BodyLength, Connection, Response};
 use crate::mail::{NoSubscription, StreamEnd};
 use crate::protocol::{Context, Event, Format, PlayAsk, asked_selection, http_live};
-use crate::types::{Now, StreamKey};
+use crate::types::{Handle, Now, StreamKey};
 
 /// How long the tracks of a stream are waited for, before the header promises both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
@@ -39,7 +39,8 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Viewer {
     stage: Stage,
-    /// What it watches.
+    subscription: Handle,
+    /// The stream that it watches.
     key: StreamKey,
     format: Format,
     /// The 101 to send, for WS-FLV.
@@ -51,13 +52,14 @@ pub(super) struct Viewer {
 
 impl Viewer {
     pub(super) const fn new(
+        subscription: Handle,
         key: StreamKey,
         upgrade: Option<Response>,
         fields: Vec<(&'static str, String)>,
         head_only: bool,
     ) -> Self {
         let format = Format::new(&http_live::FLV, 0);
-        Self { stage: Stage::Asked, key, format, upgrade, fields, head_only }
+        Self { stage: Stage::Asked, subscription, key, format, upgrade, fields, head_only }
     }
 
     fn format(&mut self, params: &[(String, String)]) -> Format {
@@ -66,12 +68,17 @@ impl Viewer {
         self.format
     }
 
-    /// What the worker is asked.
+    /// The request to the worker.
     pub(super) fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
         PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
-    /// The worker's verdict. Gives what the worker must do.
+    /// Its name for its subscription.
+    pub(super) const fn subscription(&self) -> Handle {
+        self.subscription
+    }
+
+    /// The worker's verdict. Returns what the worker must do.
     pub(super) fn verdict(
         &mut self,
         ctx: &Context<'_>,
@@ -89,7 +96,7 @@ impl Viewer {
             let head = self.head();
             connection.begin(ctx.now.mono, ctx.now.wall_ms, &head, BodyLength::UntilClose);
             self.stage = Stage::Over;
-            return Some(Event::Unsubscribe);
+            return Some(Event::Unsubscribe(self.subscription));
         }
         match http_live::header(&self.format.choose(tracks)) {
             Some(header) => {
@@ -99,12 +106,12 @@ impl Viewer {
             None => {
                 let until = ctx.now.mono.checked_add(TRACKS_WAIT).unwrap_or(ctx.now.mono);
                 self.stage = Stage::Waiting { until };
-                Some(Event::Pause(true))
+                Some(Event::Pause { subscription: self.subscription, paused: true })
             }
         }
     }
 
-    /// The tracks are known now. Gives what the worker must do.
+    /// The tracks are known now. Returns what the worker must do.
     pub(super) fn tracks(&mut self, now: Now, connection: &mut Connection, tracks: &Tracks) -> Option<Event> {
         let header = http_live::header(&self.format.choose(tracks))?;
         self.end_wait(now, connection, header)
@@ -155,7 +162,7 @@ impl Viewer {
         }
     }
 
-    /// Why the WebSocket has ended, said once. What the peer sends meanwhile is thrown away.
+    /// Why the WebSocket has ended, reported once. What the peer sends meanwhile is thrown away.
     pub(super) fn poll_end(&mut self) -> Option<String> {
         let socket = self.socket()?;
         while let Some(event) = socket.poll_event() {
@@ -186,7 +193,7 @@ impl Viewer {
             return None;
         }
         self.start(now, connection, header);
-        Some(Event::Pause(false))
+        Some(Event::Pause { subscription: self.subscription, paused: false })
     }
 
     /// Sends what stands before the first tag.

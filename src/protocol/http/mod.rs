@@ -1,12 +1,15 @@
-//! HTTP connections: a router in front of control (the API), the hub (HTTP-FLV, WS-FLV) and files.
+//! HTTP connections: a router in front of control (the API), the hub (HTTP-FLV, WS-FLV), files and signalling.
 //!
-//! One request is outstanding at a time. `/rest/...`, `/{app}/rest/...`, `/metrics` and `/openapi.json` go to control;
-//! `/{app}/{id}.flv` becomes a viewer; everything else is a file below `webapps` or a built-in page. Cross-origin rules
-//! come before all of them (docs/http.md).
+//! One request is outstanding at a time. `mounts` has the one table of what is where. What a row says of origins, methods
+//! and bodies is enforced before its handler sees the request (docs/http.md); the handler makes it the connection's
+//! [`Stage`].
 
+mod file_jobs;
 mod files;
 mod live;
+mod mounts;
 mod pages;
+mod signalling;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,17 +17,19 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use crypto::Seed;
-use media::Tracks;
 use wire::SendQueue;
 
-use super::registry::{Listener, Protocol, Security};
-use super::{Context, Event, Session};
-use crate::http::cors::{self, Policy, Verdict};
-use crate::http::{self, Method, Request, Response, websocket};
-use crate::mail::{FileReply, NoSubscription, StreamEnd};
-use crate::types::{Now, StreamKey};
-use files::{Nowhere, Place, Transfer};
+use super::registry::{Bind, Listener, Protocol, Security};
+use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
+use crate::http::cors::{self, Verdict};
+use crate::http::{self, Method, Mounts, Request, Response, websocket};
+use crate::mail::StreamEnd;
+use crate::types::{Handle, Now, StreamKey};
+use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
+pub use mounts::{Asked, Handler};
+pub use signalling::{Action, Conversation};
+use signalling::{Outcome, Signalling};
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -33,14 +38,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             security: Security::Plain,
             manages: true,
-            listen: |server| Some((server.http_host, server.http_port)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.http_port }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
         Listener {
             name: "https",
             security: Security::TlsHttp,
             manages: true,
-            listen: |server| Some((server.http_host, server.https_port?)),
+            listen: |server| Some(Bind { host: server.http_host, port: server.https_port? }),
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],
@@ -50,20 +55,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 /// The limits, the same for all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
-/// Where the API is, below an application and at the root.
-const REST: &str = "rest";
-/// What else control answers, beside [`REST`].
-const CONTROL_PATHS: [&str; 2] = ["/metrics", "/openapi.json"];
-/// The ending of a live stream's path.
-const FLV: &str = ".flv";
 /// Answers of the API are no pages: they load nothing, and nobody frames them.
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
-/// What files and live streams may be asked with.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
+/// The parameters of a request that tell a viewer from others at its address.
+const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
 
-/// What the outstanding request has become.
+/// Who answers the outstanding request.
 #[derive(Debug)]
 enum Stage {
     /// There is none.
@@ -74,15 +73,20 @@ enum Stage {
     File(Box<Transfer>),
     /// It watches a stream.
     Live(Box<Viewer>),
+    /// A protocol answers it, or goes on over a WebSocket.
+    Signalling(Box<Signalling>),
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct HttpSession {
+pub struct HttpSession {
     connection: http::Connection,
+    mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
-    /// A request of it was answered with success: it is no stranger.
+    /// Subscriptions begun; the name of the next one.
+    subscriptions: u16,
+    /// A request of it was answered with success: the peer counts as authenticated.
     served: bool,
     /// It is, or was, a viewer.
     watched: bool,
@@ -95,10 +99,18 @@ impl HttpSession {
     /// An accepted connection.
     #[must_use]
     pub(super) fn new(now: Now, _peer: SocketAddr, _seed: Seed) -> Self {
+        Self::with_mounts(now, &mounts::MOUNTS)
+    }
+
+    /// An accepted connection that finds what `mounts` has.
+    #[must_use]
+    pub fn with_mounts(now: Now, mounts: &'static Mounts<Handler>) -> Self {
         Self {
-            connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)),
+            connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)).with_bodies(mounts),
+            mounts: *mounts,
             stage: Stage::Idle,
             events: VecDeque::new(),
+            subscriptions: 0,
             served: false,
             watched: false,
             secure: false,
@@ -119,55 +131,44 @@ impl HttpSession {
         }
     }
 
-    /// Gives a request to whom it is for.
+    /// Gives a request to the handler of its row.
     fn route(&mut self, ctx: &Context<'_>, request: Request) {
-        let path = request.path.as_str();
-        let mut segments = path.strip_prefix('/').unwrap_or_default().splitn(3, '/');
-        let (first, second) = (segments.next().unwrap_or_default(), segments.next());
-        let is_management = first == REST || CONTROL_PATHS.contains(&path);
-        let policy = if is_management { Policy::Named(&ctx.server.cors_origins) } else { Policy::Anyone };
-        let mut fields = match cors::check(&request, policy) {
+        let Some((mount, captures)) = self.mounts.find(&request.path, |name| ctx.apps.contains_key(name))
+        else {
+            return self.respond(ctx.now, Vec::new(), Response::error(404, "Not Found"));
+        };
+        let mut fields = match cors::check(&request, mount.cors.policy(&ctx.server.cors_origins)) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),
         };
+        let first = request.path.split('/').nth(1).unwrap_or_default();
         let app = ctx.apps.get(first);
         if self.secure && app.is_none() {
             fields.push(("Strict-Transport-Security", HSTS.to_owned()));
         }
         let own_policy = app.and_then(|app| app.security.content_security_policy.as_ref());
         fields.extend(own_policy.map(|policy| (cors::CONTENT_SECURITY_POLICY, policy.clone())));
-        if is_management || second == Some(REST) {
-            if own_policy.is_none() {
-                fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
-            }
-            fields.push(("X-Frame-Options", "DENY".to_owned()));
-            self.stage = Stage::Control(fields);
-            self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
-            return;
-        }
-        let live = second.and_then(|name| name.strip_suffix(FLV)).filter(|_| segments.next().is_none());
-        let stream = live.filter(|id| !id.is_empty() && ctx.apps.contains_key(first));
-        let stream = stream.map(|id| StreamKey::new(first, id));
-        match (request.method, stream) {
-            (Method::Options, _) => {
-                self.respond(ctx.now, fields, Response::empty(200).header("Allow", ALLOW));
-            }
-            (Method::Get | Method::Head, Some(stream)) => self.watch(ctx, request, stream, fields),
-            (Method::Get | Method::Head, None) => self.file(ctx, request, fields),
-            (Method::Post | Method::Put | Method::Delete | Method::Patch, _) => {
-                let refusal = Response::error(405, "Method Not Allowed").header("Allow", ALLOW);
-                self.respond(ctx.now, fields, refusal);
-            }
+        match mount.refusal(&request) {
+            Some(refusal) => self.respond(ctx.now, fields, refusal),
+            None => (mount.handler)(self, ctx, Asked { request, captures, fields }),
         }
     }
 
-    fn watch(
-        &mut self,
-        ctx: &Context<'_>,
-        request: Request,
-        key: StreamKey,
-        fields: Vec<(&'static str, String)>,
-    ) {
+    /// Handler: control answers.
+    fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
+        let Asked { request, mut fields, .. } = asked;
+        if !fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
+            fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
+        }
+        fields.push(("X-Frame-Options", "DENY".to_owned()));
+        self.stage = Stage::Control(fields);
+        self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
+    }
+
+    /// Handler: a viewer of a live stream.
+    fn live(&mut self, ctx: &Context<'_>, asked: Asked) {
+        let key = StreamKey::new(asked.name("app"), asked.name("id"));
+        let Asked { request, fields, .. } = asked;
         let mut upgrade = None;
         if websocket::is_upgrade(&request) {
             // Playing needs no credentials of a browser, so every page may ask, as over HTTP.
@@ -176,21 +177,38 @@ impl HttpSession {
                 Err(refusal) => return self.respond(ctx.now, fields, refusal),
             }
         }
-        let mut viewer = Viewer::new(key, upgrade, fields, request.method == Method::Head);
+        let subscription = Handle(self.subscriptions);
+        self.subscriptions = self.subscriptions.wrapping_add(1);
+        let mut viewer = Viewer::new(subscription, key, upgrade, fields, request.method == Method::Head);
         let origin = request.header("origin").unwrap_or("").to_owned();
-        self.events.push_back(Event::Subscribe(viewer.ask(request.query, origin)));
+        let ask = viewer.ask(request.query, origin);
+        self.events.push_back(Event::Subscribe { subscription, ask });
         self.stage = Stage::Live(Box::new(viewer));
     }
 
-    fn file(&mut self, ctx: &Context<'_>, request: Request, fields: Vec<(&'static str, String)>) {
-        let refusal = match Place::of(&request.path, ctx.apps) {
-            Ok(place) if place.is_stream && is_secured(&place, ctx) => {
+    /// Handler: a file below `webapps`, or a built-in page.
+    fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
+        let Asked { request, fields, .. } = asked;
+        let refusal = match FilePath::of(&request.path, ctx.apps) {
+            Ok(file) if file.is_stream && is_secured(&file, ctx) => {
                 // No token can be checked yet: nobody has a valid one.
                 Response::error(403, "Not allowed to play the stream due to security")
             }
-            Ok(place) => {
-                let (transfer, ask) = Transfer::begin(request, place, fields);
-                self.events.push_back(Event::File(ask));
+            Ok(file) => {
+                if let Some(blob) = file.blob(ctx.blobs) {
+                    let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
+                    let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
+                    let (transfer, status) =
+                        Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+                    self.served |= is_success(status);
+                    let watched = blob.viewers.filter(|_| is_success(status));
+                    let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
+                    self.events.extend(watched.map(Event::Watched));
+                    self.stage = Stage::File(Box::new(transfer));
+                    return;
+                }
+                let (transfer, ask) = Transfer::begin(request, file, fields);
+                self.events.push_back(Event::Job(ask.into()));
                 self.stage = Stage::File(Box::new(transfer));
                 return;
             }
@@ -200,18 +218,25 @@ impl HttpSession {
         self.respond(ctx.now, fields, refusal);
     }
 
-    fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
+    /// Has a conversation answer the request.
+    pub fn converse(&mut self, asked: Asked, conversation: Box<dyn Conversation>) {
+        self.stage = Stage::Signalling(Box::new(Signalling::new(conversation, asked.fields)));
+    }
+
+    /// Answers a request, with the fields that came with it.
+    pub fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
         self.served |= is_success(response.status);
         cors::add(&fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
 
     /// What follows from the state, when there is no event left.
-    fn advance(&mut self) {
+    fn advance(&mut self, ctx: &Context<'_>) {
         match &mut self.stage {
             Stage::File(transfer) => {
+                transfer.pump(ctx.now, &mut self.connection);
                 if let Some(ask) = transfer.poll_ask(&self.connection) {
-                    self.events.push_back(Event::File(ask));
+                    self.events.push_back(Event::Job(ask.into()));
                 }
                 if transfer.is_over() {
                     self.stage = Stage::Idle;
@@ -228,23 +253,61 @@ impl HttpSession {
                     self.stage = Stage::Idle;
                 }
             }
+            Stage::Signalling(signalling) => {
+                let Outcome { status, ended } = signalling.drive(ctx, &mut self.connection);
+                self.events.extend(signalling.poll_event(ctx));
+                let is_over = signalling.is_over();
+                self.served |= status.is_some_and(is_success);
+                if let Some(reason) = ended.filter(|_| !self.closed) {
+                    self.closed = true;
+                    self.events.push_back(Event::Closed(reason));
+                }
+                if is_over {
+                    self.stage = Stage::Idle;
+                }
+            }
             Stage::Idle | Stage::Control(_) => {}
         }
     }
 
-    fn live(&mut self) -> Option<(&mut Viewer, &mut http::Connection)> {
-        match &mut self.stage {
-            Stage::Live(viewer) => Some((viewer, &mut self.connection)),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
-        }
+    /// A reply to the viewer that the connection is.
+    fn viewer_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        let Stage::Live(viewer) = &mut self.stage else { return };
+        let connection = &mut self.connection;
+        let event = match reply {
+            Reply::Subscribe { verdict, .. } => {
+                self.served |= verdict.is_ok();
+                self.watched |= verdict.is_ok();
+                viewer.verdict(ctx, connection, verdict)
+            }
+            Reply::TracksKnown { tracks, .. } => viewer.tracks(ctx.now, connection, tracks),
+            Reply::SubscriptionEnded { end, .. } => {
+                viewer.end(ctx.now, connection, end);
+                None
+            }
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => None,
+        };
+        self.events.extend(event);
     }
 
     fn socket(&mut self) -> Option<&mut websocket::WebSocket> {
-        self.live().and_then(|(viewer, _)| viewer.socket())
+        match &mut self.stage {
+            Stage::Live(viewer) => viewer.socket(),
+            Stage::Signalling(signalling) => signalling.socket(),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
+        }
     }
 }
 
-impl Session for HttpSession {
+impl ByteStream for HttpSession {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
         if let Some(socket) = self.socket() {
             socket.handle_bytes(ctx.now.mono, bytes);
@@ -252,26 +315,6 @@ impl Session for HttpSession {
         }
         let result = self.connection.handle_bytes(ctx.now.mono, bytes);
         self.drop_on(result);
-    }
-
-    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
-        if let Some(socket) = self.socket() {
-            socket.handle_eof(ctx.now.mono);
-            return;
-        }
-        match error {
-            None => self.connection.handle_eof(ctx.now.mono),
-            Some(_) => self.connection.close(),
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        let result = self.connection.handle_timeout(ctx.now.mono);
-        self.drop_on(result);
-        if let Some((viewer, connection)) = self.live() {
-            let event = viewer.timeout(ctx.now, connection);
-            self.events.extend(event);
-        }
     }
 
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize) {
@@ -284,14 +327,78 @@ impl Session for HttpSession {
     fn wants_bytes(&self) -> bool {
         match &self.stage {
             Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
+            Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => self.connection.wants_bytes(),
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.connection.poll_transmit(out);
+        match &mut self.stage {
+            Stage::Live(viewer) => viewer.poll_transmit(out),
+            Stage::Signalling(signalling) => signalling.poll_transmit(out),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+        }
+    }
+}
+
+impl Session for HttpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match (event, self.socket()) {
+            (PathEvent::Open { .. }, _) => {}
+            (PathEvent::PeerClosed | PathEvent::Broken(_), Some(socket)) => socket.handle_eof(ctx.now.mono),
+            (PathEvent::PeerClosed, None) => self.connection.handle_eof(ctx.now.mono),
+            (PathEvent::Broken(_), None) => self.connection.close(),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match (&mut self.stage, reply) {
+            (Stage::Control(fields), Reply::Rest(response)) => {
+                let fields = std::mem::take(fields);
+                self.stage = Stage::Idle;
+                self.respond(ctx.now, fields, response);
+            }
+            (Stage::File(transfer), Reply::Job(done)) => {
+                let status = transfer.reply(ctx.now, &mut self.connection, done.into());
+                self.served |= status.is_some_and(is_success);
+            }
+            (Stage::Signalling(signalling), reply) => signalling.handle_reply(ctx, reply),
+            // The answer to a request that is over is nobody's.
+            (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
+                self.viewer_reply(ctx, reply);
+            }
+            (Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_), _) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let result = self.connection.handle_timeout(ctx.now.mono);
+        self.drop_on(result);
+        match &mut self.stage {
+            Stage::Live(viewer) => {
+                let event = viewer.timeout(ctx.now, &mut self.connection);
+                self.events.extend(event);
+            }
+            Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
+            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        if let Stage::Live(viewer) = &mut self.stage {
+            viewer.end(ctx.now, &mut self.connection, StreamEnd::Drain);
+        }
+        match self.socket() {
+            Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),
+            None => self.connection.close(),
         }
     }
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         loop {
             if self.events.is_empty() {
-                self.advance();
+                self.advance(ctx);
             }
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
@@ -311,92 +418,43 @@ impl Session for HttpSession {
         }
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.connection.poll_transmit(out);
-        if let Stage::Live(viewer) = &mut self.stage {
-            viewer.poll_transmit(out);
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
-        let live = match &self.stage {
+        let own = match &self.stage {
             Stage::Live(viewer) => viewer.poll_timeout(),
+            Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
         };
-        [self.connection.poll_timeout(), live].into_iter().flatten().min()
+        [self.connection.poll_timeout(), own].into_iter().flatten().min()
     }
 
-    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
-        self.served |= verdict.is_ok();
-        self.watched |= verdict.is_ok();
-        if let Some((viewer, connection)) = self.live() {
-            let event = viewer.verdict(ctx, connection, verdict);
-            self.events.extend(event);
-        }
-    }
-
-    fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        if let Some((viewer, connection)) = self.live() {
-            let event = viewer.tracks(ctx.now, connection, tracks);
-            self.events.extend(event);
-        }
-    }
-
-    fn end_subscription(&mut self, ctx: &Context<'_>, end: StreamEnd) {
-        if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, end);
-        }
-    }
-
-    fn rest_reply(&mut self, ctx: &Context<'_>, response: Response) {
-        if let Stage::Control(fields) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            self.respond(ctx.now, fields, response);
-        }
-    }
-
-    fn file_reply(&mut self, ctx: &Context<'_>, reply: FileReply) {
-        if let Stage::File(transfer) = &mut self.stage {
-            let status = transfer.reply(ctx.now, &mut self.connection, reply);
-            self.served |= status.is_some_and(is_success);
-        }
-    }
-
-    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
-        if let Some((viewer, connection)) = self.live() {
-            viewer.end(ctx.now, connection, StreamEnd::Drain);
-        }
-        if self.socket().is_none() {
-            self.connection.close();
-        }
-    }
-
-    fn is_authenticated(&self) -> bool {
-        self.served
-    }
-
-    fn protocol(&self) -> &'static str {
-        match &self.stage {
+    fn about(&self) -> About {
+        let protocol = match &self.stage {
             Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
             _ if self.watched => "http-flv",
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) => "http",
-        }
+            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) | Stage::Signalling(_) => {
+                "http"
+            }
+        };
+        About { protocol, is_media: self.watched, is_authenticated: self.served }
     }
 
-    fn is_media(&self) -> bool {
-        self.watched
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }
 
-/// Whether who was answered so may be here.
+/// Whether a peer that was answered so counts as authenticated.
 const fn is_success(status: u16) -> bool {
     status < 400
 }
 
 /// Whether the application of a file has a check of viewers switched on.
-fn is_secured(place: &Place, ctx: &Context<'_>) -> bool {
-    let app = place.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
+fn is_secured(file: &FilePath, ctx: &Context<'_>) -> bool {
+    let app = file.segments.first().and_then(|app| ctx.apps.get(app.as_str()));
     app.is_some_and(|app| app.security.play.any())
 }
 
+#[cfg(test)]
+mod mount_tests;
 #[cfg(test)]
 mod tests;

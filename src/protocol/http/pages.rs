@@ -63,7 +63,7 @@ const PAGES: &[Page] = &[
     },
 ];
 
-/// The page of a place below `webapps`.
+/// The page of a path below `webapps`.
 pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
     let is_here = |page: &&Page| match page.app {
@@ -107,18 +107,18 @@ fn hash(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    fn found(place: &str) -> Option<&'static str> {
-        let segments: Vec<String> = place.split('/').map(str::to_owned).collect();
+    fn found(path: &str) -> Option<&'static str> {
+        let segments: Vec<String> = path.split('/').map(str::to_owned).collect();
         find(&segments).map(|page| page.content_type)
     }
 
     #[test]
-    fn pages_are_found_by_place() {
+    fn pages_are_found_by_path() {
         assert_eq!(found("root/index.html"), Some("text/html;charset=utf-8"));
         assert_eq!(found("live/play.js"), Some("text/javascript;charset=utf-8"));
         assert!(found("root/page.css").is_some());
-        for place in ["root/play.html", "live/other.html", "live/streams/index.html", "live"] {
-            assert_eq!(found(place), None, "{place}");
+        for path in ["root/play.html", "live/other.html", "live/streams/index.html", "live"] {
+            assert_eq!(found(path), None, "{path}");
         }
     }
 

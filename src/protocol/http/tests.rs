@@ -2,30 +2,41 @@
 
 use super::*;
 use crate::config::AppSettings;
-use crate::mail::{FileAsk, FileError, SessionSettings};
+use crate::hub::Blobs;
+use crate::jobs::{FileError, Job, JobDone, JobId, OpenedFile, Outcome as JobOutcome, Work};
+use crate::mail::{NoSubscription, SessionSettings};
 use crate::protocol::Apps;
+use media::Tracks;
+
+/// Nothing is published.
+static BLOBS: Blobs = Blobs::new();
 
 /// A session with its worker: it hears the session's events and keeps what the peer is sent.
-struct Rig {
-    now: Now,
+pub(super) struct Rig {
+    pub(super) now: Now,
     apps: Apps,
     server: SessionSettings,
-    session: HttpSession,
-    sent: Vec<u8>,
+    pub(super) session: HttpSession,
+    pub(super) sent: Vec<u8>,
 }
 
 impl Rig {
     fn new() -> Self {
+        Self::with_mounts(&mounts::MOUNTS)
+    }
+
+    pub(super) fn with_mounts(mounts: &'static Mounts<Handler>) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let session = HttpSession::new(now, ([192, 0, 2, 1], 1).into(), Seed::from_number(1));
+        let session = HttpSession::with_mounts(now, mounts);
         let (apps, server) = (Apps::from([("live".into(), settings)]), SessionSettings::default());
         Self { now, apps, server, session, sent: Vec::new() }
     }
 
     /// Does something to the session; gives the events that follow.
-    fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
+    pub(super) fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
+        let ctx =
+            Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };
         act(&mut self.session, &ctx);
         let events = std::iter::from_fn(|| self.session.poll_event(&ctx)).collect();
         let mut out = SendQueue::new();
@@ -41,24 +52,44 @@ impl Rig {
         self.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()))
     }
 
-    fn sent(&mut self) -> String {
+    pub(super) fn sent(&mut self) -> String {
         String::from_utf8(std::mem::take(&mut self.sent)).unwrap()
     }
+}
+
+/// The worker's verdict on the subscription of that number.
+fn verdict(number: u16, verdict: Result<&Tracks, NoSubscription>) -> Reply<'_> {
+    Reply::Subscribe { subscription: Handle(number), verdict }
+}
+
+/// The end of the stream of the first subscription.
+const fn ended(end: StreamEnd) -> Reply<'static> {
+    Reply::SubscriptionEnded { subscription: Handle(0), end }
+}
+
+/// The answer of the job that opens a file.
+const fn opened(result: Result<OpenedFile, FileError>) -> Reply<'static> {
+    Reply::Job(JobDone { id: JobId(0), outcome: JobOutcome::Opened(result) })
+}
+
+fn about(rig: &Rig) -> (&'static str, bool) {
+    let about = rig.session.about();
+    (about.protocol, about.is_media)
 }
 
 #[test]
 fn a_connection_is_a_viewers_once_it_watches_and_not_for_asking() {
     let mut rig = Rig::new();
     assert!(matches!(rig.ask("/live/off.flv")[..], [Event::Subscribe { .. }]));
-    rig.act(|session, ctx| session.subscribe_verdict(ctx, Err(NoSubscription::NotFound)));
+    rig.act(|session, ctx| session.handle_reply(ctx, verdict(0, Err(NoSubscription::NotFound))));
     assert!(rig.sent().starts_with("HTTP/1.1 404 "));
-    assert_eq!((rig.session.protocol(), rig.session.is_media()), ("http", false));
-    assert!(matches!(rig.ask("/live/x.txt")[..], [Event::File(FileAsk::Open { .. })]));
-    rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Err(FileError::NotFound))));
+    assert_eq!(about(&rig), ("http", false));
+    assert!(matches!(rig.ask("/live/x.txt")[..], [Event::Job(Job { work: Work::FileOpen { .. }, .. })]));
+    rig.act(|session, ctx| session.handle_reply(ctx, opened(Err(FileError::NotFound))));
     assert!(rig.sent().starts_with("HTTP/1.1 404 "));
     rig.ask("/live/on.flv");
-    rig.act(|session, ctx| session.subscribe_verdict(ctx, Ok(&Tracks::default())));
-    assert_eq!((rig.session.protocol(), rig.session.is_media()), ("http-flv", true));
+    rig.act(|session, ctx| session.handle_reply(ctx, verdict(1, Ok(&Tracks::default()))));
+    assert_eq!(about(&rig), ("http-flv", true));
 }
 
 #[test]
@@ -71,10 +102,10 @@ fn who_was_answered_with_success_is_no_stranger() {
     ] {
         let mut rig = Rig::new();
         if !rig.ask(target).is_empty() {
-            rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Err(FileError::NotFound))));
+            rig.act(|session, ctx| session.handle_reply(ctx, opened(Err(FileError::NotFound))));
         }
         assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
-        assert_eq!(rig.session.is_authenticated(), known, "{target}");
+        assert_eq!(rig.session.about().is_authenticated, known, "{target}");
     }
 }
 
@@ -83,7 +114,7 @@ fn a_file_is_success_when_something_of_it_is_sent() {
     #[derive(Debug)]
     struct Empty;
 
-    impl crate::mail::BlockSource for Empty {
+    impl crate::jobs::BlockSource for Empty {
         fn read_block(&self, _offset: u64, _length: usize) -> bytes::Bytes {
             bytes::Bytes::new()
         }
@@ -93,15 +124,15 @@ fn a_file_is_success_when_something_of_it_is_sent() {
         let mut rig = Rig::new();
         let request = format!("GET /live/x.bin HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
-        let file = crate::mail::OpenedFile {
+        let file = crate::jobs::OpenedFile {
             file: Arc::new(Empty),
             length: 100,
             modified_ms: 0,
             tag: "1".to_owned(),
         };
-        rig.act(|session, ctx| session.file_reply(ctx, FileReply::Opened(Ok(file))));
+        rig.act(|session, ctx| session.handle_reply(ctx, opened(Ok(file))));
         assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
-        assert_eq!(rig.session.is_authenticated(), known, "{status}");
+        assert_eq!(rig.session.about().is_authenticated, known, "{status}");
     }
 }
 
@@ -110,8 +141,8 @@ fn waiting(upgrade: &str) -> Rig {
     let mut rig = Rig::new();
     let request = format!("GET /live/x.flv HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
     rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
-    let events = rig.act(|session, ctx| session.subscribe_verdict(ctx, Ok(&Tracks::default())));
-    assert!(matches!(events[..], [Event::Pause(true)]), "{events:?}");
+    let events = rig.act(|session, ctx| session.handle_reply(ctx, verdict(0, Ok(&Tracks::default()))));
+    assert!(matches!(events[..], [Event::Pause { paused: true, .. }]), "{events:?}");
     rig
 }
 
@@ -119,13 +150,13 @@ fn waiting(upgrade: &str) -> Rig {
 fn a_viewer_that_waits_for_tracks_is_told_why_there_is_nothing() {
     for upgrade in ["", UPGRADE] {
         let mut rig = waiting(upgrade);
-        rig.act(|session, ctx| session.end_subscription(ctx, StreamEnd::Unpublished));
+        rig.act(|session, ctx| session.handle_reply(ctx, ended(StreamEnd::Unpublished)));
         assert!(rig.sent().starts_with("HTTP/1.1 404 "));
         // A drain ends the streams, and then the connections.
         for stream_first in [true, false] {
             let mut rig = waiting(upgrade);
             if stream_first {
-                rig.act(|session, ctx| session.end_subscription(ctx, StreamEnd::Drain));
+                rig.act(|session, ctx| session.handle_reply(ctx, ended(StreamEnd::Drain)));
             }
             rig.act(|session, ctx| session.close(ctx, "server goes down"));
             let sent = rig.sent();
@@ -142,7 +173,7 @@ fn a_web_socket_is_told_whether_the_stream_or_the_server_goes() {
         rig.act(|session, ctx| session.handle_timeout(ctx));
         assert!(rig.sent.starts_with(b"HTTP/1.1 101 "));
         rig.sent.clear();
-        rig.act(|session, ctx| session.end_subscription(ctx, end));
+        rig.act(|session, ctx| session.handle_reply(ctx, ended(end)));
         rig.act(|session, ctx| session.close(ctx, "server goes down"));
         let [high, low] = code.to_be_bytes();
         assert_eq!(rig.sent, [0x88, 2, high, low]);

@@ -12,7 +12,7 @@ use wire::SendQueue;
 use super::url::FlvUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::protocol::Context;
-use crate::protocol::pull::{Client, ClientEvent, Media};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
 
 /// Larger tags are not what a stream has.
 const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -57,17 +57,25 @@ impl FlvPull {
     }
 }
 
+impl ClientStream for FlvPull {
+    fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
+        if let Err(error) = self.response.handle_bytes(bytes) {
+            self.end(error.to_string());
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if std::mem::take(&mut self.asks) {
+            out.push(self.request.clone());
+        }
+    }
+}
+
 impl Client for FlvPull {
     fn begin(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         self.asks = true;
         self.head_until = now.checked_add(HEAD_TIMEOUT);
-    }
-
-    fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
-        if let Err(error) = self.response.handle_bytes(bytes) {
-            self.end(error.to_string());
-        }
     }
 
     fn handle_end(&mut self, _now: Instant) {
@@ -105,12 +113,6 @@ impl Client for FlvPull {
         }
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if std::mem::take(&mut self.asks) {
-            out.push(self.request.clone());
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.head_until
     }
@@ -121,5 +123,9 @@ impl Client for FlvPull {
 
     fn name(&self) -> &'static str {
         "flv-pull"
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
     }
 }

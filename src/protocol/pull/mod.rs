@@ -13,15 +13,20 @@ mod feed;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{Departure, Grant, PullState, Refusal, StreamEnd};
-use crate::protocol::{CONNECT_TIMEOUT, Context, Event, PublishAsk, Session};
-use crate::types::{Ingest, Now, StreamKey};
+use crate::mail::{Departure, Grant, PullState, Refusal};
+use crate::protocol::{
+    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Reply,
+    Session, To,
+};
+use crate::stats::Figures;
+use crate::types::{Handle, Ingest, Now, StreamKey};
 use feed::{Fed, Feed};
 
 /// From the connection to the first picture or sound.
@@ -88,40 +93,54 @@ pub(super) enum ClientEvent {
     Ended(String),
 }
 
-/// The protocol of a pull.
+/// The protocol of a pull. It speaks over a byte stream or in datagrams.
 pub(super) trait Client: Debug + Send {
-    /// The connection is there.
+    /// The connection is established.
     fn begin(&mut self, ctx: &Context<'_>);
-    /// Bytes of the server.
-    fn handle_bytes(&mut self, _now: Instant, _bytes: &[u8]) {}
-    /// A datagram of the server.
-    fn handle_datagram(&mut self, _now: Instant, _from: SocketAddr, _datagram: &[u8]) {}
-    /// Adds the datagrams that are to be sent.
-    fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) -> Option<SocketAddr> {
+    /// The connection is gone. What came before is still polled.
+    fn handle_end(&mut self, now: Instant);
+    /// A deadline may have passed.
+    fn handle_timeout(&mut self, now: Instant);
+    /// Say goodbye.
+    fn close(&mut self, now: Instant);
+    /// The next event.
+    fn poll(&mut self) -> Option<ClientEvent>;
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        None
+    }
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         None
     }
     /// Whether it may take as long as it likes until the first media: it waits to be called.
     fn waits(&self) -> bool {
         false
     }
-    /// The connection is gone. What came before is still polled.
-    fn handle_end(&mut self, now: Instant);
-    /// A deadline may have passed.
-    fn handle_timeout(&mut self, now: Instant);
-    /// The next thing.
-    fn poll(&mut self) -> Option<ClientEvent>;
-    /// Moves what is to be sent.
-    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
-    /// The next deadline.
-    fn poll_timeout(&self) -> Option<Instant>;
-    /// Say goodbye.
-    fn close(&mut self, now: Instant);
-    /// Figures of an SRT connection.
-    fn srt_stats(&self) -> Option<::srt::Stats> {
+    /// Figures of its connection; its protocol knows what they are.
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
     /// For logs and counters.
     fn name(&self) -> &'static str;
+}
+
+/// A client that speaks over a byte stream.
+pub(super) trait ClientStream {
+    /// Bytes of the server.
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
+    /// Moves what is to be sent.
+    fn poll_transmit(&mut self, out: &mut SendQueue);
+}
+
+/// A client that speaks in datagrams.
+pub(super) trait ClientDatagrams {
+    /// A datagram of the server.
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]);
+    /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr>;
 }
 
 /// Where an attempt stands.
@@ -215,13 +234,14 @@ impl PullSession {
         self.held.push_back(media);
         if is_media {
             self.stage = Stage::Asked;
-            self.events.push_back(Event::Publish(PublishAsk {
+            let ask = PublishAsk {
                 key: self.key.clone(),
                 ingest: Ingest::PULL,
                 user_agent: String::new(),
                 params: Vec::new(),
                 via: Vec::new(),
-            }));
+            };
+            self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
         }
     }
 
@@ -237,16 +257,16 @@ impl PullSession {
                         let until = pace.note(now, ms).unwrap_or(now);
                         *stall = until + STALL_TIMEOUT;
                     }
-                    self.events.push_back(Event::Unit { unit, tracks });
+                    self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
                 }
                 Fed::Dropped { units, media } => {
                     if media {
                         *stall = now + STALL_TIMEOUT;
                     }
-                    self.events.push_back(Event::UnitsDropped(units));
+                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: units });
                 }
                 Fed::Bad => {
-                    self.events.push_back(Event::UnitsDropped(1));
+                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
                     self.bad = self.bad.saturating_add(1);
                     if self.bad > BAD_MAX {
                         return self.end("the server sends nonsense");
@@ -254,6 +274,41 @@ impl PullSession {
                 }
                 Fed::Unsupported(what) => return self.end(&what),
             }
+        }
+    }
+
+    fn established(&mut self, ctx: &Context<'_>) {
+        if matches!(self.stage, Stage::Connecting { .. }) {
+            let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
+            self.stage = Stage::Preparing { until: ctx.now.mono + patience };
+            self.client.begin(ctx);
+            self.events.push_back(Event::Pull(PullState::Preparing));
+        }
+    }
+
+    fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
+        if matches!(self.stage, Stage::Connecting { .. }) {
+            self.end(reason);
+        } else {
+            self.client.handle_end(ctx.now.mono);
+        }
+    }
+
+    fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
+        if !matches!(self.stage, Stage::Asked) {
+            return;
+        }
+        match verdict {
+            Ok(grant) => {
+                let now = ctx.now.mono;
+                let held = std::mem::take(&mut self.held);
+                let feed = Feed::new(&grant, held.front());
+                self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
+                for media in held {
+                    self.ingest(now, &media);
+                }
+            }
+            Err(refusal) => self.end(&format!("refused here: {refusal:?}")),
         }
     }
 
@@ -270,7 +325,7 @@ impl PullSession {
             }
         };
         // Before the news, so that control knows where the stream stands when it thinks of the next attempt.
-        self.events.push_back(Event::Unpublished(Departure::Lost));
+        self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure: Departure::Lost });
         self.events.push_back(Event::Pull(state));
         self.events.push_back(Event::Closed(reason));
     }
@@ -286,33 +341,68 @@ impl PullSession {
     }
 }
 
-impl Session for PullSession {
+impl ByteStream for PullSession {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        self.client.handle_bytes(ctx.now.mono, bytes);
-    }
-
-    fn handle_datagram(&mut self, ctx: &Context<'_>, from: SocketAddr, datagram: &[u8]) {
-        self.client.handle_datagram(ctx.now.mono, from, datagram);
-    }
-
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.client.poll_datagrams(ctx.now.mono, out)
-    }
-
-    fn handle_connected(&mut self, ctx: &Context<'_>) {
-        if matches!(self.stage, Stage::Connecting { .. }) {
-            let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
-            self.stage = Stage::Preparing { until: ctx.now.mono + patience };
-            self.client.begin(ctx);
-            self.events.push_back(Event::Pull(PullState::Preparing));
+        if let Some(stream) = self.client.byte_stream() {
+            stream.handle_bytes(ctx.now.mono, bytes);
         }
     }
 
-    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
-        if matches!(self.stage, Stage::Connecting { .. }) {
-            self.end(error.unwrap_or("the server closed the connection"));
-        } else {
-            self.client.handle_end(ctx.now.mono);
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
+        // A client sends requests and acknowledgements; nothing waits for them to be taken.
+    }
+
+    fn wants_bytes(&self) -> bool {
+        match &self.stage {
+            Stage::Connecting { .. } | Stage::Preparing { .. } => true,
+            Stage::Live { pace, .. } => pace.held_until.is_none(),
+            Stage::Asked | Stage::Over => false,
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(stream) = self.client.byte_stream() {
+            stream.poll_transmit(out);
+        }
+    }
+}
+
+impl DatagramPeer for PullSession {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+        if let Some(datagrams) = self.client.datagrams() {
+            datagrams.handle_datagram(ctx.now.mono, from, datagram);
+        }
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+        let datagrams = self.client.datagrams();
+        To::of_socket(datagrams.and_then(|datagrams| datagrams.poll_datagrams(ctx.now.mono, out)))
+    }
+}
+
+impl Session for PullSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.established(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the server closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::PublicationEnded { .. } => self.close(ctx, "the stream was ended"),
+            // The protocols of pulls have no word for a demand.
+            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
+            Reply::Subscribe { .. }
+            | Reply::TracksKnown { .. }
+            | Reply::SubscriptionEnded { .. }
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
         }
     }
 
@@ -338,21 +428,9 @@ impl Session for PullSession {
         self.client.handle_timeout(now);
     }
 
-    fn wants_bytes(&self) -> bool {
-        match &self.stage {
-            Stage::Connecting { .. } | Stage::Preparing { .. } => true,
-            Stage::Live { pace, .. } => pace.held_until.is_none(),
-            Stage::Asked | Stage::Over => false,
-        }
-    }
-
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         self.drain_client(ctx.now.mono);
         self.events.pop_front()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.client.poll_transmit(out);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -362,43 +440,25 @@ impl Session for PullSession {
         [self.deadline(), self.client.poll_timeout()].into_iter().flatten().min()
     }
 
-    fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
-        if !matches!(self.stage, Stage::Asked) {
-            return;
-        }
-        match verdict {
-            Ok(grant) => {
-                let now = ctx.now.mono;
-                let held = std::mem::take(&mut self.held);
-                let feed = Feed::new(&grant, held.front());
-                self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
-                for media in held {
-                    self.ingest(now, &media);
-                }
-            }
-            Err(refusal) => self.end(&format!("refused here: {refusal:?}")),
-        }
-    }
-
-    fn end_publish(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
-        self.close(ctx, "the stream was ended");
-    }
-
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.client.close(ctx.now.mono);
         self.end(reason);
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.client.srt_stats()
+    fn about(&self) -> About {
+        About { protocol: self.client.name(), is_media: true, is_authenticated: true }
     }
 
-    fn is_authenticated(&self) -> bool {
-        true
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 
-    fn protocol(&self) -> &'static str {
-        self.client.name()
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.client.figures()
     }
 }
 

@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::AppSettings;
+use crate::hub::Blobs;
 use crate::mail::SessionSettings;
 use crate::protocol::{Apps, outbound};
 use crate::types::StreamId;
 
+/// Nothing is published.
+static BLOBS: Blobs = Blobs::new();
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 const CONFIG: &[u8] = b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68";
 const KEY: &[u8] = b"\x17\x01\0\0\0\0\0\0\x01\x65";
@@ -43,7 +46,8 @@ impl Rig {
     }
 
     fn call<R>(&mut self, verb: impl FnOnce(&mut PullSession, &Context<'_>) -> R) -> R {
-        let ctx = Context { now: self.now, apps: &self.apps, server: &self.server, draining: false };
+        let ctx =
+            Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };
         verb(&mut self.session, &ctx)
     }
 
@@ -146,7 +150,7 @@ fn the_first_picture_asks_and_nothing_is_read_before_the_verdict() {
     assert!(rig.sent().is_empty(), "nothing before the connection");
     assert_eq!(rig.connected(), ["preparing"]);
     let request = String::from_utf8(rig.sent()).unwrap();
-    assert!(request.starts_with("GET /live/s.flv?t=1 HTTP/1.1\r\nHost: h:80\r\n"), "{request}");
+    assert!(request.starts_with("GET /live/s.flv?t=1 HTTP/1.1\r\nHost: h\r\n"), "{request}");
     let all = [HEAD, &file(&[(CONFIG, 7), (KEY, 7), (INTER, 40)])].concat();
     for cut in [1, 7, all.len()] {
         let mut rig = Rig::flv();

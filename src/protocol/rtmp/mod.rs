@@ -17,7 +17,7 @@ use media::Codec;
 
 use super::outbound::{Outbound, Request, Scheme};
 use super::pull::Client;
-use super::registry::{Addresses, Listener, Protocol, Security};
+use super::registry::{Addresses, Listener, Protocol, Publish, Security};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
@@ -68,7 +68,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
         },
     ],
-    publish_url: Some(publish_url),
+    publish: Some(Publish { listener: "rtmp", url: publish_url }),
     ..Protocol::NONE
 };
 
@@ -94,8 +94,8 @@ impl Request for RtmpUrl {
 }
 
 /// `rtmp://host[:port]/app/id`; the port only when it is not the default.
-fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String {
-    match addresses.port("rtmp") {
+fn publish_url(host: &str, port: Option<u16>, key: &StreamKey) -> String {
+    match port {
         None | Some(DEFAULT_PORT) => format!("rtmp://{host}/{key}"),
         Some(port) => format!("rtmp://{host}:{port}/{key}"),
     }

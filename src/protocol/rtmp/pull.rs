@@ -10,7 +10,7 @@ use wire::SendQueue;
 
 use super::url::RtmpUrl;
 use crate::protocol::Context;
-use crate::protocol::pull::{Client, ClientEvent as Event, Media};
+use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media};
 
 /// From the connection to the end of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,18 +43,26 @@ impl RtmpPull {
     }
 }
 
-impl Client for RtmpPull {
-    fn begin(&mut self, ctx: &Context<'_>) {
-        let machine = rtmp::Client::play(ctx.now.mono, Arc::clone(&self.config), self.seed.clone());
-        self.machine = Some(Box::new(machine));
-    }
-
+impl ClientStream for RtmpPull {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         if let Some(machine) = &mut self.machine
             && let Err(error) = machine.handle_bytes(now, bytes)
         {
             tracing::debug!(%error, "server of a pull broke the protocol");
         }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl Client for RtmpPull {
+    fn begin(&mut self, ctx: &Context<'_>) {
+        let machine = rtmp::Client::play(ctx.now.mono, Arc::clone(&self.config), self.seed.clone());
+        self.machine = Some(Box::new(machine));
     }
 
     fn handle_end(&mut self, now: Instant) {
@@ -95,12 +103,6 @@ impl Client for RtmpPull {
         }
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(machine) = &mut self.machine {
-            machine.poll_transmit(out);
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.machine.as_ref().and_then(|machine| machine.poll_timeout())
     }
@@ -113,5 +115,9 @@ impl Client for RtmpPull {
 
     fn name(&self) -> &'static str {
         "rtmp-pull"
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
     }
 }

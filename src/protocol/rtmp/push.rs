@@ -9,9 +9,9 @@ use wire::SendQueue;
 
 use super::url::RtmpUrl;
 use crate::hub::Selection;
-use crate::mail::{PushState, StreamEnd};
-use crate::protocol::{Context, Event, Session};
-use crate::types::Now;
+use crate::mail::PushState;
+use crate::protocol::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
+use crate::types::{Handle, Now};
 
 /// One try of a push.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl RtmpPush {
                     let takes_all = self.machine.as_ref().is_some_and(|machine| machine.takes_multitrack());
                     let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
                     let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
-                    self.events.push_back(Event::SubscribePush { format });
+                    self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
@@ -79,6 +79,22 @@ impl RtmpPush {
         theirs.map_or(ours, |theirs| theirs.and(ours))
     }
 
+    fn connected(&mut self, ctx: &Context<'_>) {
+        self.connect_deadline = None;
+        if let Some(config) = self.config.take() {
+            self.machine = Some(Box::new(Client::publish(ctx.now.mono, config.into(), self.seed.clone())));
+            self.events.push_back(Event::Push(PushState::Preparing));
+        }
+    }
+
+    fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.drain_machine();
+        self.end(reason);
+        if let Some(machine) = &mut self.machine {
+            machine.close(ctx.now.mono, CloseReason::PeerClosed);
+        }
+    }
+
     /// The first reason counts.
     fn end(&mut self, reason: &str) {
         if std::mem::replace(&mut self.closed, true) {
@@ -91,12 +107,12 @@ impl RtmpPush {
             (false, false) => PushState::Failed(reason.to_owned()),
         };
         self.events.push_back(Event::Push(state));
-        self.events.push_back(Event::Unsubscribe);
+        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 }
 
-impl Session for RtmpPush {
+impl ByteStream for RtmpPush {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
         if let Some(machine) = &mut self.machine
             && let Err(error) = machine.handle_bytes(ctx.now.mono, bytes)
@@ -105,19 +121,33 @@ impl Session for RtmpPush {
         }
     }
 
-    fn handle_connected(&mut self, ctx: &Context<'_>) {
-        self.connect_deadline = None;
-        if let Some(config) = self.config.take() {
-            self.machine = Some(Box::new(Client::publish(ctx.now.mono, config.into(), self.seed.clone())));
-            self.events.push_back(Event::Push(PushState::Preparing));
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
+        // The machine pings nobody: a target that takes nothing is noticed by the worker.
+    }
+
+    fn wants_bytes(&self) -> bool {
+        !self.closed
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl Session for RtmpPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
         }
     }
 
-    fn handle_hangup(&mut self, ctx: &Context<'_>, error: Option<&str>) {
-        self.drain_machine();
-        self.end(error.unwrap_or("the target closed the connection"));
-        if let Some(machine) = &mut self.machine {
-            machine.close(ctx.now.mono, CloseReason::PeerClosed);
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::SubscriptionEnded { .. } = reply {
+            self.close(ctx, "the stream ended");
         }
     }
 
@@ -132,10 +162,6 @@ impl Session for RtmpPush {
         }
     }
 
-    fn wants_bytes(&self) -> bool {
-        !self.closed
-    }
-
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
             self.drain_machine();
@@ -143,19 +169,9 @@ impl Session for RtmpPush {
         self.events.pop_front()
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(machine) = &mut self.machine {
-            machine.poll_transmit(out);
-        }
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
         [self.connect_deadline, machine].into_iter().flatten().min()
-    }
-
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
-        self.close(ctx, "the stream ended");
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -166,11 +182,11 @@ impl Session for RtmpPush {
         }
     }
 
-    fn is_authenticated(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About { protocol: "rtmp-push", is_media: true, is_authenticated: true }
     }
 
-    fn protocol(&self) -> &'static str {
-        "rtmp-push"
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }

@@ -14,8 +14,11 @@ use crate::auth::access::Denial;
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::tags::{Ingest, OtherTrack, OtherTracks, Outcome};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
-use crate::types::{Now, StreamKey};
+use crate::protocol::{
+    About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
+    asked_selection,
+};
+use crate::types::{Handle, Now, StreamKey};
 
 /// The limits of docs/robustness.md, the same for all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =
@@ -83,11 +86,11 @@ impl RtmpSession {
                 rtmp::Event::Media(message) => self.media(ctx, &message),
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
-                rtmp::Event::PlayPaused { paused, .. } => self.events.push_back(Event::Pause(paused)),
+                rtmp::Event::PlayPaused { paused, .. } => self.pause(paused),
                 // A player that wants neither picture nor sound is paused; wanting one of two is answered with both,
                 // which every player tolerates, because the bytes are shared by all.
                 rtmp::Event::ReceiveMedia { audio, video, .. } => {
-                    self.events.push_back(Event::Pause(!audio && !video));
+                    self.pause(!audio && !video);
                 }
                 rtmp::Event::Closed(reason) => self.machine_closed(&reason),
             }
@@ -120,13 +123,14 @@ impl RtmpSession {
             return;
         }
         self.role = Role::AskedPublish { message_stream };
-        self.events.push_back(Event::Publish(PublishAsk {
+        let ask = PublishAsk {
             key: StreamKey::new(&request.target.app, &request.target.stream),
             ingest: super::INGEST,
             user_agent: self.user_agent.clone(),
             params: request.target.params,
             via: self.via.clone(),
-        }));
+        };
+        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
     }
 
     fn play(&mut self, ctx: &Context<'_>, request: rtmp::PlayRequest) {
@@ -143,7 +147,8 @@ impl RtmpSession {
         let selection = asked_selection(&params).unwrap_or(announced);
         let format = super::egress::format(message_stream, self.four_ccs).select(selection);
         self.format = Some(format);
-        self.events.push_back(Event::Subscribe(PlayAsk { key, format, params, origin: String::new() }));
+        let ask = PlayAsk { key, format, params, origin: String::new() };
+        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
     }
 
     fn media(&mut self, ctx: &Context<'_>, message: &MediaMessage) {
@@ -160,12 +165,13 @@ impl RtmpSession {
         let Role::Publisher { ingest, message_stream } = &mut self.role else { return };
         match outcome {
             Outcome::Unit(unit) => {
-                self.events.push_back(Event::Unit { unit, tracks: Arc::clone(ingest.tracks()) })
+                let tracks = Arc::clone(ingest.tracks());
+                self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
             }
             Outcome::Taken => {}
-            Outcome::Dropped => self.events.push_back(Event::UnitsDropped(1)),
+            Outcome::Dropped => self.dropped(),
             Outcome::Bad => {
-                self.events.push_back(Event::UnitsDropped(1));
+                self.dropped();
                 self.machine.bad_media(ctx.now.mono);
             }
             Outcome::Unsupported(what) => {
@@ -179,75 +185,29 @@ impl RtmpSession {
         }
     }
 
+    fn dropped(&mut self) {
+        self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused });
+    }
+
     fn publish_ended(&mut self, clean: bool) {
         if matches!(self.role, Role::AskedPublish { .. } | Role::Publisher { .. }) {
             if let Role::Publisher { ingest, .. } = std::mem::replace(&mut self.role, Role::None) {
                 log_others(ingest.others());
             }
             let departure = if clean { Departure::Clean } else { Departure::Lost };
-            self.events.push_back(Event::Unpublished(departure));
+            self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
         }
     }
 
     fn play_ended(&mut self) {
         if matches!(self.role, Role::AskedPlay { .. } | Role::Player { .. }) {
             self.role = Role::None;
-            self.events.push_back(Event::Unsubscribe);
+            self.events.push_back(Event::Unsubscribe(Handle::ONLY));
         }
-    }
-
-    fn machine_closed(&mut self, reason: &CloseReason) {
-        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
-        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
-        self.publish_ended(clean);
-        self.play_ended();
-        if !self.closed {
-            self.closed = true;
-            self.events.push_back(Event::Closed(format!("{reason:?}")));
-        }
-    }
-}
-
-impl Session for RtmpSession {
-    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        if let Err(error) = self.machine.handle_bytes(ctx.now.mono, bytes) {
-            tracing::debug!(%error, "RTMP peer broke the protocol");
-        }
-    }
-
-    fn handle_hangup(&mut self, ctx: &Context<'_>, _error: Option<&str>) {
-        self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
-            tracing::debug!(%error, "RTMP timeout");
-        }
-    }
-
-    fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
-        self.machine.media_progress(ctx.now.mono);
-    }
-
-    fn wants_bytes(&self) -> bool {
-        self.machine.wants_bytes()
-    }
-
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
-            self.events.shrink_to(EVENTS_KEPT);
-            self.drain_machine(ctx);
-        }
-        self.events.pop_front()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) {
-        self.machine.poll_transmit(out);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.machine.poll_timeout()
     }
 
     fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
@@ -287,7 +247,7 @@ impl Session for RtmpSession {
         }
     }
 
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_subscription(&mut self, ctx: &Context<'_>) {
         if let Role::Player { message_stream } = self.role {
             self.machine.end_play(ctx.now.mono, message_stream);
             self.machine.close(ctx.now.mono, CloseReason::Requested);
@@ -307,6 +267,83 @@ impl Session for RtmpSession {
         }
     }
 
+    fn machine_closed(&mut self, reason: &CloseReason) {
+        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
+        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
+        self.publish_ended(clean);
+        self.play_ended();
+        if !self.closed {
+            self.closed = true;
+            self.events.push_back(Event::Closed(format!("{reason:?}")));
+        }
+    }
+}
+
+impl ByteStream for RtmpSession {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Err(error) = self.machine.handle_bytes(ctx.now.mono, bytes) {
+            tracing::debug!(%error, "RTMP peer broke the protocol");
+        }
+    }
+
+    fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
+        self.machine.media_progress(ctx.now.mono);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.machine.wants_bytes()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.machine.poll_transmit(out);
+    }
+}
+
+impl Session for RtmpSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
+            }
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::PublicationEnded { end, .. } => self.end_publish(ctx, end),
+            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
+            Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
+            // An encoder cannot be asked for anything over RTMP, and a player hears of tracks in their own messages.
+            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
+            Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Err(error) = self.machine.handle_timeout(ctx.now.mono) {
+            tracing::debug!(%error, "RTMP timeout");
+        }
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            // What a burst needed is not kept for the life of the session.
+            self.events.shrink_to(EVENTS_KEPT);
+            self.drain_machine(ctx);
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         match self.role {
             Role::Publisher { message_stream, .. } => {
@@ -319,12 +356,12 @@ impl Session for RtmpSession {
         self.machine.close(ctx.now.mono, CloseReason::Shutdown);
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.known
+    fn about(&self) -> About {
+        About { protocol: "rtmp", is_media: true, is_authenticated: self.known }
     }
 
-    fn protocol(&self) -> &'static str {
-        "rtmp"
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }
 

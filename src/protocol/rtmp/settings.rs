@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use crate::protocol::registry::Bind;
 
 const SERVER: &[Key] = &[
     key("rtmp.host", "", "Address of the RTMP listener; empty: server.host"),
@@ -48,13 +49,16 @@ impl RtmpSettings {
 }
 
 /// Where RTMP listens.
-pub(super) fn listen(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
-    server.protocols.get::<RtmpSettings>().map(|settings| (settings.host, settings.port))
+pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
+    server.protocols.get::<RtmpSettings>().map(|settings| Bind { host: settings.host, port: settings.port })
 }
 
 /// Where RTMPS listens.
-pub(super) fn listen_tls(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
-    server.protocols.get::<RtmpSettings>().and_then(|settings| Some((settings.host, settings.tls_port?)))
+pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
+    server
+        .protocols
+        .get::<RtmpSettings>()
+        .and_then(|settings| Some(Bind { host: settings.host, port: settings.tls_port? }))
 }
 
 /// Of an application.
@@ -82,10 +86,10 @@ mod tests {
     fn one_host_for_all_and_each_its_own() {
         let settings =
             server(&[("server.host", "127.0.0.1"), ("rtmp.host", "::"), ("rtmp.port", "0")]).unwrap();
-        assert_eq!(listen(&settings), Some((Some("::".parse().unwrap()), 0)));
+        assert_eq!(listen(&settings), Some(Bind { host: Some("::".parse().unwrap()), port: 0 }));
         let settings = server(&[("server.host", "127.0.0.1")]).unwrap();
-        assert_eq!(listen(&settings), Some((Some("127.0.0.1".parse().unwrap()), 1935)));
-        assert_eq!(listen_tls(&settings).map(|(_, port)| port), Some(8443));
+        assert_eq!(listen(&settings), Some(Bind { host: Some("127.0.0.1".parse().unwrap()), port: 1935 }));
+        assert_eq!(listen_tls(&settings).map(|bind| bind.port), Some(8443));
         assert_eq!(listen_tls(&server(&[("rtmps.enabled", "false")]).unwrap()), None);
     }
 

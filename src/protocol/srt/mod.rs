@@ -18,6 +18,7 @@ mod pull;
 mod push;
 mod session;
 mod settings;
+mod statistics;
 mod stream_id;
 mod url;
 
@@ -63,6 +64,7 @@ static FORMAT: FormatKind = FormatKind {
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
+    statistics: Some(&statistics::CATALOGUE),
     formats: &[&FORMAT],
     ports: &[Port {
         name: "srt",
@@ -82,6 +84,11 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     ..Protocol::NONE
 };
+
+#[cfg(test)]
+pub(super) fn figures_for_tests() -> Arc<dyn crate::stats::Figures> {
+    Arc::new(statistics::SrtFigures(::srt::Stats::default()))
+}
 
 impl Request for SrtAddress {
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool {

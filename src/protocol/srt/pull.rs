@@ -1,6 +1,7 @@
 //! SRT: a stream of another server, which we call, or which calls us.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
@@ -8,9 +9,11 @@ use wire::Datagrams;
 
 use super::outbound::{OutboundConnection, OutboundEvent};
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::protocol::Context;
-use crate::protocol::pull::{Client, ClientEvent, Media};
+use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media};
+use crate::stats::Figures;
 
 /// The client.
 #[derive(Debug)]
@@ -27,6 +30,18 @@ impl SrtPull {
     }
 }
 
+impl ClientDatagrams for SrtPull {
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_datagram(now, from, datagram);
+        }
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.connection.as_mut()?.poll_datagrams(now, out)
+    }
+}
+
 impl Client for SrtPull {
     fn begin(&mut self, ctx: &Context<'_>) {
         let connection = OutboundConnection::new(
@@ -36,16 +51,6 @@ impl Client for SrtPull {
             self.seed.clone(),
         );
         self.connection = Some(Box::new(connection));
-    }
-
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        if let Some(connection) = &mut self.connection {
-            connection.handle_datagram(now, from, datagram);
-        }
-    }
-
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.connection.as_mut()?.poll_datagrams(now, out)
     }
 
     fn waits(&self) -> bool {
@@ -75,8 +80,9 @@ impl Client for SrtPull {
         self.connection.as_ref().and_then(|connection| connection.poll_timeout())
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.connection.as_ref().and_then(|connection| connection.stats())
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        let stats = self.connection.as_ref()?.stats()?;
+        Some(Arc::new(SrtFigures(stats)))
     }
 
     fn close(&mut self, now: Instant) {
@@ -87,5 +93,9 @@ impl Client for SrtPull {
 
     fn name(&self) -> &'static str {
         "srt-pull"
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
     }
 }

@@ -2,18 +2,24 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
-use wire::{Datagrams, SendQueue};
+use wire::Datagrams;
 
 use super::outbound::{OutboundConnection, OutboundEvent};
 use super::packer::Packer;
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::url::SrtAddress;
-use crate::hub::Parts;
-use crate::mail::{PushState, StreamEnd};
-use crate::protocol::{Context, Event, Format, Session};
+use crate::hub::Delivery;
+use crate::mail::PushState;
+use crate::protocol::{
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Reply, Session, To, UnitSink,
+};
+use crate::stats::Figures;
+use crate::types::Handle;
 
 /// One try of a push.
 #[derive(Debug)]
@@ -51,7 +57,10 @@ impl SrtPush {
                 OutboundEvent::Connected { payload_bytes } => {
                     self.packer = Some(Packer::new(payload_bytes));
                     self.broadcasting = true;
-                    self.events.push_back(Event::SubscribePush { format: Format::new(&super::FORMAT, 0) });
+                    self.events.push_back(Event::Attach {
+                        subscription: Handle::ONLY,
+                        format: Format::new(&super::FORMAT, 0),
+                    });
                     self.events.push_back(Event::Push(PushState::Broadcasting));
                 }
                 // A target that sends media to its publisher is odd, and not our concern.
@@ -59,6 +68,17 @@ impl SrtPush {
                 OutboundEvent::Closed(reason) => self.end(&reason),
             }
         }
+    }
+
+    fn connected(&mut self, ctx: &Context<'_>) {
+        let connection = OutboundConnection::new(
+            ctx.now.mono,
+            SrtSettings::of(ctx.server),
+            &self.address,
+            self.seed.clone(),
+        );
+        self.connection = Some(Box::new(connection));
+        self.events.push_back(Event::Push(PushState::Preparing));
     }
 
     /// The first reason counts.
@@ -72,52 +92,35 @@ impl SrtPush {
             (false, false) => PushState::Failed(reason.to_owned()),
         };
         self.events.push_back(Event::Push(state));
-        self.events.push_back(Event::Unsubscribe);
+        self.events.push_back(Event::Unsubscribe(Handle::ONLY));
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 }
 
-impl Session for SrtPush {
-    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
-
-    fn handle_connected(&mut self, ctx: &Context<'_>) {
-        let connection = OutboundConnection::new(
-            ctx.now.mono,
-            SrtSettings::of(ctx.server),
-            &self.address,
-            self.seed.clone(),
-        );
-        self.connection = Some(Box::new(connection));
-        self.events.push_back(Event::Push(PushState::Preparing));
-    }
-
-    fn handle_datagram(&mut self, ctx: &Context<'_>, from: SocketAddr, datagram: &[u8]) {
+impl DatagramPeer for SrtPush {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
         if let Some(connection) = &mut self.connection {
             connection.handle_datagram(ctx.now.mono, from, datagram);
         }
     }
 
-    fn handle_hangup(&mut self, _ctx: &Context<'_>, error: Option<&str>) {
-        self.end(error.unwrap_or("the socket is gone"));
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+        let connection = self.connection.as_mut();
+        let peer = connection.and_then(|connection| connection.poll_datagrams(ctx.now.mono, out));
+        To::of_socket(peer)
     }
+}
 
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Some(connection) = &mut self.connection {
-            connection.handle_timeout(ctx.now.mono);
-        }
-    }
-
-    fn wants_bytes(&self) -> bool {
-        true
-    }
-
-    fn takes_units(&self) -> bool {
+impl UnitSink for SrtPush {
+    fn has_room(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.has_send_room())
     }
 
-    fn send_unit(&mut self, ctx: &Context<'_>, parts: &Parts) {
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (Some(connection), Some(packer)) = (&mut self.connection, &mut self.packer) else { return };
-        packer.push(parts, |payload| connection.send(ctx.now.mono, payload));
+        for parts in unit.parts() {
+            packer.push(parts, |payload| connection.send(ctx.now.mono, payload));
+        }
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
@@ -126,9 +129,27 @@ impl Session for SrtPush {
             connection.send(ctx.now.mono, payload);
         }
     }
+}
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.connection.as_mut()?.poll_datagrams(ctx.now.mono, out)
+impl Session for SrtPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.end("the socket is gone"),
+            PathEvent::Broken(reason) => self.end(reason),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::SubscriptionEnded { .. } = reply {
+            self.close(ctx, "the stream ended");
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_timeout(ctx.now.mono);
+        }
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
@@ -138,14 +159,8 @@ impl Session for SrtPush {
         self.events.pop_front()
     }
 
-    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.connection.as_ref().and_then(|connection| connection.poll_timeout())
-    }
-
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
-        self.close(ctx, "the stream ended");
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
@@ -156,15 +171,20 @@ impl Session for SrtPush {
         self.end(reason);
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.connection.as_ref().and_then(|connection| connection.stats())
+    fn about(&self) -> About {
+        About { protocol: "srt-push", is_media: true, is_authenticated: true }
     }
 
-    fn is_authenticated(&self) -> bool {
-        true
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
     }
 
-    fn protocol(&self) -> &'static str {
-        "srt-push"
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        let stats = self.connection.as_ref()?.stats()?;
+        Some(Arc::new(SrtFigures(stats)))
     }
 }

@@ -8,16 +8,21 @@ use std::time::Instant;
 use ::srt::{CloseReason, Config, Connection, Incoming, RejectReason, SocketId};
 use crypto::Seed;
 use media::Tracks;
-use wire::{Datagrams, SendQueue};
+use wire::Datagrams;
 
 use super::packer::Packer;
 use super::settings::SrtSettings;
+use super::statistics::SrtFigures;
 use super::stream_id::{BadStreamId, Mode, StreamRequest};
-use crate::hub::Parts;
-use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
+use crate::hub::Delivery;
+use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Ingest};
-use crate::protocol::{Context, Event, Format, PlayAsk, PublishAsk, Session, asked_selection};
-use crate::types::StreamKey;
+use crate::protocol::{
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session, To,
+    UnitSink, asked_selection,
+};
+use crate::stats::Figures;
+use crate::types::{Handle, StreamKey};
 
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
@@ -90,14 +95,15 @@ impl SrtSession {
             Mode::Publish => {
                 self.role = Role::AskedPublish;
                 let ingest = super::INGEST;
-                self.events.push_back(Event::Publish(PublishAsk { key, ingest, user_agent, params, via }));
+                let ask = PublishAsk { key, ingest, user_agent, params, via };
+                self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
                 let selection = asked_selection(&params).unwrap_or_default();
                 let format = Format::new(&super::FORMAT, 0).select(selection);
                 let ask = PlayAsk { key, format, params, origin: String::new() };
-                self.events.push_back(Event::Subscribe(ask));
+                self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
             }
         }
         Ok(())
@@ -133,94 +139,12 @@ impl SrtSession {
     fn take_units(&mut self) {
         let Role::Publisher(ingest) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
-            self.events.push_back(Event::Unit { unit, tracks });
+            self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
         }
         let dropped = ingest.take_dropped();
         if dropped > 0 {
-            self.events.push_back(Event::UnitsDropped(dropped));
+            self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: dropped });
         }
-    }
-
-    /// A publisher that says goodbye ends its stream; one that falls silent is waited for.
-    fn over(&mut self, reason: CloseReason) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
-        if let Role::Publisher(ingest) = &mut self.role {
-            ingest.finish();
-            log_others(&ingest.stats());
-            self.take_units();
-        }
-        match std::mem::replace(&mut self.role, Role::None) {
-            Role::AskedPublish | Role::Publisher(_) => {
-                let clean = reason != CloseReason::Idle;
-                self.events.push_back(Event::Unpublished(if clean {
-                    Departure::Clean
-                } else {
-                    Departure::Lost
-                }));
-            }
-            Role::AskedPlay | Role::Viewer(_) => self.events.push_back(Event::Unsubscribe),
-            Role::None => {}
-        }
-        self.events.push_back(Event::Closed(super::words(reason)));
-    }
-}
-
-impl Session for SrtSession {
-    fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {}
-
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _from: SocketAddr, datagram: &[u8]) {
-        self.connection.handle_datagram(ctx.now.mono, datagram);
-    }
-
-    fn handle_hangup(&mut self, ctx: &Context<'_>, _error: Option<&str>) {
-        self.connection.close(ctx.now.mono, CloseReason::Local);
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.connection.handle_timeout(ctx.now.mono);
-    }
-
-    fn wants_bytes(&self) -> bool {
-        true
-    }
-
-    fn takes_units(&self) -> bool {
-        super::has_room(&self.connection)
-    }
-
-    fn send_unit(&mut self, ctx: &Context<'_>, parts: &Parts) {
-        let Role::Viewer(packer) = &mut self.role else { return };
-        let connection = &mut self.connection;
-        packer.push(parts, |payload| super::send(connection, ctx.now.mono, payload));
-    }
-
-    fn end_units(&mut self, ctx: &Context<'_>) {
-        let Role::Viewer(packer) = &mut self.role else { return };
-        if let Some(payload) = packer.finish() {
-            super::send(&mut self.connection, ctx.now.mono, payload);
-        }
-    }
-
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.connection.poll_transmit(ctx.now.mono, out);
-        None
-    }
-
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
-        if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
-            self.events.shrink_to(EVENTS_KEPT);
-            self.drain_connection();
-        }
-        self.events.pop_front()
-    }
-
-    fn poll_transmit(&mut self, _out: &mut SendQueue) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.poll_timeout()
     }
 
     fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
@@ -255,14 +179,112 @@ impl Session for SrtSession {
         }
     }
 
-    fn end_subscription(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_subscription(&mut self, ctx: &Context<'_>) {
         self.connection.close(ctx.now.mono, CloseReason::Local);
     }
 
-    fn end_publish(&mut self, ctx: &Context<'_>, _end: StreamEnd) {
+    fn end_publish(&mut self, ctx: &Context<'_>) {
         // The worker has ended it already.
         self.role = Role::None;
         self.connection.close(ctx.now.mono, CloseReason::Local);
+    }
+
+    /// A publisher that says goodbye ends its stream; one that falls silent is waited for.
+    fn over(&mut self, reason: CloseReason) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        if let Role::Publisher(ingest) = &mut self.role {
+            ingest.finish();
+            log_others(&ingest.stats());
+            self.take_units();
+        }
+        match std::mem::replace(&mut self.role, Role::None) {
+            Role::AskedPublish | Role::Publisher(_) => {
+                let clean = reason != CloseReason::Idle;
+                let departure = if clean { Departure::Clean } else { Departure::Lost };
+                self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
+            }
+            Role::AskedPlay | Role::Viewer(_) => self.events.push_back(Event::Unsubscribe(Handle::ONLY)),
+            Role::None => {}
+        }
+        self.events.push_back(Event::Closed(super::words(reason)));
+    }
+}
+
+impl DatagramPeer for SrtSession {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, _from: SocketAddr, datagram: &[u8]) {
+        self.connection.handle_datagram(ctx.now.mono, datagram);
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+        self.connection.poll_transmit(ctx.now.mono, out);
+        To::PEER
+    }
+}
+
+impl UnitSink for SrtSession {
+    fn has_room(&self) -> bool {
+        super::has_room(&self.connection)
+    }
+
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let Role::Viewer(packer) = &mut self.role else { return };
+        let connection = &mut self.connection;
+        for parts in unit.parts() {
+            packer.push(parts, |payload| super::send(connection, ctx.now.mono, payload));
+        }
+    }
+
+    fn end_units(&mut self, ctx: &Context<'_>) {
+        let Role::Viewer(packer) = &mut self.role else { return };
+        if let Some(payload) = packer.finish() {
+            super::send(&mut self.connection, ctx.now.mono, payload);
+        }
+    }
+}
+
+impl Session for SrtSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.connection.close(ctx.now.mono, CloseReason::Local);
+            }
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::PublicationEnded { .. } => self.end_publish(ctx),
+            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
+            Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
+            // A caller cannot be asked for anything, and a viewer hears of tracks in the tables.
+            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
+            Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.connection.handle_timeout(ctx.now.mono);
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            // What a burst needed is not kept for the life of the session.
+            self.events.shrink_to(EVENTS_KEPT);
+            self.drain_connection();
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.connection.poll_timeout()
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -277,16 +299,20 @@ impl Session for SrtSession {
         }
     }
 
-    fn srt_stats(&self) -> Option<::srt::Stats> {
-        self.known.then(|| self.connection.stats())
+    fn about(&self) -> About {
+        About { protocol: "srt", is_media: true, is_authenticated: self.known }
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.known
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
     }
 
-    fn protocol(&self) -> &'static str {
-        "srt"
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.known.then(|| -> Arc<dyn Figures> { Arc::new(SrtFigures(self.connection.stats())) })
     }
 }
 

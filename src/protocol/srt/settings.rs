@@ -8,6 +8,7 @@ use crate::auth::access::Secret;
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values};
 use crate::config::{explicit, key, secret};
 use crate::mail::SessionSettings;
+use crate::protocol::registry::Bind;
 
 const SERVER: &[Key] = &[
     key("srt.enabled", "true", "SRT port for publishers and viewers"),
@@ -100,8 +101,11 @@ impl Default for SrtSettings {
 }
 
 /// Where SRT listens.
-pub(super) fn listen(server: &ServerSettings) -> Option<(Option<IpAddr>, u16)> {
-    server.protocols.get::<SrtSettings>().and_then(|settings| Some((settings.host, settings.port?)))
+pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
+    server
+        .protocols
+        .get::<SrtSettings>()
+        .and_then(|settings| Some(Bind { host: settings.host, port: settings.port? }))
 }
 
 /// Of an application.
@@ -159,7 +163,7 @@ mod tests {
         assert_eq!(read, &SrtSettings { port: Some(4200), ..SrtSettings::default() });
         let app = AppSettings::of(schema(), "a", &[]).unwrap();
         assert_eq!(app.protocols.get::<SrtAppSettings>(), Some(&APP_DEFAULTS));
-        assert_eq!(listen(&server), Some((None, 4200)));
+        assert_eq!(listen(&server), Some(Bind { host: None, port: 4200 }));
         assert_eq!(listen(&ServerSettings::of(schema(), &[("srt.enabled", "false")]).unwrap()), None);
     }
 

@@ -565,7 +565,7 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
     let units = publisher.audio(1920, &frame);
     assert_eq!(
         units.iter().map(|unit| (unit.dts, unit.config_epoch)).collect::<Vec<_>>(),
-        [(0, 2), (3000, 2), (1920, 2)]
+        [(0, 1), (3000, 1), (1920, 2)]
     );
     assert_eq!(publisher.video(6000, &[AUD, INTER]).len(), 1);
     // Sound that was announced and never comes.

@@ -520,6 +520,10 @@ impl World {
         match output {
             Output::Control(mail) => self.mail.push_back(Mail::Control(mail)),
             Output::Worker(to, mail) => self.mail.push_back(Mail::Worker(usize::from(to.0), mail)),
+            Output::Others(mail) => {
+                let others = (0..self.workers.len()).filter(|index| *index != worker);
+                self.mail.extend(others.map(|index| Mail::Worker(index, mail.clone())));
+            }
             Output::Mirrored(to, unit) => self.mail.push_back(Mail::Mirrored(usize::from(to.0), unit)),
             Output::Connect { conn, address, .. } => {
                 assert_eq!(address, RTMP.parse().unwrap());

@@ -129,7 +129,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/srt-stats",
-        lists::srt_statistics,
+        lists::connection_statistics,
         "[SrtStatistics]",
         STATS,
         "SRT connections of a live stream",

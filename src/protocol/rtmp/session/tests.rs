@@ -3,6 +3,7 @@ use rtmp::{Client, ClientConfig, ClientEvent};
 
 use super::*;
 use crate::config::AppSettings;
+use crate::hub::Blobs;
 use crate::mail::SessionSettings;
 use crate::protocol::Apps;
 use crate::types::StreamId;
@@ -74,8 +75,11 @@ impl Rig {
     }
 }
 
-const fn context<'a>(now: Now, apps: &'a Apps, server: &'a SessionSettings) -> Context<'a> {
-    Context { now, apps, server, draining: false }
+/// Nothing is published.
+static BLOBS: Blobs = Blobs::new();
+
+fn context<'a>(now: Now, apps: &'a Apps, server: &'a SessionSettings) -> Context<'a> {
+    Context { now, apps, server, blobs: &BLOBS, draining: false }
 }
 
 #[test]

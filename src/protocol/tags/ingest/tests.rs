@@ -325,7 +325,7 @@ fn metadata_names_the_tracks_whichever_comes_first() {
     ingest.data(0, &metadata);
     let rendition = ingest.tracks().video().unwrap().rendition.clone().unwrap();
     assert_eq!((rendition.width, rendition.height, rendition.bit_rate), (640, 360, 800_000));
-    ingest.audio(0, &bytes(&[b"\x95\x00Opus\x01", OPUS_HEAD]));
+    ingest.audio(0, &bytes(&[b"\x95\x00Opus\x00", OPUS_HEAD]));
     let track = ingest.tracks().audio().unwrap();
     assert_eq!((track.language.as_deref(), track.label.as_deref()), (Some("de"), Some("Ton")));
 }

@@ -1,15 +1,15 @@
-//! Files: what a session asks of the job service.
+//! The file jobs of a transfer.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use crate::jobs::{BlockSource, FileError, OpenedFile};
+pub(super) use crate::jobs::{BlockSource, FileError, OpenedFile};
 use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
-/// What a session wants of a file. One wish is outstanding per session.
+/// What a transfer asks of the job service, one at a time.
 #[derive(Debug, Clone)]
-pub enum FileAsk {
+pub(super) enum FileAsk {
     /// Open it.
     Open {
         /// Names below `webapps`. Each is the name of one folder or file, and no link is followed.
@@ -28,7 +28,7 @@ pub enum FileAsk {
 
 /// The answer to a [`FileAsk`].
 #[derive(Debug, Clone)]
-pub enum FileReply {
+pub(super) enum FileReply {
     /// To [`FileAsk::Open`].
     Opened(Result<OpenedFile, FileError>),
     /// To [`FileAsk::Read`].

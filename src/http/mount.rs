@@ -1,0 +1,282 @@
+//! What is mounted where: rows of path, methods, body, cross-origin policy and handler. What a row says is enforced here,
+//! the same for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16); the machine asks for
+//! the length that a body may have before it reads one (§15.5.14).
+//!
+//! A path is made of segments: a word is itself, `{app}` an application that exists, `{name}` any segment, `{name}.flv`
+//! one with that ending, and `{*}` at the end everything that is left, nothing included. The first row that fits counts.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use super::{Method, Request, Response, cors};
+
+/// The name of an application in a path: others of the same form fit only where the application exists.
+const APP: &str = "app";
+/// Everything that is left of a path.
+const REST: &str = "{*}";
+
+/// A row.
+#[derive(Debug, Clone, Copy)]
+pub struct Mount<H> {
+    /// The pattern.
+    pub path: &'static str,
+    /// The methods that it takes.
+    pub methods: Methods,
+    /// The bodies that it takes.
+    pub body: BodyKind,
+    /// The policy for pages of other origins.
+    pub cors: Cors,
+    /// The handler.
+    pub handler: H,
+}
+
+/// The methods of a row. OPTIONS is answered for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Methods {
+    /// All: the handler has a table of its own.
+    Any,
+    /// These, and HEAD where there is GET.
+    These(&'static [Method]),
+}
+
+/// The bodies of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Whatever the connection takes: nobody reads it, or the handler judges it.
+    Any,
+    /// POST, PUT and PATCH carry one of these media types.
+    Of {
+        /// In lower case, without parameters.
+        types: &'static [&'static str],
+        /// Longer ones are refused before they are read.
+        bytes_max: usize,
+    },
+}
+
+/// Which pages of other origins may ask, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cors {
+    /// Only those that the operator names; else any.
+    pub named: bool,
+    /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
+    pub methods: &'static str,
+    /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
+    pub exposed: Option<&'static str>,
+}
+
+impl Cors {
+    /// Pages of any origin.
+    pub const ANYONE: Self = Self { named: false, methods: cors::METHODS, exposed: None };
+    /// Pages of the origins that the operator names.
+    pub const NAMED: Self = Self { named: true, ..Self::ANYONE };
+
+    /// The policy, with the origins that are named.
+    #[must_use]
+    pub const fn policy(self, origins: &[String]) -> cors::Policy<'_> {
+        let origins = if self.named { cors::Origins::Named(origins) } else { cors::Origins::Anyone };
+        cors::Policy { origins, methods: self.methods, exposed: self.exposed }
+    }
+}
+
+/// What the names of a pattern stand for in a path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Captures(Vec<(&'static str, Range<usize>)>);
+
+impl Captures {
+    /// The part of `path` (the one that was matched) that `name` stands for.
+    #[must_use]
+    pub fn get<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
+        let (_, range) = self.0.iter().find(|(known, _)| *known == name)?;
+        path.get(range.clone())
+    }
+}
+
+/// How long the body of a request may be.
+pub trait BodyLimits: Debug + Sync {
+    /// For a path; `None` when the connection's own limit counts.
+    fn body_bytes_max(&self, path: &str) -> Option<usize>;
+}
+
+/// A table of mounts.
+#[derive(Debug, Clone, Copy)]
+pub struct Mounts<H: 'static>(pub &'static [Mount<H>]);
+
+impl<H> Mounts<H> {
+    /// The row for a path, with the names in it.
+    pub fn find(&self, path: &str, is_app: impl Fn(&str) -> bool) -> Option<(&'static Mount<H>, Captures)> {
+        self.0.iter().find_map(|mount| Some((mount, captures(mount.path, path, &is_app)?)))
+    }
+}
+
+impl<H: Debug + Sync> BodyLimits for Mounts<H> {
+    fn body_bytes_max(&self, path: &str) -> Option<usize> {
+        match self.find(path, |_| true)?.0.body {
+            BodyKind::Any => None,
+            BodyKind::Of { bytes_max, .. } => Some(bytes_max),
+        }
+    }
+}
+
+impl<H> Mount<H> {
+    /// The answer to a request that its handler need not see.
+    #[must_use]
+    pub fn refusal(&self, request: &Request) -> Option<Response> {
+        let Methods::These(methods) = self.methods else { return None };
+        let is_head = request.method == Method::Head && methods.contains(&Method::Get);
+        if !is_head && !methods.contains(&request.method) {
+            let response = match request.method {
+                Method::Options => Response::empty(200),
+                Method::Get | Method::Head | Method::Post | Method::Put | Method::Delete | Method::Patch => {
+                    Response::error(405, "Method Not Allowed")
+                }
+            };
+            return Some(response.header("Allow", allow(methods)));
+        }
+        let BodyKind::Of { types, .. } = self.body else { return None };
+        let is_read = matches!(request.method, Method::Post | Method::Put | Method::Patch);
+        let has_type = types.iter().any(|known| media_type_of(request).eq_ignore_ascii_case(known));
+        (is_read && !has_type)
+            .then(|| Response::error(415, "Unsupported Media Type").header("Accept", types.join(", ")))
+    }
+}
+
+/// The media type of a body without its parameters (RFC 9110 §8.3.1).
+fn media_type_of(request: &Request) -> &str {
+    let value = request.header("content-type").unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// The methods of a row as `Allow` lists them.
+fn allow(methods: &[Method]) -> String {
+    let mut names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+    if methods.contains(&Method::Get) && !methods.contains(&Method::Head) {
+        names.push(Method::Head.as_str());
+    }
+    names.push(Method::Options.as_str());
+    names.join(", ")
+}
+
+/// Holds a path against a pattern.
+fn captures(pattern: &'static str, path: &str, is_app: &impl Fn(&str) -> bool) -> Option<Captures> {
+    let mut captures = Captures::default();
+    // `*`, which OPTIONS may ask for, is below everything.
+    let mut left = path.strip_prefix('/').map(|left| (1usize, left));
+    for part in pattern.split('/').skip(1) {
+        if part == REST {
+            return Some(captures);
+        }
+        let (at, text) = left?;
+        let (segment, behind) = match text.split_once('/') {
+            Some((segment, behind)) => {
+                (segment, Some((at.saturating_add(segment.len()).saturating_add(1), behind)))
+            }
+            None => (text, None),
+        };
+        left = behind;
+        let Some((name, ending)) = part.strip_prefix('{').and_then(|part| part.split_once('}')) else {
+            if segment != part {
+                return None;
+            }
+            continue;
+        };
+        let value = segment.strip_suffix(ending).filter(|value| !value.is_empty())?;
+        if name == APP && !is_app(value) {
+            return None;
+        }
+        captures.0.push((name, at..at.saturating_add(value.len())));
+    }
+    left.is_none().then_some(captures)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::{Headers, Version};
+    use super::*;
+
+    const TABLE: Mounts<&str> = Mounts(&[
+        row("/rest/{*}", Methods::Any, BodyKind::Any, "management"),
+        row("/metrics", Methods::Any, BodyKind::Any, "metrics"),
+        row("/{any}/rest/{*}", Methods::Any, BodyKind::Any, "api"),
+        row("/{app}/{id}.flv", Methods::These(&[Method::Get]), BodyKind::Any, "live"),
+        row("/{app}/whip/{id}", Methods::These(&[Method::Post, Method::Delete]), SDP, "whip"),
+        row("/{*}", Methods::These(&[Method::Get]), BodyKind::Any, "file"),
+    ]);
+
+    const SDP: BodyKind = BodyKind::Of { types: &["application/sdp"], bytes_max: 1000 };
+
+    const fn row(
+        path: &'static str,
+        methods: Methods,
+        body: BodyKind,
+        handler: &'static str,
+    ) -> Mount<&'static str> {
+        Mount { path, methods, body, cors: Cors::ANYONE, handler }
+    }
+
+    fn find(path: &str) -> (&'static Mount<&'static str>, Captures) {
+        TABLE.find(path, |name| name == "live").unwrap()
+    }
+
+    #[test]
+    fn the_first_row_that_fits_counts() {
+        for (path, handler) in [
+            ("/rest", "management"),
+            ("/rest/v2/version", "management"),
+            ("/restless", "file"),
+            ("/metrics", "metrics"),
+            ("/metrics/", "file"),
+            ("/live/rest", "api"),
+            ("/other/rest/v2/broadcasts", "api"),
+            ("/live/cam.flv", "live"),
+            ("/live/.flv", "file"),
+            ("/other/cam.flv", "file"),
+            ("/live/cam.flv/x", "file"),
+            ("/live/whip/cam", "whip"),
+            ("/live/whip/", "file"),
+            ("/live/whip", "file"),
+            ("/", "file"),
+            ("*", "file"),
+        ] {
+            assert_eq!(find(path).0.handler, handler, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_stand_for_segments() {
+        let path = "/live/cam.1.flv";
+        let (_, captures) = find(path);
+        assert_eq!((captures.get(path, "app"), captures.get(path, "id")), (Some("live"), Some("cam.1")));
+        assert_eq!(captures.get(path, "other"), None);
+    }
+
+    fn refusal(method: Method, path: &str, content_type: &str) -> Option<(u16, String)> {
+        let mut headers = Headers::new();
+        headers.push("Content-Type", content_type);
+        let (query, body) = (Vec::new(), Bytes::new());
+        let target = String::new();
+        let request =
+            Request { method, version: Version::Http11, target, path: path.to_owned(), query, headers, body };
+        let response = find(path).0.refusal(&request)?;
+        let field = ["allow", "accept"].iter().find_map(|name| response.headers.get(name));
+        Some((response.status, field.unwrap_or_default().to_owned()))
+    }
+
+    #[test]
+    fn methods_and_bodies_follow_from_the_row() {
+        let allow = |status, methods: &str| Some((status, methods.to_owned()));
+        assert_eq!(refusal(Method::Put, "/live/x.flv", ""), allow(405, "GET, HEAD, OPTIONS"));
+        assert_eq!(refusal(Method::Options, "/live/x.flv", ""), allow(200, "GET, HEAD, OPTIONS"));
+        assert_eq!(refusal(Method::Head, "/live/x.flv", ""), None);
+        assert_eq!(refusal(Method::Get, "/live/whip/cam", ""), allow(405, "POST, DELETE, OPTIONS"));
+        assert_eq!(refusal(Method::Post, "/live/whip/cam", "text/plain"), allow(415, "application/sdp"));
+        assert_eq!(refusal(Method::Post, "/live/whip/cam", "Application/SDP; charset=utf-8"), None);
+        assert_eq!(refusal(Method::Delete, "/live/whip/cam", ""), None);
+        assert_eq!(refusal(Method::Patch, "/rest/v2/x", ""), None);
+        assert_eq!(
+            (TABLE.body_bytes_max("/x/whip/cam"), TABLE.body_bytes_max("/live/x.flv")),
+            (Some(1000), None)
+        );
+    }
+}

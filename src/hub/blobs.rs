@@ -1,0 +1,238 @@
+//! The blobs of a worker: what producers of any worker have published, found by application and name, so that requests
+//! are answered from memory. Bounded in bytes and number, the oldest goes first; a stream's go with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::mail::Blob;
+use crate::types::StreamId;
+
+/// Bytes that the blobs of one stream may have.
+pub const STREAM_BLOB_BYTES_MAX: usize = 64 << 20;
+/// Bytes that all blobs of a worker may have. They are shared with the other workers.
+pub const BLOB_BYTES_MAX: usize = 512 << 20;
+/// Blobs of one stream: a playlist, and the segments and parts that it names.
+pub const STREAM_BLOBS_MAX: usize = 1024;
+
+/// What became of a blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// It is there.
+    Stored,
+    /// A newer version, or the same, is there already.
+    Outdated,
+    /// The name belongs to another stream, or it is too large.
+    Refused,
+}
+
+/// The caps.
+#[derive(Debug, Clone, Copy)]
+struct Caps {
+    bytes: usize,
+    stream_bytes: usize,
+    stream_blobs: usize,
+}
+
+/// What there is of one stream.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// By age.
+    order: BTreeSet<u64>,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct Blobs {
+    caps: Caps,
+    bytes: usize,
+    /// Blobs stored since the start; the number of the next one.
+    stored: u64,
+    /// By application and name.
+    names: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
+    /// By age.
+    blobs: BTreeMap<u64, Arc<Blob>>,
+    streams: BTreeMap<StreamId, Held>,
+}
+
+impl Default for Blobs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Blobs {
+    /// Empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::with_caps(Caps {
+            bytes: BLOB_BYTES_MAX,
+            stream_bytes: STREAM_BLOB_BYTES_MAX,
+            stream_blobs: STREAM_BLOBS_MAX,
+        })
+    }
+
+    const fn with_caps(caps: Caps) -> Self {
+        Self {
+            caps,
+            bytes: 0,
+            stored: 0,
+            names: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a blob in the place of an older version, and drops the oldest ones while there are too many.
+    pub fn publish(&mut self, blob: Arc<Blob>) -> Published {
+        if blob.bytes.len() > self.caps.stream_bytes.min(self.caps.bytes) {
+            return Published::Refused;
+        }
+        if let Some(number) = self.number(&blob.app, &blob.name)
+            && let Some(former) = self.blobs.get(&number)
+        {
+            if former.stream != blob.stream {
+                return Published::Refused;
+            }
+            if former.version >= blob.version {
+                return Published::Outdated;
+            }
+            self.remove(number);
+        }
+        let number = self.stored;
+        self.stored = number.saturating_add(1);
+        let held = self.streams.entry(blob.stream).or_default();
+        held.bytes = held.bytes.saturating_add(blob.bytes.len());
+        held.order.insert(number);
+        self.bytes = self.bytes.saturating_add(blob.bytes.len());
+        self.names.entry(Arc::clone(&blob.app)).or_default().insert(Arc::clone(&blob.name), number);
+        let stream = blob.stream;
+        self.blobs.insert(number, blob);
+        self.evict(stream);
+        Published::Stored
+    }
+
+    /// The blob of a name.
+    #[must_use]
+    pub fn get(&self, app: &str, name: &str) -> Option<&Arc<Blob>> {
+        self.blobs.get(&self.number(app, name)?)
+    }
+
+    /// A stream is over, and its blobs with it.
+    pub fn end_stream(&mut self, stream: StreamId) {
+        let Some(held) = self.streams.remove(&stream) else { return };
+        held.order.into_iter().for_each(|number| self.remove(number));
+    }
+
+    /// Bytes of all.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn number(&self, app: &str, name: &str) -> Option<u64> {
+        self.names.get(app)?.get(name).copied()
+    }
+
+    /// Drops the oldest of a stream, then of all, until the caps hold.
+    fn evict(&mut self, stream: StreamId) {
+        while let Some(held) = self.streams.get(&stream)
+            && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)
+            && let Some(&oldest) = held.order.first()
+        {
+            self.remove(oldest);
+        }
+        while self.bytes > self.caps.bytes
+            && let Some((&oldest, _)) = self.blobs.first_key_value()
+        {
+            self.remove(oldest);
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(blob) = self.blobs.remove(&number) else { return };
+        self.bytes = self.bytes.saturating_sub(blob.bytes.len());
+        if let Some(held) = self.streams.get_mut(&blob.stream) {
+            held.bytes = held.bytes.saturating_sub(blob.bytes.len());
+            held.order.remove(&number);
+            if held.order.is_empty() {
+                self.streams.remove(&blob.stream);
+            }
+        }
+        if let Some(names) = self.names.get_mut(&blob.app) {
+            names.remove(&blob.name);
+            if names.is_empty() {
+                self.names.remove(&blob.app);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    const A: StreamId = StreamId(1);
+    const B: StreamId = StreamId(2);
+
+    fn blob(stream: StreamId, name: &str, version: u64, len: usize) -> Arc<Blob> {
+        let (app, name, bytes) = ("live".into(), name.into(), Bytes::from(vec![0; len]));
+        let (content_type, cache_control, viewers) = ("video/mp2t", "no-cache", None);
+        Arc::new(Blob { stream, app, name, version, content_type, cache_control, viewers, bytes })
+    }
+
+    fn store() -> Blobs {
+        Blobs::with_caps(Caps { bytes: 100, stream_bytes: 60, stream_blobs: 4 })
+    }
+
+    fn there(store: &Blobs, names: &str) -> String {
+        names.split_inclusive(|_: char| true).filter(|name| store.get("live", name).is_some()).collect()
+    }
+
+    #[test]
+    fn a_newer_version_takes_the_place_of_an_older_one_and_no_other_streams() {
+        let mut store = store();
+        assert_eq!(store.publish(blob(A, "a", 2, 10)), Published::Stored);
+        assert_eq!(store.publish(blob(A, "a", 1, 20)), Published::Outdated);
+        assert_eq!(store.publish(blob(A, "a", 2, 20)), Published::Outdated);
+        assert_eq!(store.publish(blob(A, "a", 3, 30)), Published::Stored);
+        assert_eq!(store.publish(blob(B, "a", 9, 30)), Published::Refused);
+        assert_eq!((store.get("live", "a").unwrap().version, store.bytes()), (3, 30));
+        assert!(store.get("other", "a").is_none());
+    }
+
+    #[test]
+    fn the_oldest_goes_first_within_a_stream_and_among_all() {
+        let mut store = store();
+        for name in ["a", "b", "c"] {
+            store.publish(blob(A, name, 0, 20));
+        }
+        // A new version is the newest again.
+        store.publish(blob(A, "a", 1, 20));
+        store.publish(blob(A, "d", 0, 20));
+        assert_eq!((there(&store, "abcd"), store.bytes()), ("acd".to_owned(), 60));
+        store.publish(blob(B, "e", 0, 60));
+        assert_eq!((there(&store, "abcde"), store.bytes()), ("ade".to_owned(), 100));
+        assert_eq!(store.publish(blob(A, "f", 0, 61)), Published::Refused);
+        for name in ["g", "h", "i", "j"] {
+            store.publish(blob(A, name, 0, 1));
+        }
+        assert_eq!(there(&store, "deghij"), "eghij");
+    }
+
+    #[test]
+    fn a_stream_takes_its_blobs_along() {
+        let mut store = store();
+        store.publish(blob(A, "a", 0, 20));
+        store.publish(blob(B, "b", 0, 20));
+        store.end_stream(A);
+        assert_eq!((there(&store, "ab"), store.bytes()), ("b".to_owned(), 20));
+        store.end_stream(B);
+        assert_eq!(store.bytes(), 0);
+        assert!(store.names.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
+        // The name is free again.
+        assert_eq!(store.publish(blob(B, "a", 0, 20)), Published::Stored);
+    }
+}

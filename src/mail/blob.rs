@@ -1,0 +1,107 @@
+//! Blobs: what a producer of one worker publishes for requests on all of them, such as playlists and segments. They are
+//! immutable and shared: a worker that receives one holds a reference.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use crate::types::StreamId;
+
+/// Bytes that one producer may have on their way to other workers.
+pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
+
+/// A version of a named thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// The stream that it is of, and with which it goes.
+    pub stream: StreamId,
+    /// The application that it is found in.
+    pub app: Arc<str>,
+    /// Its path below the application's `streams`.
+    pub name: Arc<str>,
+    /// Which of two of the same stream and name is newer.
+    pub version: u64,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// What caches may do with it (RFC 9111 §5.2).
+    pub cache_control: &'static str,
+    /// The protocol that its readers are counted under as viewers; `None`: they are not.
+    pub viewers: Option<&'static str>,
+    /// The content.
+    pub bytes: Bytes,
+}
+
+/// A blob on its way to another worker.
+#[derive(Debug)]
+pub struct BlobMail {
+    /// The blob.
+    pub blob: Arc<Blob>,
+    in_transit: Arc<AtomicUsize>,
+}
+
+impl Clone for BlobMail {
+    fn clone(&self) -> Self {
+        Self::counted(Arc::clone(&self.blob), Arc::clone(&self.in_transit))
+    }
+}
+
+impl Drop for BlobMail {
+    fn drop(&mut self) {
+        self.in_transit.fetch_sub(self.blob.bytes.len(), Ordering::AcqRel);
+    }
+}
+
+impl BlobMail {
+    fn counted(blob: Arc<Blob>, in_transit: Arc<AtomicUsize>) -> Self {
+        in_transit.fetch_add(blob.bytes.len(), Ordering::AcqRel);
+        Self { blob, in_transit }
+    }
+}
+
+/// What a worker has on its way to others.
+#[derive(Debug, Default)]
+pub struct BlobsInTransit(Arc<AtomicUsize>);
+
+impl BlobsInTransit {
+    /// A letter with the blob. `None` while too much is on its way; with nothing on its way, anything is taken.
+    #[must_use]
+    pub fn mail(&self, blob: Arc<Blob>) -> Option<BlobMail> {
+        let on_the_way = self.0.load(Ordering::Acquire);
+        let is_full =
+            on_the_way > 0 && on_the_way.saturating_add(blob.bytes.len()) > BLOBS_IN_TRANSIT_BYTES_MAX;
+        (!is_full).then(|| BlobMail::counted(blob, Arc::clone(&self.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_its_way_is_bounded_and_given_back() {
+        let blob = |len| {
+            let (app, name) = ("live".into(), "x.ts".into());
+            let bytes = Bytes::from(vec![0; len]);
+            let (content_type, cache_control) = ("video/mp2t", "no-cache");
+            Arc::new(Blob {
+                stream: StreamId(1),
+                app,
+                name,
+                version: 0,
+                content_type,
+                cache_control,
+                viewers: None,
+                bytes,
+            })
+        };
+        let transit = BlobsInTransit::default();
+        let half = transit.mail(blob(BLOBS_IN_TRANSIT_BYTES_MAX / 2)).unwrap();
+        let other = half.clone();
+        assert!(transit.mail(blob(1)).is_none());
+        drop(other);
+        assert!(transit.mail(blob(1)).is_some());
+        drop(half);
+        assert!(transit.mail(blob(BLOBS_IN_TRANSIT_BYTES_MAX + 1)).is_some());
+    }
+}

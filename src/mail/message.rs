@@ -1,0 +1,29 @@
+//! What sessions say to each other, on one worker or from one to another.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// A message between two sessions. Only they know what is in it.
+#[derive(Clone)]
+pub struct Message(Arc<dyn Any + Send + Sync>);
+
+impl Message {
+    /// A message with this content.
+    #[must_use]
+    pub fn new<T: Any + Send + Sync>(content: T) -> Self {
+        Self(Arc::new(content))
+    }
+
+    /// The content, if it is of this type.
+    #[must_use]
+    pub fn content<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Message(..)")
+    }
+}

@@ -1,0 +1,101 @@
+//! Formats: in which form, and with which tracks, a subscriber is sent a stream.
+
+use std::sync::Arc;
+
+use media::{Track, TrackId, TrackKind, Tracks};
+
+use super::registry;
+use crate::config::AppSettings;
+use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
+
+/// A kind of format: what its protocol says of it once.
+#[derive(Debug)]
+pub struct FormatKind {
+    /// Its name, in metrics and hooks.
+    pub name: &'static str,
+    /// Whether an application lets viewers play it.
+    pub is_enabled: fn(&AppSettings) -> bool,
+    /// Makes the package of a variant. `None`: the sessions take units as they are.
+    pub package: fn(u64) -> Option<Box<dyn Package>>,
+    /// A viewer that closes its side of the connection gives up what it asked for. (An HTTP client may do so and read on.)
+    pub is_given_up_by_close: bool,
+}
+
+/// A format that subscribers of one protocol share; see [`crate::hub::Package`].
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    kind: &'static FormatKind,
+    variant: u64,
+    selection: Selection,
+}
+
+impl Format {
+    /// The default tracks in a variant of a kind.
+    #[must_use]
+    pub const fn new(kind: &'static FormatKind, variant: u64) -> Self {
+        Self { kind, variant, selection: Selection::DEFAULT }
+    }
+
+    /// The default tracks in a variant of the kind with this name.
+    #[must_use]
+    pub fn find(name: &str, variant: u64) -> Option<Self> {
+        registry::format(name).map(|kind| Self::new(kind, variant))
+    }
+
+    /// The same with other tracks.
+    #[must_use]
+    pub const fn select(self, selection: Selection) -> Self {
+        Self { selection, ..self }
+    }
+
+    /// What its protocol says of it.
+    #[must_use]
+    pub const fn kind(self) -> &'static FormatKind {
+        self.kind
+    }
+
+    /// What the hub finds it by.
+    #[must_use]
+    pub const fn key(self) -> FormatKey {
+        FormatKey { name: self.kind.name, variant: self.variant, selection: self.selection }
+    }
+
+    /// Makes the package for the first subscriber.
+    #[must_use]
+    pub fn package(self) -> Option<Box<dyn Package>> {
+        (self.kind.package)(self.variant)
+    }
+
+    /// The tracks of a stream that its subscribers are sent.
+    #[must_use]
+    pub fn choose(self, tracks: &Tracks) -> Chosen {
+        let package = self.package();
+        let carries = |track: &Track| package.as_ref().is_none_or(|package| package.carries(track));
+        let mut chosen = Chosen::default();
+        chosen.update(self.selection, &Arc::new(tracks.clone()), &carries);
+        chosen
+    }
+}
+
+/// The tracks that a viewer asks for by parameters of its URL: `tracks=all`, or `video=` and `audio=` with the number of
+/// a track, `all` or `none`. `None`: it asks for none in particular.
+#[must_use]
+pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
+    let mut selection = None;
+    for (name, value) in params {
+        let pick = |kind| match value.as_str() {
+            "all" => Some(Pick::All),
+            "none" => Some(Pick::None),
+            number => Some(Pick::Only(TrackId::nth(kind, number.parse().ok()?)?)),
+        };
+        let so_far = selection.unwrap_or(Selection::DEFAULT);
+        let asked = match name.as_str() {
+            "tracks" if value == "all" => Some(Selection::ALL),
+            "video" => pick(TrackKind::Video).map(|video| Selection { video, ..so_far }),
+            "audio" => pick(TrackKind::Audio).map(|audio| Selection { audio, ..so_far }),
+            _ => None,
+        };
+        selection = asked.or(selection);
+    }
+    selection
+}

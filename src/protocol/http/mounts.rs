@@ -1,0 +1,52 @@
+//! The one table of what is mounted where on the HTTP ports. A protocol that is spoken over HTTP adds its rows here and its
+//! handlers in its folder.
+
+use super::HttpSession;
+use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
+use crate::protocol::Context;
+
+/// Takes a request over: answers it, or has somebody answer it.
+pub type Handler = fn(&mut HttpSession, &Context<'_>, Asked);
+
+/// A request for a row, with what was found out about it.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Request,
+    /// The names in its path.
+    pub captures: Captures,
+    /// Fields that every answer to it gets.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl Asked {
+    /// What a name of the row's pattern stands for.
+    #[must_use]
+    pub fn name(&self, name: &str) -> &str {
+        self.captures.get(&self.request.path, name).unwrap_or_default()
+    }
+}
+
+/// What is read, and not written to.
+const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
+
+/// The table.
+pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
+    // The API has a route table of its own, `crate::control::rest`: it judges methods and bodies.
+    api("/rest/{*}", Cors::NAMED),
+    api("/metrics", Cors::NAMED),
+    api("/openapi.json", Cors::NAMED),
+    api("/{any}/rest/{*}", Cors::ANYONE),
+    // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
+    read("/{app}/{id}.flv", HttpSession::live),
+    // A blob that is published under that name, a file below webapps, or a built-in page.
+    read("/{*}", HttpSession::file),
+]);
+
+const fn api(path: &'static str, cors: Cors) -> Mount<Handler> {
+    Mount { path, methods: Methods::Any, body: BodyKind::Any, cors, handler: HttpSession::control }
+}
+
+const fn read(path: &'static str, handler: Handler) -> Mount<Handler> {
+    Mount { path, methods: READ, body: BodyKind::Any, cors: Cors::ANYONE, handler }
+}

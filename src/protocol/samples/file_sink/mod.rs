@@ -1,0 +1,172 @@
+//! A sink that appends the units of a stream to a file, all tracks of it, through the job service.
+//!
+//! One append is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no
+//! more units, its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full.
+//!
+//! ```text
+//! one unit: track (u8 as id) | key frame | DTS in ms (i64) | wall clock in ms (u64) | length (u32) | payload
+//! ```
+
+use std::time::Instant;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::hub::{Delivery, Selection};
+use crate::jobs::{AppendTo, Job, JobDone, JobId, Outcome, Work};
+use crate::protocol::sinks::SinkKind;
+use crate::protocol::{
+    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+};
+use crate::types::Handle;
+
+/// Bytes that are gathered while an append is under way.
+pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes before each payload.
+pub(crate) const HEAD_BYTES: usize = 22;
+
+/// The row of the registry.
+pub(in crate::protocol) static KIND: SinkKind = SinkKind {
+    name: "file",
+    begin: |_, order, _| {
+        let path = vec![order.key.app.to_string(), format!("{}.units", order.key.id)];
+        Box::new(FileSink::new(path))
+    },
+};
+
+/// Units as they are.
+static FORMAT: FormatKind =
+    FormatKind { name: "units", is_enabled: |_| true, package: |_| None, is_given_up_by_close: false };
+
+/// Where the file stands.
+#[derive(Debug)]
+enum Stage {
+    /// Not asked for yet.
+    New,
+    /// An append is under way.
+    Writing,
+    /// The last append is done.
+    Idle(AppendTo),
+    /// The disk refuses, or the stream is over.
+    Over,
+}
+
+#[derive(Debug)]
+struct FileSink {
+    path: Vec<String>,
+    stage: Stage,
+    attached: bool,
+    held: Vec<Bytes>,
+    held_bytes: usize,
+    closing: Option<String>,
+}
+
+impl FileSink {
+    const fn new(path: Vec<String>) -> Self {
+        Self { path, stage: Stage::New, attached: false, held: Vec::new(), held_bytes: 0, closing: None }
+    }
+
+    /// The next append, when there is something and none is under way.
+    fn append(&mut self) -> Option<Event> {
+        let to = match std::mem::replace(&mut self.stage, Stage::Writing) {
+            Stage::New => AppendTo::Path { path: self.path.clone() },
+            Stage::Idle(to) if !self.held.is_empty() => to,
+            stage @ (Stage::Idle(_) | Stage::Writing | Stage::Over) => {
+                self.stage = stage;
+                return None;
+            }
+        };
+        self.held_bytes = 0;
+        let work = Work::FileAppend { to, data: std::mem::take(&mut self.held) };
+        Some(Event::Job(Job { id: JobId(0), work }))
+    }
+
+    fn appended(&mut self, done: JobDone) {
+        if let Outcome::Appended(Ok(appended)) = done.outcome {
+            self.stage = Stage::Idle(AppendTo::Open(appended.file));
+        } else {
+            self.stage = Stage::Over;
+            self.closing.get_or_insert_with(|| "the file cannot be written".to_owned());
+        }
+    }
+}
+
+impl UnitSink for FileSink {
+    fn has_room(&self) -> bool {
+        self.held_bytes < HELD_BYTES_MAX
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let entry = unit.entry;
+        let mut head = BytesMut::with_capacity(HEAD_BYTES);
+        head.put_u8(entry.unit.track.index());
+        head.put_u8(u8::from(entry.unit.key_frame));
+        head.put_i64(entry.dts_ms);
+        head.put_u64(entry.wall_ms);
+        head.put_u32(u32::try_from(entry.unit.payload.len()).unwrap_or(u32::MAX));
+        self.held_bytes += HEAD_BYTES + entry.unit.payload.len();
+        self.held.extend([head.freeze(), entry.unit.payload.clone()]);
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        // The append follows when the worker asks for events.
+    }
+}
+
+impl Session for FileSink {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        // It has none.
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Job(done) => self.appended(done),
+            Reply::SubscriptionEnded { .. } => self.close(ctx, "the stream ended"),
+            Reply::Subscribe { .. }
+            | Reply::TracksKnown { .. }
+            | Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Rest(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        // It waits for nothing but jobs.
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.closing.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.attached, true) {
+            let format = Format::new(&FORMAT, 0).select(Selection::ALL);
+            return Some(Event::Attach { subscription: Handle::ONLY, format });
+        }
+        if let Some(event) = self.append() {
+            return Some(event);
+        }
+        // What was gathered is written first.
+        let is_done = matches!(self.stage, Stage::Idle(_) | Stage::Over);
+        self.closing.take_if(|_| is_done).map(|reason| {
+            self.stage = Stage::Over;
+            Event::Closed(reason)
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "file", is_media: true, is_authenticated: true }
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+}

@@ -1,0 +1,410 @@
+//! What the worker sees of a protocol: a [`Session`] that speaks in the hub's words.
+//!
+//! A session has a life cycle ([`Session`]: time, events, replies, the end) and capabilities beside it: a byte stream
+//! ([`ByteStream`]), datagrams ([`DatagramPeer`]), units taken whole ([`UnitSink`]), in any combination. A sink such as a
+//! recorder has only the last; a viewer of RTSP may have all three.
+//!
+//! Whatever a session has several of, publications, subscriptions, children and jobs, it names itself by a [`Handle`],
+//! and the answers come back under that name as a [`Reply`].
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use media::{AccessUnit, TrackId, TrackSet, Tracks};
+use wire::{Datagrams, SendQueue};
+
+use super::{Apps, Format, Remote};
+use crate::auth::access::Params;
+use crate::hub::{Blobs, Delivery, Selection};
+use crate::jobs::{Job, JobDone};
+use crate::mail::{
+    Departure, Grant, Message, NoSubscription, PullState, PushState, Refusal, SessionSettings, StreamEnd,
+};
+use crate::stats::Figures;
+use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
+
+/// What a session may look at while it handles input.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The time of this turn.
+    pub now: Now,
+    /// The applications.
+    pub apps: &'a Apps,
+    /// What is set for the whole server.
+    pub server: &'a SessionSettings,
+    /// What requests are answered with from memory.
+    pub blobs: &'a Blobs,
+    /// No new publishers and viewers.
+    pub draining: bool,
+}
+
+/// A request to publish, as the protocol could read it.
+#[derive(Debug)]
+pub struct PublishAsk {
+    /// The key of the stream.
+    pub key: StreamKey,
+    /// How the stream comes in.
+    pub ingest: Ingest,
+    /// What the encoder calls itself.
+    pub user_agent: String,
+    /// Parameters behind the key.
+    pub params: Params,
+    /// Streams it was forwarded through.
+    pub via: Vec<String>,
+}
+
+/// A request to play, as the protocol could read it.
+#[derive(Debug, Clone)]
+pub struct PlayAsk {
+    /// The key of the stream.
+    pub key: StreamKey,
+    /// Form and tracks.
+    pub format: Format,
+    /// Parameters behind the key.
+    pub params: Params,
+    /// The page that asks, when a browser says so.
+    pub origin: String,
+}
+
+/// Somebody who watches by one request after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The stream.
+    pub stream: StreamId,
+    /// The protocol, as viewers are counted.
+    pub protocol: &'static str,
+    /// What tells the viewer from others; `None`: its address.
+    pub viewer: Option<String>,
+}
+
+/// Names a network path of a session; the session chooses it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathId(pub u8);
+
+/// A UDP socket that a session wants for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenPath {
+    /// The session's name for it.
+    pub path: PathId,
+    /// The address to receive at; `None`: any free port.
+    pub bind: Option<SocketAddr>,
+    /// The peer, when there is one only.
+    pub to: Option<SocketAddr>,
+}
+
+/// What happens to a network path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathEvent<'a> {
+    /// An outgoing connection is established, or a socket is open.
+    Open {
+        /// The address that it received, where it is a socket of the session's own.
+        local: Option<SocketAddr>,
+    },
+    /// The peer closed its side.
+    PeerClosed,
+    /// It broke, or could not be opened: the reason.
+    Broken(&'a str),
+}
+
+/// What a session tells the worker.
+#[derive(Debug)]
+pub enum Event {
+    /// Asks to publish; answered by [`Reply::Publish`].
+    Publish {
+        /// The new publication.
+        publication: Handle,
+        /// The request.
+        ask: PublishAsk,
+    },
+    /// Publishes no more, or gave up asking.
+    Unpublished {
+        /// The publication that is over.
+        publication: Handle,
+        /// How it ended.
+        departure: Departure,
+    },
+    /// A unit of a stream that it publishes.
+    Unit {
+        /// The publication.
+        publication: Handle,
+        /// The unit.
+        unit: AccessUnit,
+        /// The tracks of the stream; one of them decodes the unit.
+        tracks: Arc<Tracks>,
+    },
+    /// Units of a publication could not be used.
+    UnitsDropped {
+        /// The publication.
+        publication: Handle,
+        /// How many.
+        units: u64,
+    },
+    /// Asks to play; answered by [`Reply::Subscribe`].
+    Subscribe {
+        /// The new subscription.
+        subscription: Handle,
+        /// The request.
+        ask: PlayAsk,
+    },
+    /// Takes the stream that it was ordered for: a push, a sink.
+    Attach {
+        /// The new subscription.
+        subscription: Handle,
+        /// Form and tracks.
+        format: Format,
+    },
+    /// Wants other tracks from the next key frame on; what it is sent goes on until then.
+    Select {
+        /// The subscription.
+        subscription: Handle,
+        /// The rule from now on.
+        selection: Selection,
+    },
+    /// The peer lost something that only a key frame mends.
+    KeyFrameNeeded {
+        /// The subscription.
+        subscription: Handle,
+        /// The video track; `None`: the one that the subscription starts at.
+        track: Option<TrackId>,
+    },
+    /// Pauses or goes on.
+    Pause {
+        /// The subscription.
+        subscription: Handle,
+        /// Nothing is sent while it is paused.
+        paused: bool,
+    },
+    /// Plays no more, or gave up asking.
+    Unsubscribe(Handle),
+    /// A request of the API; answered by [`Reply::Rest`].
+    Rest {
+        /// The request.
+        request: Box<crate::http::Request>,
+        /// It came over TLS.
+        secure: bool,
+    },
+    /// A request has shown that somebody watches a stream.
+    Watched(Watched),
+    /// Work that may block; answered by [`Reply::Job`].
+    Job(Job),
+    /// The state of the push that this session is.
+    Push(PushState),
+    /// The state of the pull that this session is.
+    Pull(PullState),
+    /// Wants a session of its own on this worker; answered by [`Reply::Spawned`]. It ends with its parent.
+    Spawn {
+        /// The parent's name for it.
+        child: Handle,
+        /// The new session.
+        session: Box<dyn Session>,
+    },
+    /// Speaks to another session of any worker: [`Reply::Message`] there.
+    Tell {
+        /// The receiver.
+        to: SessionRef,
+        /// What is said.
+        message: Message,
+    },
+    /// Wants a UDP socket of its own; answered by [`Session::handle_path`].
+    OpenPath(OpenPath),
+    /// Closes a UDP socket of its own.
+    ClosePath(PathId),
+    /// The last one. What is queued is sent, then the connection closes.
+    Closed(String),
+}
+
+/// What the worker answers a session, or tells it.
+#[derive(Debug)]
+pub enum Reply<'a> {
+    /// To [`Event::Publish`].
+    Publish {
+        /// The publication.
+        publication: Handle,
+        /// Yes or no.
+        verdict: Result<Grant, Refusal>,
+    },
+    /// The server ended a stream that it publishes.
+    PublicationEnded {
+        /// The publication.
+        publication: Handle,
+        /// Why.
+        end: StreamEnd,
+    },
+    /// Viewers of a publication wait for a key frame. At most one every 500 ms for each track; who cannot act on it need not.
+    KeyFrameNeeded {
+        /// The publication.
+        publication: Handle,
+        /// The video track.
+        track: TrackId,
+    },
+    /// The tracks of a publication that somebody is sent are now these.
+    Wanted {
+        /// The publication.
+        publication: Handle,
+        /// Published tracks; the others may be paused.
+        tracks: TrackSet,
+    },
+    /// To [`Event::Subscribe`] and [`Event::Attach`].
+    Subscribe {
+        /// The subscription.
+        subscription: Handle,
+        /// The tracks of the stream (none yet: [`Reply::TracksKnown`] follows), or why not.
+        verdict: Result<&'a Tracks, NoSubscription>,
+    },
+    /// The stream had no tracks when it was subscribed; now it has.
+    TracksKnown {
+        /// The subscription.
+        subscription: Handle,
+        /// The tracks.
+        tracks: &'a Tracks,
+    },
+    /// The stream of a subscription has ended.
+    SubscriptionEnded {
+        /// The subscription.
+        subscription: Handle,
+        /// Why.
+        end: StreamEnd,
+    },
+    /// To [`Event::Rest`].
+    Rest(crate::http::Response),
+    /// To [`Event::Job`].
+    Job(JobDone),
+    /// To [`Event::Spawn`]; `None`: there are too many.
+    Spawned {
+        /// The parent's name for it.
+        child: Handle,
+        /// The new session.
+        session: Option<SessionRef>,
+    },
+    /// From another session ([`Event::Tell`]).
+    Message {
+        /// The sender.
+        from: SessionRef,
+        /// What it says.
+        message: Message,
+    },
+    /// A session that it spoke to is not there, or a child of it has ended.
+    SessionEnded(SessionRef),
+}
+
+impl Reply<'_> {
+    /// The handle of the publication or subscription that it is about.
+    #[must_use]
+    pub const fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Publish { publication: handle, .. }
+            | Self::PublicationEnded { publication: handle, .. }
+            | Self::KeyFrameNeeded { publication: handle, .. }
+            | Self::Wanted { publication: handle, .. }
+            | Self::Subscribe { subscription: handle, .. }
+            | Self::TracksKnown { subscription: handle, .. }
+            | Self::SubscriptionEnded { subscription: handle, .. } => Some(*handle),
+            Self::Rest(_)
+            | Self::Job(_)
+            | Self::Spawned { .. }
+            | Self::Message { .. }
+            | Self::SessionEnded(_) => None,
+        }
+    }
+}
+
+/// What a session says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// The protocol, for logs and counters.
+    pub protocol: &'static str,
+    /// Whether it is there for media; the end of such a session is worth a line of the log.
+    pub is_media: bool,
+    /// Whether the peer has shown that it may be here; from then on it no longer counts against the limits for
+    /// unauthenticated peers.
+    pub is_authenticated: bool,
+}
+
+/// One peer's conversation, or a sink of the server's own, as the worker drives it.
+pub trait Session: Debug + Send {
+    /// Something happened to a network path.
+    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>);
+    /// An answer, or news.
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
+    /// A deadline may have passed.
+    fn handle_timeout(&mut self, ctx: &Context<'_>);
+    /// Say goodbye and close: `reason` is for the log.
+    fn close(&mut self, ctx: &Context<'_>, reason: &str);
+    /// The next thing the worker must know.
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// What it is.
+    fn about(&self) -> About;
+
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        None
+    }
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        None
+    }
+    /// How it takes units whole, if it does; else the worker writes what its format packages to the byte stream.
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        None
+    }
+    /// Figures of its connection; its protocol knows what they are.
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        None
+    }
+}
+
+/// A session that speaks over a byte stream.
+pub trait ByteStream {
+    /// Bytes of the peer, any split of them.
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]);
+    /// The transport took so many bytes.
+    fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize);
+    /// Whether the transport should be read.
+    fn wants_bytes(&self) -> bool;
+    /// Moves what is to be sent.
+    fn poll_transmit(&mut self, out: &mut SendQueue);
+}
+
+/// Where gathered datagrams go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct To {
+    /// The path.
+    pub path: PathId,
+    /// The peer. `None`: the one that the path has.
+    pub remote: Option<Remote>,
+}
+
+impl To {
+    /// The peer of the only path.
+    pub const PEER: Self = Self { path: PathId(0), remote: None };
+
+    /// A peer of the only socket; `None`: the one that it is connected to.
+    #[must_use]
+    pub fn of_socket(peer: Option<SocketAddr>) -> Self {
+        Self { remote: peer.map(|peer| Remote { peer, local: None }), ..Self::PEER }
+    }
+}
+
+/// A session that speaks in datagrams. Its paths may change while it lives: a shared port may route another address to it, and
+/// it may open and close sockets of its own.
+pub trait DatagramPeer {
+    /// A datagram that came over one of its paths.
+    fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: SocketAddr, datagram: &[u8]);
+    /// Adds the datagrams that are to be sent now, all to one peer.
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To;
+}
+
+/// A session that takes units whole: one that must remember what it has sent until it has arrived, or a sink that is no
+/// connection.
+pub trait UnitSink {
+    /// Whether there is room for a unit. While there is none the subscription's cursor stays, and lags.
+    fn has_room(&self) -> bool;
+    /// A unit of a stream that it is subscribed to.
+    fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
+    /// No further unit follows for now.
+    fn end_units(&mut self, ctx: &Context<'_>);
+}

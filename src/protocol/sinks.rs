@@ -1,0 +1,45 @@
+//! Sinks: consumers of streams that are no connections, such as recorders. Each is a folder and a row here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crypto::Seed;
+
+use super::Session;
+use crate::config::AppSettings;
+use crate::types::{Now, StreamKey};
+
+/// What a sink is created with.
+#[derive(Debug, Clone)]
+pub struct SinkOrder {
+    /// The stream that it takes.
+    pub key: StreamKey,
+    /// Settings of the application.
+    pub settings: Arc<AppSettings>,
+}
+
+/// A kind of sink.
+pub struct SinkKind {
+    /// Its name, in orders and logs.
+    pub name: &'static str,
+    /// Creates the session of one stream. It asks for its tracks by [`super::Event::Attach`].
+    pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
+}
+
+impl fmt::Debug for SinkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SinkKind").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The sinks of this build.
+static SINKS: &[&SinkKind] = &[
+    #[cfg(test)]
+    &super::samples::file_sink::KIND,
+];
+
+/// The kind of sink with this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static SinkKind> {
+    SINKS.iter().find(|kind| kind.name == name).copied()
+}

@@ -1,0 +1,118 @@
+//! Figures that the connections of a protocol have beyond their bytes. What they are is the protocol's; here they have
+//! names and places in `/metrics`.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::types::StreamKey;
+
+/// Values in the order of a [`Catalogue`].
+pub type Values = SmallVec<[u64; 8]>;
+
+/// Which figures the connections of a protocol have.
+#[derive(Debug)]
+pub struct Catalogue {
+    /// Begins the names of its metrics.
+    pub name: &'static str,
+    /// What is counted: the end of the metrics' names, and what the help says of all connections and of one.
+    pub counted: [&'static str; 3],
+    /// The counters.
+    pub counters: &'static [&'static str],
+    /// How many of them, from the first, are shown of each connection too.
+    pub counters_of_each: usize,
+    /// The figures of the moment: the ends of their names, and the help.
+    pub gauges: &'static [(&'static str, &'static str)],
+}
+
+/// There is one of a name.
+impl PartialEq for Catalogue {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Catalogue {}
+
+/// The figures of one connection.
+pub trait Figures: Debug + Send + Sync {
+    /// What they are.
+    fn catalogue(&self) -> &'static Catalogue;
+    /// The values of the counters.
+    fn counts(&self) -> Values;
+    /// The values of the gauges.
+    fn gauges(&self) -> Values;
+    /// As the API shows them: members of an object.
+    fn members(&self) -> serde_json::Map<String, serde_json::Value>;
+}
+
+/// What a connection is to its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It brings it.
+    Publisher,
+    /// It plays it.
+    Viewer,
+    /// It takes it to another server.
+    Push,
+    /// It fetches it from another server.
+    Pull,
+}
+
+impl Role {
+    /// In words of the API and of metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Viewer => "viewer",
+            Self::Push => "push",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+/// One connection of a stream.
+#[derive(Debug, Clone)]
+pub struct ConnectionFigures {
+    /// Of which stream.
+    pub key: StreamKey,
+    /// What it does.
+    pub role: Role,
+    /// With whom.
+    pub peer: SocketAddr,
+    /// Its figures.
+    pub figures: Arc<dyn Figures>,
+}
+
+/// What all connections of a protocol have counted, those that are over too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Totals {
+    /// What is counted.
+    pub of: &'static Catalogue,
+    /// The values of the counters.
+    pub counts: Values,
+}
+
+impl Totals {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(of: &'static Catalogue) -> Self {
+        Self { of, counts: SmallVec::from_elem(0, of.counters.len()) }
+    }
+
+    /// Adds a connection to the row of its protocol, which is made when it is new.
+    pub fn add(rows: &mut Vec<Self>, figures: &dyn Figures) {
+        let of = figures.catalogue();
+        let at = rows.iter().position(|row| row.of == of).unwrap_or_else(|| {
+            rows.push(Self::new(of));
+            rows.len() - 1
+        });
+        let Some(row) = rows.get_mut(at) else { return };
+        for (total, more) in row.counts.iter_mut().zip(figures.counts()) {
+            *total = total.saturating_add(more);
+        }
+    }
+}

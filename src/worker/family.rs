@@ -1,0 +1,76 @@
+//! Sessions that create sessions and speak to each other.
+
+use super::conn::{CHILDREN_MAX, Conn, Purpose};
+use super::{Output, Worker};
+use crate::mail::{Message, ToWorker};
+use crate::protocol::{Reply, Session};
+use crate::types::{ConnId, Handle, SessionRef};
+
+impl Worker {
+    /// A session wants one of its own beside it.
+    pub(super) fn spawn(&mut self, parent: ConnId, child: Handle, session: Box<dyn Session>) {
+        let Some(conn) = self.conns.get(parent) else { return };
+        let children = conn.family.as_ref().map_or(0, |family| family.children.len());
+        let inner = Conn::bare(conn.peer, session, self.now.mono);
+        let id = if children < CHILDREN_MAX { self.conns.insert(inner) } else { None };
+        if let Some(id) = id {
+            if let Some(conn) = self.conns.get_mut(parent) {
+                conn.family.get_or_insert_default().children.push(id);
+            }
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.family.get_or_insert_default().parent = Some(parent);
+            }
+            self.touch(id);
+        }
+        let session = id.map(|id| self.session_ref(id, Handle::ONLY));
+        self.reply(parent, Reply::Spawned { child, session });
+        self.touch(parent);
+    }
+
+    /// A session speaks to another one, here or on another worker.
+    pub(super) fn tell_session(&mut self, from: SessionRef, to: SessionRef, message: Message) {
+        if to.worker != self.id {
+            self.outputs.push_back(Output::Worker(to.worker, ToWorker::Tell { from, to, message }));
+            return;
+        }
+        if self.conns.get(to.conn).is_some() {
+            self.reply(to.conn, Reply::Message { from, message });
+            self.touch(to.conn);
+        } else {
+            self.tell_session_ended(from, to);
+        }
+    }
+
+    /// A session that was spoken to is not there.
+    pub(super) fn tell_session_ended(&mut self, teller: SessionRef, gone: SessionRef) {
+        if teller.worker != self.id {
+            let mail = ToWorker::SessionEnded { teller, gone };
+            self.outputs.push_back(Output::Worker(teller.worker, mail));
+            return;
+        }
+        self.reply(teller.conn, Reply::SessionEnded(gone));
+        self.touch(teller.conn);
+    }
+
+    /// A session has ended: its children end with it, its parent hears of it.
+    pub(super) fn end_family(&mut self, id: ConnId, conn: Conn) {
+        let Some(family) = conn.family else { return };
+        for child in family.children {
+            if let Some(conn) = self.conns.get_mut(child) {
+                conn.purpose = Purpose::Ended;
+                if let Some(family) = &mut conn.family {
+                    family.parent = None;
+                }
+            }
+            self.call(child, |session, ctx| session.close(ctx, "its session has ended"));
+            self.touch(child);
+        }
+        let Some(parent) = family.parent else { return };
+        let gone = self.session_ref(id, Handle::ONLY);
+        if let Some(family) = self.conns.get_mut(parent).and_then(|conn| conn.family.as_mut()) {
+            family.children.retain(|child| *child != id);
+        }
+        self.reply(parent, Reply::SessionEnded(gone));
+        self.touch(parent);
+    }
+}

@@ -1,0 +1,320 @@
+//! Viewers that are not connections. Whoever watches by one request after the other (HLS) is a viewer while its lease
+//! lasts: each request renews it, and it ends by time. The ledger is bounded: when it is full, the oldest lease of the
+//! same address gives way, so that one client with a million session ids counts no more than it did.
+//!
+//! Renewing, ending and expiring take the logarithm of the number of leases.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::types::StreamId;
+
+/// Leases of one worker. With some 300 bytes each they take 30 MB.
+pub const LEASES_MAX: usize = 100_000;
+/// How long a lease lasts after a request, where the protocol has no reason for another time.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// Bytes of a viewer's name that are kept; longer ones are cut.
+pub const VIEWER_BYTES_MAX: usize = 128;
+/// Leases that one call ends. More that are due leave the deadline in the past.
+const EXPIRED_MAX: usize = 1000;
+/// The bits of an IPv6 address that are the network's.
+const NETWORK: u128 = !0 << 64;
+
+/// Who a lease is for. The order is that of the index: all leases of a stream stand together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    stream: StreamId,
+    protocol: &'static str,
+    viewer: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    key: Key,
+    address: IpAddr,
+    until: Instant,
+}
+
+/// What a request has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed {
+    /// A viewer that was there goes on.
+    Again,
+    /// A viewer has come.
+    New,
+    /// The ledger is full, and nothing of this address could give way: it is served, and not counted.
+    Full,
+}
+
+/// The leases of a worker.
+#[derive(Debug)]
+pub struct Ledger {
+    max: usize,
+    /// Leases begun since the start; the number of the next one.
+    begun: u64,
+    leases: BTreeMap<u64, Lease>,
+    index: BTreeMap<Key, u64>,
+    /// By the time when they end.
+    ends: BTreeSet<(Instant, u64)>,
+    /// The same for each address.
+    addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
+    counts: BTreeMap<(StreamId, &'static str), u32>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::with_room(LEASES_MAX)
+    }
+}
+
+impl Ledger {
+    /// Room for so many leases.
+    #[must_use]
+    pub const fn with_room(max: usize) -> Self {
+        Self {
+            max,
+            begun: 0,
+            leases: BTreeMap::new(),
+            index: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            addresses: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// A viewer has asked for something of a stream. `viewer` is what tells it from others: the token of its session, or
+    /// its address.
+    pub fn renew(
+        &mut self,
+        now: Instant,
+        (stream, protocol, viewer): (StreamId, &'static str, &str),
+        address: IpAddr,
+        lease: Duration,
+    ) -> Renewed {
+        let end = viewer.floor_char_boundary(VIEWER_BYTES_MAX);
+        let viewer = Arc::from(viewer.get(..end).unwrap_or_default());
+        let key = Key { stream, protocol, viewer };
+        let until = now.checked_add(lease).unwrap_or(now);
+        if let Some(&number) = self.index.get(&key) {
+            self.move_to(number, network(address), until);
+            return Renewed::Again;
+        }
+        let address = network(address);
+        if self.leases.len() >= self.max && !self.give_way(address) {
+            return Renewed::Full;
+        }
+        let number = self.begun;
+        self.begun = number.saturating_add(1);
+        let count = self.counts.entry((stream, protocol)).or_default();
+        *count = count.saturating_add(1);
+        self.index.insert(key.clone(), number);
+        self.ends.insert((until, number));
+        self.addresses.entry(address).or_default().insert((until, number));
+        self.leases.insert(number, Lease { key, address, until });
+        Renewed::New
+    }
+
+    /// Ends what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for _ in 0..EXPIRED_MAX {
+            match self.ends.first() {
+                Some(&(until, number)) if until <= now => self.end(number),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// A stream is over, and its leases with it.
+    pub fn end_stream(&mut self, stream: StreamId) {
+        let first = Key { stream, protocol: "", viewer: Arc::from("") };
+        let of_stream = self.index.range(first..).take_while(|(key, _)| key.stream == stream);
+        let numbers: Vec<u64> = of_stream.map(|(_, number)| *number).collect();
+        numbers.into_iter().for_each(|number| self.end(number));
+    }
+
+    /// The viewers of each stream and protocol.
+    pub fn counts(&self) -> impl Iterator<Item = (StreamId, &'static str, u32)> {
+        self.counts.iter().map(|(&(stream, protocol), &count)| (stream, protocol, count))
+    }
+
+    /// When the next lease ends.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.ends.first().map(|(until, _)| *until)
+    }
+
+    /// Leases.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether nobody has one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// The viewer goes on, perhaps from another address.
+    fn move_to(&mut self, number: u64, address: IpAddr, until: Instant) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        let former = (lease.until, number);
+        let former_address = std::mem::replace(&mut lease.address, address);
+        lease.until = until;
+        self.ends.remove(&former);
+        self.ends.insert((until, number));
+        self.leave(former_address, former);
+        self.addresses.entry(address).or_default().insert((until, number));
+    }
+
+    /// Ends the lease of an address that ends first anyway. `false` when it has none.
+    fn give_way(&mut self, address: IpAddr) -> bool {
+        let oldest = self.addresses.get(&address).and_then(|leases| leases.first());
+        let Some(&(_, number)) = oldest else { return false };
+        self.end(number);
+        true
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(Lease { key, address, until }) = self.leases.remove(&number) else { return };
+        self.ends.remove(&(until, number));
+        self.leave(address, (until, number));
+        if let Some(count) = self.counts.get_mut(&(key.stream, key.protocol)) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&(key.stream, key.protocol));
+            }
+        }
+        self.index.remove(&key);
+    }
+
+    fn leave(&mut self, address: IpAddr, entry: (Instant, u64)) {
+        if let Some(leases) = self.addresses.get_mut(&address) {
+            leases.remove(&entry);
+            if leases.is_empty() {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+}
+
+/// An IPv6 host has a whole /64 to ask from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & NETWORK).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: StreamId = StreamId(1);
+    const B: StreamId = StreamId(2);
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn counts(ledger: &Ledger) -> Vec<(StreamId, &'static str, u32)> {
+        ledger.counts().collect()
+    }
+
+    #[test]
+    fn a_lease_lasts_from_request_to_request_and_ends_by_time() {
+        let (mut ledger, start) = (Ledger::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut ask = |second, viewer| ledger.renew(at(second), (A, "hls", viewer), address(1), LEASE);
+        assert_eq!((ask(0, "x"), ask(0, "y"), ask(9, "x")), (Renewed::New, Renewed::New, Renewed::Again));
+        assert_eq!((counts(&ledger), ledger.poll_timeout()), (vec![(A, "hls", 2)], Some(at(10))));
+        ledger.handle_timeout(at(10));
+        assert_eq!((counts(&ledger), ledger.poll_timeout()), (vec![(A, "hls", 1)], Some(at(19))));
+        // Early and double timeouts are harmless.
+        ledger.handle_timeout(at(10));
+        ledger.handle_timeout(at(19));
+        assert_eq!((counts(&ledger), ledger.poll_timeout(), ledger.is_empty()), (vec![], None, true));
+        assert_eq!(ledger.renew(at(20), (A, "hls", "x"), address(1), LEASE), Renewed::New);
+    }
+
+    #[test]
+    fn streams_and_protocols_are_counted_apart_and_a_stream_takes_its_viewers_along() {
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        for (stream, protocol, viewer) in
+            [(A, "hls", "x"), (A, "dash", "x"), (B, "hls", "x"), (B, "hls", "y")]
+        {
+            assert_eq!(ledger.renew(now, (stream, protocol, viewer), address(1), LEASE), Renewed::New);
+        }
+        assert_eq!(counts(&ledger), [(A, "dash", 1), (A, "hls", 1), (B, "hls", 2)]);
+        ledger.end_stream(B);
+        assert_eq!(counts(&ledger), [(A, "dash", 1), (A, "hls", 1)]);
+        ledger.end_stream(A);
+        assert!(ledger.is_empty() && ledger.ends.is_empty() && ledger.addresses.is_empty());
+    }
+
+    #[test]
+    fn t_10_at_the_cap_the_oldest_lease_of_the_same_address_gives_way() {
+        let (mut ledger, start) = (Ledger::with_room(3), Instant::now());
+        let mut ask = |ms, viewer: &str, from| {
+            ledger.renew(start + Duration::from_millis(ms), (A, "hls", viewer), from, LEASE)
+        };
+        assert_eq!((ask(0, "x", address(1)), ask(1, "y", address(2))), (Renewed::New, Renewed::New));
+        assert_eq!((ask(2, "z", address(2)), ask(3, "y", address(2))), (Renewed::New, Renewed::Again));
+        // Full: `z` is the oldest of its address by now; a stranger finds no room and takes nobody's.
+        assert_eq!(ask(4, "v", address(3)), Renewed::Full);
+        assert_eq!(ask(5, "w", address(2)), Renewed::New);
+        assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));
+        assert_eq!((ledger.len(), counts(&ledger)), (3, vec![(A, "hls", 3)]));
+        // A million names of one network are as many viewers as there is room for.
+        let v6 = |host: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host)));
+        ledger.end_stream(A);
+        for host in 0..1_000_000u64 {
+            ledger.renew(start, (A, "hls", &host.to_string()), v6(host), LEASE);
+        }
+        assert_eq!((ledger.len(), ledger.addresses.len()), (3, 1));
+        let long = "é".repeat(1000);
+        ledger.renew(start, (A, "hls", &long), v6(0), LEASE);
+        assert!(ledger.index.keys().all(|key| key.viewer.len() <= VIEWER_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_call_ends_a_bounded_number_and_leaves_the_deadline_for_the_others() {
+        let (mut ledger, start) = (Ledger::default(), Instant::now());
+        for viewer in 0..EXPIRED_MAX + 1 {
+            ledger.renew(start, (A, "hls", &viewer.to_string()), address(1), LEASE);
+        }
+        ledger.handle_timeout(start + LEASE);
+        assert_eq!((ledger.len(), ledger.poll_timeout()), (1, Some(start + LEASE)));
+        ledger.handle_timeout(start + LEASE);
+        assert_eq!((ledger.len(), ledger.poll_timeout()), (0, None));
+    }
+
+    proptest! {
+        /// Whatever happens, the indexes agree with each other.
+        #[test]
+        fn the_indexes_agree(steps in prop::collection::vec((0u64..12, 0u8..6, 0u8..3, 0u64..5000), 1..200)) {
+            let (mut ledger, mut now) = (Ledger::with_room(8), Instant::now());
+            for (what, viewer, from, pause) in steps {
+                now += Duration::from_millis(pause);
+                match what {
+                    0 => ledger.end_stream(A),
+                    1 | 2 => ledger.handle_timeout(now),
+                    _ => {
+                        let stream = if what % 2 == 0 { A } else { B };
+                        ledger.renew(now, (stream, "hls", &viewer.to_string()), address(from), LEASE);
+                    }
+                }
+                let of_addresses: usize = ledger.addresses.values().map(BTreeSet::len).sum();
+                let counted: u32 = ledger.counts().map(|(_, _, count)| count).sum();
+                let sizes = [ledger.index.len(), ledger.ends.len(), of_addresses, counted as usize];
+                prop_assert_eq!(sizes, [ledger.len(); 4]);
+                prop_assert!(ledger.len() <= 8);
+                prop_assert!(ledger.addresses.values().all(|leases| !leases.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Outgoing connections: attempts of pushes and pulls, and sinks that control orders.
+
+use std::net::SocketAddr;
+
+use super::conn::{Conn, Purpose};
+use super::{Output, Worker};
+use crate::mail::{Departure, PullOrder, PullState, PushOrder, PushState, Target, ToControl, Transport};
+use crate::protocol::{PathId, Session, outbound, sinks};
+use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
+
+impl Worker {
+    // ---- pushes
+
+    pub(super) fn start_push(&mut self, order: &PushOrder) {
+        let seed = self.session_seed();
+        let session = outbound::begin_push(self.now, order, seed);
+        let purpose = Purpose::Push { push: order.push, attempt: order.attempt, stream: order.stream };
+        let Some(id) =
+            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
+        else {
+            let state = PushState::Failed("out of connections".into());
+            self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
+            return;
+        };
+        self.pushes.insert(order.push, id);
+        self.connect(id, order.address, &order.target);
+        self.touch(id);
+    }
+
+    pub(super) fn stop_push(&mut self, push: PushId) {
+        let Some(id) = self.pushes.remove(&push) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        // No news of it is wanted any more.
+        conn.purpose = Purpose::Ended;
+        if conn.is_connecting() {
+            self.remove(id, "push removed", true);
+            return;
+        }
+        self.call(id, |session, ctx| session.close(ctx, "push removed"));
+        self.unsubscribe(id, Handle::ONLY);
+        self.touch(id);
+    }
+
+    /// Pushes of a stream that ended before their target had answered.
+    pub(super) fn stop_waiting_pushes(&mut self, stream: StreamId) {
+        let is_waiting = |conn: &Conn| conn.subscriptions.is_empty() && conn.purpose.stream() == Some(stream);
+        let of_stream =
+            |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
+        for push in self.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
+            self.stop_push(push);
+        }
+    }
+
+    // ---- pulls
+
+    pub(super) fn start_pull(&mut self, order: &PullOrder) {
+        let seed = self.session_seed();
+        let session = outbound::begin_pull(self.now, order, seed);
+        let purpose = Purpose::Pull { pull: order.pull, attempt: order.attempt };
+        let Some(id) =
+            session.and_then(|session| self.insert_outgoing(order.address, &order.target, session, purpose))
+        else {
+            let state = PullState::Failed("out of connections".into());
+            self.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
+            return;
+        };
+        self.pulls.insert(order.pull, id);
+        self.connect(id, order.address, &order.target);
+        self.touch(id);
+    }
+
+    /// Ends a pull. Control hears where its stream stands before anything that a later order brings.
+    pub(super) fn stop_pull(&mut self, pull: PullId) {
+        let Some(id) = self.pulls.remove(&pull) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        // No news of it is wanted any more.
+        conn.purpose = Purpose::Ended;
+        let connecting = conn.is_connecting();
+        self.unpublish(id, Handle::ONLY, Departure::Lost);
+        if connecting {
+            self.remove(id, "pull stopped", true);
+            return;
+        }
+        self.call(id, |session, ctx| session.close(ctx, "pull stopped"));
+        self.touch(id);
+    }
+
+    pub(super) fn pull_news(&mut self, id: ConnId, state: PullState) {
+        if let Some(Purpose::Pull { pull, attempt }) = self.conns.get(id).map(|conn| conn.purpose) {
+            self.tell(ToControl::Pull { pull, attempt, state });
+        }
+    }
+
+    /// What is left of a pull whose connection is gone.
+    pub(super) fn forget_pull(&mut self, id: ConnId, pull: PullId, attempt: u64, reason: &str) {
+        if self.pulls.get(&pull) == Some(&id) {
+            self.pulls.remove(&pull);
+        }
+        // Most have said more already, and control hears only the first word of an attempt's end.
+        let state = PullState::Failed(reason.to_owned());
+        self.tell(ToControl::Pull { pull, attempt, state });
+    }
+
+    // ---- both
+
+    fn insert_outgoing(
+        &mut self,
+        address: SocketAddr,
+        target: &Target,
+        session: Box<dyn Session>,
+        purpose: Purpose,
+    ) -> Option<ConnId> {
+        let now = self.now.mono;
+        let conn = match target.transport {
+            Transport::Tcp | Transport::Tls => Conn::connecting(address, session, now),
+            Transport::Udp | Transport::UdpListener => Conn::datagrams(address, session, None, now),
+        };
+        self.conns.insert(Conn { purpose, ..conn })
+    }
+
+    /// Has the socket of an outgoing connection opened.
+    fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
+        let path = PathId::default();
+        let output = match target.transport {
+            Transport::Tcp | Transport::Tls => Output::Connect { conn, address, tls_name: target.tls_name() },
+            Transport::Udp => Output::OpenUdp { conn, path, bind: None, to: Some(address) },
+            Transport::UdpListener => Output::OpenUdp { conn, path, bind: Some(address), to: None },
+        };
+        self.outputs.push_back(output);
+    }
+
+    // ---- sinks
+
+    /// Creates a sink of a stream.
+    pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
+        let (Some(kind), Some(live)) = (sinks::find(name), self.streams.get(&stream)) else { return };
+        let order =
+            sinks::SinkOrder { key: live.key.clone(), settings: std::sync::Arc::clone(&live.settings) };
+        let seed = self.session_seed();
+        let session = (kind.begin)(self.now, &order, seed);
+        self.insert_inner(session, Purpose::Sink { stream });
+    }
+
+    /// Puts a session without a network path into the worker.
+    pub(super) fn insert_inner(&mut self, session: Box<dyn Session>, purpose: Purpose) -> Option<ConnId> {
+        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let conn = Conn { purpose, ..Conn::bare(nobody, session, self.now.mono) };
+        let id = self.conns.insert(conn)?;
+        self.touch(id);
+        Some(id)
+    }
+}

@@ -1,0 +1,239 @@
+//! Publications: from the request to the last unit.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::{AccessUnit, Tracks};
+
+use super::conn::{Publication, Purpose, ROLES_MAX};
+use super::deadlines::Timer;
+use super::dispatch::FLUSH_GRID;
+use super::{SourceCount, Worker};
+use crate::hub::{Entry, Flush};
+use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
+use crate::protocol::{PublishAsk, Reply, derived};
+use crate::types::{ConnId, Handle, SessionRef, StreamId};
+
+impl Worker {
+    pub(super) fn ask_publish(&mut self, id: ConnId, publication: Handle, ask: PublishAsk) {
+        let session = self.session_ref(id, publication);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.publications.len() >= ROLES_MAX || conn.publication_mut(publication).is_some() {
+            let verdict = Err(Refusal::Resources);
+            self.reply(id, Reply::Publish { publication, verdict });
+            return;
+        }
+        conn.publications.push(Publication { handle: publication, stream: None });
+        let pull = match conn.purpose {
+            Purpose::Pull { pull, attempt } => Some((pull, attempt)),
+            Purpose::Peer
+            | Purpose::Push { .. }
+            | Purpose::Sink { .. }
+            | Purpose::Producer { .. }
+            | Purpose::Ended => None,
+        };
+        let request = PublishRequest {
+            session,
+            key: ask.key,
+            ingest: ask.ingest,
+            peer: conn.peer,
+            user_agent: ask.user_agent,
+            params: ask.params,
+            via: ask.via,
+            pull,
+        };
+        self.tell(ToControl::Publish(request));
+    }
+
+    /// Control has decided.
+    pub(super) fn publish_verdict(
+        &mut self,
+        id: ConnId,
+        publication: Handle,
+        verdict: Result<Box<Grant>, Refusal>,
+    ) {
+        let session = self.session_ref(id, publication);
+        let granted = verdict.as_ref().ok().map(|grant| (grant.stream, grant.position, grant.epoch));
+        let asked = self.conns.get_mut(id).and_then(|conn| {
+            let at =
+                conn.publications.iter().position(|one| one.handle == publication && one.stream.is_none())?;
+            match granted {
+                Some((stream, ..)) => conn.publications.get_mut(at)?.stream = Some(stream),
+                None => {
+                    conn.publications.remove(at);
+                }
+            }
+            Some(())
+        });
+        match (asked, granted) {
+            (Some(()), _) => {
+                if let Some((stream, position, _)) = granted {
+                    let count = self.sources.entry(stream).or_default();
+                    count.position = position;
+                    count.last_unit = Some(self.now.mono);
+                    count.publisher = Some(session);
+                }
+                let verdict = verdict.map(|grant| *grant);
+                self.reply(id, Reply::Publish { publication, verdict });
+                if let Some((stream, ..)) = granted {
+                    self.tell_wanted(stream);
+                }
+            }
+            // It went while control decided; control must not wait for its units.
+            (None, Some((stream, position, epoch))) => {
+                let departure = Departure::Lost;
+                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+            (None, None) => {}
+        }
+        self.note_authenticated(id);
+        self.touch(id);
+    }
+
+    /// Tells control that a publisher is gone, whichever way it had come.
+    pub(super) fn unpublish(&mut self, id: ConnId, publication: Handle, departure: Departure) {
+        let session = self.session_ref(id, publication);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(at) = conn.publications.iter().position(|one| one.handle == publication) else { return };
+        match conn.publications.remove(at).stream {
+            None => self.tell(ToControl::PublishAbandoned(session)),
+            Some(stream) => {
+                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
+                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
+                self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
+            }
+        }
+    }
+
+    /// The session is gone, and with it all that it published.
+    pub(super) fn unpublish_all(&mut self, id: ConnId) {
+        while let Some(publication) = self.conns.get(id).and_then(|conn| conn.publications.last().copied()) {
+            self.unpublish(id, publication.handle, Departure::Lost);
+        }
+    }
+
+    /// The session feeds the stream no more, and control knows.
+    pub(super) fn forget_publication(&mut self, id: ConnId, stream: StreamId) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.publications.retain(|one| one.stream != Some(stream));
+        }
+    }
+
+    fn published(&self, id: ConnId, publication: Handle) -> Option<StreamId> {
+        self.conns.get(id)?.publications.iter().find(|one| one.handle == publication)?.stream
+    }
+
+    pub(super) fn ingest(&mut self, id: ConnId, publication: Handle, unit: AccessUnit, tracks: Arc<Tracks>) {
+        let Some(stream) = self.published(id, publication) else {
+            return self.ingest_derived(id, unit);
+        };
+        let tracks = match self.streams.get_mut(&stream) {
+            Some(stream) => stream.with_derived(tracks, derived::with_offers),
+            None => tracks,
+        };
+        let count = self.sources.entry(stream).or_default();
+        count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
+        count.last_unit = Some(self.now.mono);
+        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
+        count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
+        if !std::mem::replace(&mut count.position.started, true) {
+            self.tell(ToControl::SourceStarted(stream));
+        }
+        self.append_published(id, stream, entry);
+    }
+
+    /// Appends a unit whose publisher or producer is here.
+    pub(super) fn append_published(&mut self, id: ConnId, stream: StreamId, entry: Entry) {
+        let appended = self.append(stream, entry);
+        self.feed_mirrors(stream);
+        if appended.is_err() {
+            self.remove_panicked(id);
+        }
+    }
+
+    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
+    /// left out.
+    pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        self.stats.units = self.stats.units.saturating_add(1);
+        let first = stream.tracks().is_empty();
+        let now = self.now.mono;
+        let pushed =
+            catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
+        match pushed.flush {
+            Flush::Now => {
+                if !std::mem::replace(&mut stream.flushing, true) {
+                    self.flushing.push(id);
+                }
+            }
+            Flush::By(_) => self.arm_flush(id),
+        }
+        if pushed.trim {
+            self.trim(id);
+        }
+        if pushed.rechosen {
+            self.settle_demand(id);
+        }
+        if first {
+            self.tell_tracks(id);
+        }
+        Ok(())
+    }
+
+    /// Tells those who subscribed to a stream without tracks that it has some now.
+    fn tell_tracks(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
+        for subscriber in subscribers {
+            let subscription = subscriber.handle;
+            self.reply(subscriber.conn, Reply::TracksKnown { subscription, tracks: &tracks });
+            self.touch(subscriber.conn);
+        }
+    }
+
+    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
+    /// flows the flush moves on with every picture, and the entry finds nothing to do when it fires. Deadlines are
+    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
+    pub(super) fn arm_flush(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(at) = stream.flush_at() else { return };
+        let since = at.saturating_duration_since(self.began).as_nanos();
+        let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
+        let on_grid = at - Duration::from_nanos(early);
+        let on_grid = on_grid.max(self.now.mono);
+        if stream.flush_armed.is_none_or(|armed| on_grid < armed) {
+            stream.flush_armed = Some(on_grid);
+            self.deadlines.arm(on_grid, Timer::Flush(id));
+        }
+    }
+
+    pub(super) fn count_dropped(&mut self, id: ConnId, publication: Handle, units: u64) {
+        if let Some(stream) = self.published(id, publication) {
+            let count: &mut SourceCount = self.sources.entry(stream).or_default();
+            count.dropped = count.dropped.saturating_add(units);
+            self.stats.units_dropped = self.stats.units_dropped.saturating_add(units);
+        }
+    }
+
+    /// A new publisher has taken over the stream.
+    pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let Some(publication) = conn.publication_of(stream) else { return };
+        let is_only = conn.publications.len() == 1 && conn.subscriptions.is_empty();
+        self.forget_publication(id, stream);
+        self.sources.remove(&stream);
+        if is_only {
+            self.remove(id, "replaced by a new publisher", false);
+        } else {
+            let end = crate::mail::StreamEnd::Stopped;
+            self.reply(id, Reply::PublicationEnded { publication, end });
+            self.touch(id);
+        }
+    }
+
+    /// The session that feeds a stream from here.
+    pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
+        self.sources.get(&stream)?.publisher
+    }
+}

@@ -1,0 +1,415 @@
+//! Subscriptions, in and out: admitted from the replica where nothing is checked, else by control. Control hears of viewers
+//! only where it checks them or a hook tells of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use media::TrackId;
+
+use super::conn::{Playing, ROLES_MAX, Subscription, SubscriptionState};
+use super::dispatch::UNSENT_BYTES_MIN;
+use super::{Output, Worker};
+use crate::auth::access::{Credentials, Denial};
+use crate::hub::Selection;
+use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
+use crate::protocol::{Format, PlayAsk, Reply};
+use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
+
+/// How long a viewer waits for the stream that it has started.
+const HOLD_MAX: Duration = Duration::from_secs(10);
+
+impl Worker {
+    // ---- in
+
+    /// A session asks to play.
+    pub(super) fn subscribe(&mut self, id: ConnId, subscription: Handle, ask: PlayAsk) {
+        self.end_hold(id, subscription);
+        let checked = match self.must_ask(id, &ask) {
+            Ok(checked) => checked,
+            Err(why) => return self.answer(id, subscription, Err(why)),
+        };
+        let session = self.session_ref(id, subscription);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let peer = conn.peer;
+        let request = |ask: &PlayAsk| {
+            let (egress, params) = (ask.format.key().name, ask.params.clone());
+            let (key, origin) = (ask.key.clone(), ask.origin.clone());
+            Box::new(PlayRequest { session, key, egress, peer, params, origin })
+        };
+        if checked {
+            let request = request(&ask);
+            self.set_state(id, subscription, SubscriptionState::Asked(Box::new(ask)));
+            self.tell(ToControl::Play(request));
+            return;
+        }
+        let stream = self.serve(id, subscription, &ask);
+        if stream.as_ref().is_ok_and(|stream| self.tell_viewers.contains(stream)) {
+            self.mark_told(id, subscription);
+            self.tell(ToControl::PlayStarted { session, request: Some(request(&ask)) });
+        }
+        self.answer_or_hold(id, subscription, Box::new(ask), stream);
+    }
+
+    /// Who may play and finds nothing may have started it.
+    fn answer_or_hold(
+        &mut self,
+        id: ConnId,
+        subscription: Handle,
+        ask: Box<PlayAsk>,
+        stream: Result<StreamId, NoSubscription>,
+    ) {
+        if stream != Err(NoSubscription::NotFound) || !self.hold(id, subscription, ask) {
+            self.answer(id, subscription, stream);
+        }
+    }
+
+    /// Whether control has to be asked.
+    fn must_ask(&self, id: ConnId, ask: &PlayAsk) -> Result<bool, NoSubscription> {
+        if self.draining || self.conns.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
+            return Err(NoSubscription::Unavailable);
+        }
+        let app = self.apps.get(&ask.key.app).ok_or(NoSubscription::NotFound)?;
+        if !(ask.format.kind().is_enabled)(app) {
+            return Err(NoSubscription::Disabled);
+        }
+        // A subscriber may be blocked, or there often enough, whatever else is checked.
+        Ok(app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
+    }
+
+    fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
+        let stream = *self.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
+        self.attach(id, handle, stream, ask.format).ok_or(NoSubscription::Unavailable)?;
+        Ok(stream)
+    }
+
+    fn answer(&mut self, id: ConnId, subscription: Handle, verdict: Result<StreamId, NoSubscription>) {
+        let tracks = verdict.map(|stream| {
+            self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
+        });
+        let verdict = tracks.as_ref().map(Arc::as_ref).map_err(Clone::clone);
+        self.reply(id, Reply::Subscribe { subscription, verdict });
+        self.note_authenticated(id);
+        self.enqueue_write(id);
+    }
+
+    /// Control has decided.
+    pub(super) fn play_verdict(&mut self, id: ConnId, handle: Handle, verdict: Result<(), NoSubscription>) {
+        let session = self.session_ref(id, handle);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let is_asked =
+            |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
+        // Who went meanwhile has said so.
+        let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
+        let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
+        let granted = verdict.is_ok();
+        let stream = verdict.and_then(|()| {
+            if self.draining { Err(NoSubscription::Unavailable) } else { self.serve(id, handle, &ask) }
+        });
+        if stream.is_ok() {
+            self.mark_told(id, handle);
+            self.tell(ToControl::PlayStarted { session, request: None });
+        } else if granted {
+            self.tell(ToControl::PlayEnded(session));
+        }
+        self.answer_or_hold(id, handle, ask, stream);
+        self.touch(id);
+    }
+
+    /// A push or a sink is ready for the stream that it was ordered for.
+    pub(super) fn attach_ordered(&mut self, id: ConnId, subscription: Handle, format: Format) {
+        let Some(stream) = self.conns.get(id).and_then(|conn| conn.purpose.stream()) else { return };
+        if self.attach(id, subscription, stream, format).is_none() {
+            return self.remove(id, "the stream is gone", false);
+        }
+        self.answer(id, subscription, Ok(stream));
+    }
+
+    /// Makes a session a subscriber, and this worker a mirror when it has to be one.
+    fn attach(&mut self, id: ConnId, handle: Handle, stream_id: StreamId, format: Format) -> Option<()> {
+        self.detach(id, handle);
+        let stream = self.streams.get_mut(&stream_id)?;
+        let forwarding = self.forwarding.index(stream.ingest, format.key().name);
+        let subscription = SubscriptionId { conn: id, handle };
+        let subscribe = || stream.subscribe(subscription, format.key(), forwarding, || format.package());
+        let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
+            self.remove_panicked(id);
+            return None;
+        };
+        let subscriber = subscriber?;
+        let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
+        let needed = stream.key_needed(&subscriber);
+        if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
+            self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+        }
+        self.set_state(id, handle, SubscriptionState::Playing(Playing { subscriber, format, told: false }));
+        self.mirror_here(stream_id);
+        self.settle_demand(stream_id);
+        if let Some(track) = needed {
+            self.need_key_frame(stream_id, track);
+        }
+        Some(())
+    }
+
+    /// Asks the source for a stream that it has and somebody here wants.
+    fn mirror_here(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.source != self.id && !stream.mirrored_here {
+            stream.mirrored_here = true;
+            stream.forget_demand();
+            let (after_ms, wanted) = (stream.head_ms(), stream.wanted_anew().unwrap_or_default());
+            let mirror = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
+            self.outputs.push_back(Output::Worker(stream.source, mirror));
+        }
+    }
+
+    // ---- while it plays
+
+    pub(super) fn select(&mut self, id: ConnId, handle: Handle, selection: Selection) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) else { return };
+        let stream_id = playing.subscriber.stream;
+        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        let format = playing.format.select(selection);
+        let switch = || stream.select(&mut playing.subscriber, format.key(), || format.package());
+        match catch_unwind(AssertUnwindSafe(switch)) {
+            Ok(true) => playing.format = format,
+            // The stream has too many formats: the viewer keeps what it has.
+            Ok(false) => return,
+            Err(_) => return self.remove_panicked(id),
+        }
+        let needed = stream.key_needed(&playing.subscriber);
+        self.settle_demand(stream_id);
+        if let Some(track) = needed {
+            self.need_key_frame(stream_id, track);
+        }
+        self.enqueue_write(id);
+    }
+
+    /// A viewer's peer asks for a key frame.
+    pub(super) fn key_frame_needed(&mut self, id: ConnId, handle: Handle, track: Option<TrackId>) {
+        let Some(playing) = self.conns.get(id).and_then(|conn| conn.subscription(handle)?.playing()) else {
+            return;
+        };
+        let stream_id = playing.subscriber.stream;
+        let lead = || {
+            let stream = self.streams.get(&stream_id)?;
+            stream.chosen(playing.subscriber.format)?.lead()
+        };
+        if let Some(track) = track.or_else(lead) {
+            self.need_key_frame(stream_id, track);
+        }
+    }
+
+    pub(super) fn pause(&mut self, id: ConnId, handle: Handle, paused: bool) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) else { return };
+        let subscriber = &mut playing.subscriber;
+        let Some(stream) = self.streams.get(&subscriber.stream) else { return };
+        if paused {
+            subscriber.paused = true;
+        } else if subscriber.paused {
+            stream.resume(subscriber);
+            self.enqueue_write(id);
+        }
+    }
+
+    // ---- out
+
+    /// A session plays no more, or gave up asking. The rest of a unit begun is sent.
+    pub(super) fn unsubscribe(&mut self, id: ConnId, handle: Handle) {
+        self.end_hold(id, handle);
+        self.keep_rest(id, handle);
+        self.leave(id, handle);
+    }
+
+    /// The server goes down: nothing of a unit begun is lost.
+    pub(super) fn drain_subscription(&mut self, id: ConnId, handle: Handle) {
+        self.keep_rest(id, handle);
+        self.detach(id, handle);
+    }
+
+    /// Moves the rest of a unit begun into the session's queue, so that the peer sees whole messages.
+    pub(super) fn keep_rest(&mut self, id: ConnId, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(link) = &mut conn.bytes else { return };
+        let subscription = conn.subscriptions.iter_mut().find(|one| one.handle == handle);
+        if let Some(playing) = subscription.and_then(Subscription::playing_mut) {
+            let mut queue = wire::SendQueue::new();
+            playing.subscriber.cursor.take_rest().into_iter().for_each(|part| queue.push(part));
+            queue.append(&mut link.queue);
+            link.queue = queue;
+        }
+    }
+
+    /// Ends a subscription in whatever state it is, and tells control if that knows of it.
+    pub(super) fn leave(&mut self, id: ConnId, handle: Handle) {
+        self.end_hold(id, handle);
+        let session = self.session_ref(id, handle);
+        let Some(conn) = self.conns.get(id) else { return };
+        let is_known = match conn.subscription(handle).map(|one| &one.state) {
+            Some(SubscriptionState::Asked(_)) => true,
+            Some(SubscriptionState::Playing(playing)) => playing.told,
+            Some(SubscriptionState::Held { .. }) | None => false,
+        };
+        self.detach(id, handle);
+        if is_known {
+            self.tell(ToControl::PlayEnded(session));
+        }
+    }
+
+    /// The session is gone, and with it all that it played.
+    pub(super) fn leave_all(&mut self, id: ConnId) {
+        while let Some(handle) = self.conns.get(id).and_then(|conn| Some(conn.subscriptions.last()?.handle)) {
+            self.leave(id, handle);
+        }
+    }
+
+    /// Takes a subscription off its stream; what it counted stays. The last one of a mirror ends the mirroring.
+    fn detach(&mut self, id: ConnId, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(at) = conn.subscriptions.iter().position(|one| one.handle == handle) else { return };
+        let SubscriptionState::Playing(playing) = conn.subscriptions.remove(at).state else { return };
+        let subscriber = playing.subscriber;
+        conn.figures.jumps = conn.figures.jumps.saturating_add(subscriber.jumps);
+        conn.figures.skipped = conn.figures.skipped.saturating_add(subscriber.skipped);
+        self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
+        let stream_id = subscriber.stream;
+        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        stream.unsubscribe(SubscriptionId { conn: id, handle }, &subscriber);
+        if stream.subscribers.is_empty() && stream.mirrored_here {
+            stream.mirrored_here = false;
+            stream.clear();
+            let source = stream.source;
+            let unmirror = ToWorker::Unmirror { stream: stream_id, to: self.id };
+            self.outputs.push_back(Output::Worker(source, unmirror));
+        }
+        self.settle_demand(stream_id);
+    }
+
+    /// The viewer may play no longer. The unit begun is finished, then it is told goodbye.
+    pub(super) fn drop_viewer(&mut self, id: ConnId, handle: Handle, reason: &'static str) {
+        let Some(conn) = self.conns.get(id) else { return };
+        match conn.subscription(handle).map(|one| &one.state) {
+            Some(SubscriptionState::Asked(_)) => {
+                self.leave(id, handle);
+                self.answer(id, handle, Err(NoSubscription::Denied(Denial::Unsupported)));
+            }
+            Some(SubscriptionState::Playing(playing)) if playing.told => {
+                self.call(id, |session, ctx| session.close(ctx, reason));
+                self.keep_rest(id, handle);
+                self.leave(id, handle);
+            }
+            Some(SubscriptionState::Playing(_) | SubscriptionState::Held { .. }) | None => return,
+        }
+        self.touch(id);
+    }
+
+    /// Whether a peer that closes its side now has no use for what it asked: RTMP has no half-closed connections, and
+    /// who has sent an HTTP request may close its side and read on.
+    pub fn waits_for_verdict(&self, id: ConnId) -> bool {
+        self.conns.get(id).is_some_and(|conn| {
+            let gives_up = |one: &Subscription| match &one.state {
+                SubscriptionState::Asked(ask) => ask.format.kind().is_given_up_by_close,
+                SubscriptionState::Held { .. } | SubscriptionState::Playing(_) => false,
+            };
+            conn.publications.iter().any(|one| one.stream.is_none())
+                || conn.subscriptions.iter().any(gives_up)
+        })
+    }
+
+    fn mark_told(&mut self, id: ConnId, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) {
+            playing.told = true;
+        }
+    }
+
+    fn set_state(&mut self, id: ConnId, handle: Handle, state: SubscriptionState) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match conn.subscription_mut(handle) {
+            Some(subscription) => subscription.state = state,
+            None => conn.subscriptions.push(Subscription { handle, state }),
+        }
+    }
+
+    // ---- viewers who wait for a stream that they have started
+
+    pub(super) fn note_auto_start(&mut self, streams: Vec<(StreamKey, bool)>) {
+        for (key, on) in streams {
+            if on {
+                self.auto_start.insert(key);
+            } else {
+                self.auto_start.remove(&key);
+            }
+        }
+    }
+
+    /// Has a viewer wait when the stream is one that viewers start. Its session hears nothing meanwhile.
+    fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {
+        if !self.auto_start.contains(&ask.key) {
+            return false;
+        }
+        let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
+        let key = ask.key.clone();
+        self.set_state(id, handle, SubscriptionState::Held { ask, until });
+        let waiting = self.waiting.entry(key.clone()).or_default();
+        let viewer = SubscriptionId { conn: id, handle };
+        if !waiting.contains(&viewer) {
+            waiting.push(viewer);
+        }
+        self.tell(ToControl::Wanted(key));
+        self.touch(id);
+        true
+    }
+
+    /// Takes a viewer out of the wait.
+    fn end_hold(&mut self, id: ConnId, handle: Handle) -> Option<Box<PlayAsk>> {
+        let conn = self.conns.get_mut(id)?;
+        let is_held =
+            |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Held { .. });
+        let at = conn.subscriptions.iter().position(is_held)?;
+        let SubscriptionState::Held { ask, .. } = conn.subscriptions.remove(at).state else { return None };
+        if let Some(waiting) = self.waiting.get_mut(&ask.key) {
+            waiting.retain(|other| *other != SubscriptionId { conn: id, handle });
+            if waiting.is_empty() {
+                self.waiting.remove(&ask.key);
+            }
+        }
+        Some(ask)
+    }
+
+    /// The session asked for something else, or leaves.
+    pub(super) fn end_holds(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
+            self.end_hold(id, handle);
+        }
+    }
+
+    /// The stream is there: those who wait for it are served.
+    pub(super) fn serve_waiting(&mut self, key: &StreamKey) {
+        for viewer in self.waiting.get(key).cloned().unwrap_or_default() {
+            if let Some(ask) = self.end_hold(viewer.conn, viewer.handle) {
+                self.subscribe(viewer.conn, viewer.handle, *ask);
+                self.touch(viewer.conn);
+            }
+        }
+    }
+
+    /// The streams that did not come in time are offline.
+    pub(super) fn end_overdue_holds(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let now = self.now.mono;
+        let is_due = |one: &&Subscription| match one.state {
+            SubscriptionState::Held { until, .. } => until <= now,
+            SubscriptionState::Asked(_) | SubscriptionState::Playing(_) => false,
+        };
+        for subscription in conn.subscriptions.iter().filter(is_due).map(|one| one.handle).collect::<Vec<_>>()
+        {
+            self.end_hold(id, subscription);
+            let verdict = Err(NoSubscription::NotFound);
+            self.reply(id, Reply::Subscribe { subscription, verdict });
+        }
+    }
+}
