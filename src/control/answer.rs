@@ -8,18 +8,18 @@ use serde::Serialize;
 use crate::http::Response;
 use crate::types::SessionRef;
 
-/// Who asks, and how it came.
+/// The session that made a request, and how the request came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
-    /// Who waits for the answer.
+    /// The session that waits for the answer.
     pub(super) session: SessionRef,
     /// The address of the connection.
     pub(super) peer: SocketAddr,
-    /// It came over TLS.
+    /// The request came over TLS.
     pub(super) secure: bool,
 }
 
-/// What a handler gives back.
+/// A handler's answer.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// The answer.
@@ -40,12 +40,12 @@ pub(in crate::control) struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// It worked.
+    /// The result of an operation that worked.
     pub(in crate::control) const fn success() -> Self {
         Self { success: true, message: Some(""), data_id: Some(""), error_id: 0 }
     }
 
-    /// It did not.
+    /// The result of an operation that failed.
     pub(in crate::control) const fn failure(message: &'a str) -> Self {
         Self { success: false, message: Some(message), data_id: Some(""), error_id: 0 }
     }

@@ -87,7 +87,7 @@ pub struct ControlConfig {
     pub addresses: Addresses,
 }
 
-/// What control wants done.
+/// An output of control.
 #[derive(Debug)]
 pub enum Output {
     /// Post to a worker.
@@ -141,9 +141,9 @@ struct Walks {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the stored {:?} {key}: {reason}", key.kind)]
 pub struct BadRecord {
-    /// Which one.
+    /// The record's key.
     pub key: store::Key,
-    /// Why.
+    /// Why it cannot be read.
     pub reason: String,
 }
 
@@ -318,7 +318,7 @@ impl Control {
         self.config.outbound.clone()
     }
 
-    /// What to do next.
+    /// The next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outbox.outputs.pop_front()
     }

@@ -33,7 +33,7 @@ impl AppChanges {
 }
 
 impl Control {
-    /// Begins.
+    /// Begins to remove the records of an application.
     pub(super) fn purge(&mut self, now: Now, app: Arc<str>) {
         self.walks.app_changes.removed.push_back(app);
         self.walks.app_changes.due = Some(now.mono);
@@ -48,12 +48,12 @@ impl Control {
             let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
             let keys: Vec<StreamKey> =
                 self.records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
-            let sides: Vec<Key> = [Kind::Token, Kind::Subscriber]
+            let auxiliary: Vec<Key> = [Kind::Token, Kind::Subscriber]
                 .into_iter()
                 .flat_map(|kind| self.records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
                 .take(SLICE)
                 .collect();
-            if keys.is_empty() && sides.is_empty() {
+            if keys.is_empty() && auxiliary.is_empty() {
                 self.walks.app_changes.removed.pop_front();
             }
             for key in keys {
@@ -61,8 +61,8 @@ impl Control {
                     self.write(now, Write { key, change: Change::Delete, waiter: None });
                 }
             }
-            if sides.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
-                let changes = sides.into_iter().map(|key| (key, None)).collect();
+            if auxiliary.iter().any(|key| self.records.auxiliary.pending(key).is_some()) {
+                let changes = auxiliary.into_iter().map(|key| (key, None)).collect();
                 self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
             }
         }

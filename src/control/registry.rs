@@ -1,9 +1,7 @@
-//! Live streams: who is admitted, who waits for a lost publisher, how a stream ends.
+//! Live streams: who publishes, who waits for a lost publisher, how a stream ends.
 //!
-//! `Requested -> Reserved -> Live -> Grace -> Ended`. Checks that memory answers make a request live within one turn.
-//! Where a receiver has to be asked (`access`), all checks are made before it is asked and again with its answer, and
-//! the id is reserved then: of two that ask, the first with a yes gets it. An id that were held while a receiver thinks
-//! could be held for ever by strangers that ask again and again.
+//! `Reserved -> Live -> Grace -> Ended`: an admission that has passed reserves the id ([`Control::reserve`]) and the stream is
+//! live; a publisher that is lost may return within the grace, and continues the same stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,7 +73,7 @@ pub(super) struct Live {
     pub(super) received: Received,
     /// When the present publisher was granted, and where the clock stood.
     pub(super) granted: (Instant, Position),
-    /// Of each worker.
+    /// Viewers of each worker.
     pub(super) viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
 

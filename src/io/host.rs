@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::office::{Desk, OfficeMail};
+use super::control_thread::{ControlMail, ControlSender};
 use super::sys;
 use crate::stats::HostFigures;
 
@@ -18,11 +18,11 @@ const SAMPLES: usize = 5;
 const TICK_US: u64 = 10_000;
 
 /// Starts the watch. It ends with the process.
-pub(super) fn start_watch(home: PathBuf, desk: Desk) -> std::io::Result<()> {
+pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::io::Result<()> {
     let watch = move || {
         let mut watch = Watch::new(home);
         loop {
-            desk.send(OfficeMail::Host(Box::new(watch.look())));
+            control_sender.send(ControlMail::Host(Box::new(watch.look())));
             thread::sleep(PERIOD);
         }
     };

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::control_thread::{ControlMail, ControlSender};
 use super::jobs;
-use super::office::{Desk, OfficeMail};
 use crate::config::{Config, Options};
 use crate::control::{administrator_record, is_email};
 use crate::store::{Op, RedbStore, Store};
@@ -37,7 +37,7 @@ fn socket_file(home: &Path) -> PathBuf {
 }
 
 /// Starts the thread. It ends with the process. Whoever has the store's lock owns the name.
-pub(super) fn start(home: &Path, desk: Desk) -> io::Result<()> {
+pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()> {
     let path = socket_file(home);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -47,7 +47,7 @@ pub(super) fn start(home: &Path, desk: Desk) -> io::Result<()> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     let serve_all = move || {
         for stream in listener.incoming() {
-            let served = stream.and_then(|stream| serve(&stream, &desk));
+            let served = stream.and_then(|stream| serve(&stream, &control_sender));
             if let Err(error) = served {
                 tracing::debug!(%error, "control socket");
             }
@@ -56,7 +56,7 @@ pub(super) fn start(home: &Path, desk: Desk) -> io::Result<()> {
     thread::Builder::new().name("local".into()).spawn(serve_all).map(drop)
 }
 
-fn serve(mut stream: &UnixStream, desk: &Desk) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
@@ -64,7 +64,7 @@ fn serve(mut stream: &UnixStream, desk: &Desk) -> io::Result<()> {
     let answer = match serde_json::from_str(&line) {
         Ok(Order::AddUser { email, hash }) => {
             let (reply, answered) = channel();
-            desk.send(OfficeMail::AddUser { email, hash, reply });
+            control_sender.send(ControlMail::AddUser { email, hash, reply });
             answered.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
         }
         Err(_) => r#"{"success":false,"message":"the order is not understood"}"#.to_owned(),

@@ -1,9 +1,9 @@
 //! The only room with sockets, system calls, threads and clocks. It drives the machines: [`shell`] a worker each,
-//! `office` the one control, `jobs` what may block, `host` looks at the machine.
+//! `control_thread` the control machine, `jobs` does what may block, `host` looks at the machine.
 
 mod budget;
 mod clock;
-mod doorbell;
+mod control_thread;
 mod host;
 mod jobs;
 mod linger;
@@ -12,7 +12,7 @@ pub mod load;
 mod local;
 pub mod log;
 mod log_limit;
-mod office;
+mod mailbox;
 mod server;
 mod shell;
 mod sys;

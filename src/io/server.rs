@@ -13,9 +13,9 @@ use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use super::budget::Budget;
-use super::doorbell::{self, Mail, Postbox};
-use super::jobs::{Asker, Deliver, Jobs, Places};
-use super::office::{self, Desk, Local, Office, OfficeMail};
+use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
+use super::jobs::{Asker, Deliver, FilePaths, Jobs};
+use super::mailbox::{self, Mail, MailSender};
 use super::shell::{Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
@@ -89,8 +89,8 @@ impl Drop for Farewell {
 #[derive(Debug)]
 pub struct Server {
     addresses: Addresses,
-    desk: Desk,
-    office: JoinHandle<()>,
+    control_sender: ControlSender,
+    control_thread: JoinHandle<()>,
     workers: Vec<JoinHandle<()>>,
     store: JoinHandle<()>,
     reload: Reload,
@@ -114,40 +114,40 @@ impl Server {
         let control_seed = seed.derive("control", 0);
         let control =
             Control::new(clock::now(), control_config(config, &addresses, &seed), records, &control_seed)?;
-        let (desk, mail) = office::desk();
+        let (control_sender, mail) = control_thread::control_channel();
         let mut ends = Vec::with_capacity(sockets.len());
         for _ in 0..sockets.len() {
             let poll = Poll::new()?;
             let waker = Waker::new(poll.registry(), Shell::wake_token())?;
-            ends.push((poll, doorbell::mailbox(waker)));
+            ends.push((poll, mailbox::mailbox(waker)));
         }
-        let postboxes: Vec<Postbox> = ends.iter().map(|(_, (postbox, _))| postbox.clone()).collect();
+        let senders: Vec<MailSender> = ends.iter().map(|(_, (sender, _))| sender.clone()).collect();
         let (requests, store_queue) = channel();
-        let places = Places {
+        let paths = FilePaths {
             options: options.clone(),
             certificate: files.clone(),
             root: config.home.join("webapps"),
         };
-        let jobs = Jobs::start(places, control.outbound_policy(), deliver(&desk, &postboxes))?;
-        host::start_watch(config.home.clone(), desk.clone())?;
-        let reload = tls::start_watch(files, postboxes.clone())?;
-        let mut office = Office {
+        let jobs = Jobs::start(paths, control.outbound_policy(), deliver(&control_sender, &senders))?;
+        host::start_watch(config.home.clone(), control_sender.clone())?;
+        let reload = tls::start_watch(files, senders.clone())?;
+        let mut control_thread = ControlThread {
             control,
             mail,
-            workers: postboxes.clone(),
+            workers: senders.clone(),
             store: requests,
             jobs: jobs.clone(),
             local: Local::default(),
         };
-        local::start(&config.home, desk.clone())?;
+        local::start(&config.home, control_sender.clone())?;
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the
         // port is open is not told that there is nothing.
-        office.deliver();
+        control_thread.deliver();
 
         let shells = Shells {
             loads: (0..sockets.len()).map(|_| AtomicU32::new(0)).collect(),
-            postboxes,
-            desk: desk.clone(),
+            senders,
+            control_sender: control_sender.clone(),
             jobs,
             budget: Budget::new(
                 config.server.limits,
@@ -159,15 +159,15 @@ impl Server {
             notices: notices.clone(),
         };
         let mut workers = Vec::with_capacity(sockets.len());
-        for (index, ((poll, (_, inbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
-            workers.push(shells.start(WorkerId(index), poll, inbox, sockets)?);
+        for (index, ((poll, (_, mailbox)), sockets)) in (0u16..).zip(ends.into_iter().zip(sockets)) {
+            workers.push(shells.start(WorkerId(index), poll, mailbox, sockets)?);
         }
         let store = start_thread("store", notices, move || {
-            store::run(store, &store_queue, |reply| desk.send(OfficeMail::Store(reply)));
+            store::run(store, &store_queue, |reply| control_sender.send(ControlMail::Store(reply)));
         })?;
-        let desk = shells.desk.clone();
-        let office = start_thread("control", notices, move || office.run())?;
-        Ok(Self { addresses, desk, office, workers, store, reload })
+        let control_sender = shells.control_sender.clone();
+        let control_thread = start_thread("control", notices, move || control_thread.run())?;
+        Ok(Self { addresses, control_sender, control_thread, workers, store, reload })
     }
 
     /// Where it listens.
@@ -178,13 +178,13 @@ impl Server {
 
     /// Begins the drain: no new sessions, peers are told, the store is flushed.
     pub fn drain(&self) {
-        self.desk.send(OfficeMail::Drain);
+        self.control_sender.send(ControlMail::Drain);
     }
 
     /// Reads the certificate and the settings again (SIGHUP).
     pub fn reload(&self) {
         self.reload.now();
-        self.desk.send(OfficeMail::Reload);
+        self.control_sender.send(ControlMail::Reload);
     }
 
     /// How many threads say goodbye.
@@ -196,8 +196,8 @@ impl Server {
     /// Waits for the end.
     #[must_use]
     pub fn join(self) -> StopReason {
-        // The office ends when all is drained; with it go the store's and the resolvers' queues.
-        let threads = [self.office].into_iter().chain(self.workers).chain([self.store]);
+        // The control thread ends when all is drained; with it goes the store's queue.
+        let threads = [self.control_thread].into_iter().chain(self.workers).chain([self.store]);
         let died = threads.map(JoinHandle::join).filter(Result::is_err).count();
         if died == 0 { StopReason::Drained } else { StopReason::Died }
     }
@@ -205,8 +205,8 @@ impl Server {
 
 /// What all workers share.
 struct Shells {
-    postboxes: Vec<Postbox>,
-    desk: Desk,
+    senders: Vec<MailSender>,
+    control_sender: ControlSender,
     jobs: Jobs,
     budget: Arc<Budget>,
     loads: Arc<[AtomicU32]>,
@@ -220,17 +220,17 @@ impl Shells {
         &self,
         id: WorkerId,
         poll: Poll,
-        inbox: doorbell::Inbox,
+        mailbox: mailbox::Mailbox,
         Sockets { listeners, ports }: Sockets,
     ) -> io::Result<JoinHandle<()>> {
         let shell = Shell::new(Parts {
             id,
             poll,
-            inbox,
+            mailbox,
             listeners,
             ports,
-            peers: self.postboxes.clone(),
-            desk: self.desk.clone(),
+            peers: self.senders.clone(),
+            control_sender: self.control_sender.clone(),
             jobs: self.jobs.clone(),
             budget: Arc::clone(&self.budget),
             loads: Arc::clone(&self.loads),
@@ -243,10 +243,10 @@ impl Shells {
 }
 
 /// Takes answers of the job service to where they are waited for.
-fn deliver(desk: &Desk, workers: &[Postbox]) -> Arc<Deliver> {
-    let (desk, workers) = (desk.clone(), workers.to_vec());
+fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Deliver> {
+    let (control_sender, workers) = (control_sender.clone(), workers.to_vec());
     Arc::new(move |asker, done| match asker {
-        Asker::Control => desk.send(OfficeMail::Job(done)),
+        Asker::Control => control_sender.send(ControlMail::Job(done)),
         Asker::Session(session) => {
             if let Some(worker) = workers.get(usize::from(session.worker.0)) {
                 worker.post(Mail::Control(ToWorker::Job { conn: session.conn, done }));

@@ -21,10 +21,10 @@ use wire::{Datagrams, Gather, SCRATCH_BYTES};
 
 use super::budget::{Budget, Place};
 use super::clock;
-use super::doorbell::{Handover, Inbox, Mail, Postbox};
+use super::control_thread::{ControlMail, ControlSender};
 use super::jobs::{Asker, Jobs};
 use super::linger::Lingerers;
-use super::office::{Desk, OfficeMail};
+use super::mailbox::{Handover, Mail, MailSender, Mailbox};
 use super::sys;
 use super::tls::{Configs, Received, Transport};
 use super::udp::{Batch, Peer, UdpSocket};
@@ -105,12 +105,12 @@ impl Socket {
 pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
-    pub(super) inbox: Inbox,
+    pub(super) mailbox: Mailbox,
     pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
     /// UDP ports that many peers share.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
-    pub(super) peers: Vec<Postbox>,
-    pub(super) desk: Desk,
+    pub(super) peers: Vec<MailSender>,
+    pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
     pub(super) budget: Arc<Budget>,
     /// Connections of each worker.
@@ -194,7 +194,7 @@ impl Shell {
                 tracing::error!(%error, worker = self.parts.id.0, "poll failed");
                 return;
             }
-            self.parts.inbox.awake();
+            self.parts.mailbox.awake();
             let now = clock::now();
             self.mail(now);
             for event in &events {
@@ -208,14 +208,17 @@ impl Shell {
             }
             self.finish(now);
             self.lingering.turn(now.mono, &mut self.buffer);
-            self.worker.note_turn(now.mono.elapsed(), self.parts.inbox.waiting());
+            self.worker.note_turn(now.mono.elapsed(), self.parts.mailbox.waiting());
         }
     }
 
     /// How long to wait: not at all while there is work, else until the next deadline.
     fn sleep(&mut self) -> Option<Duration> {
         let ports_ready = self.parts.ports.iter().any(|(_, port)| port.readable);
-        if ports_ready || !self.ready.is_empty() || self.worker.has_writes() || !self.parts.inbox.may_sleep()
+        if ports_ready
+            || !self.ready.is_empty()
+            || self.worker.has_writes()
+            || !self.parts.mailbox.may_sleep()
         {
             return Some(Duration::ZERO);
         }
@@ -230,7 +233,7 @@ impl Shell {
     }
 
     fn mail(&mut self, now: Now) {
-        while let Some(mail) = self.parts.inbox.next() {
+        while let Some(mail) = self.parts.mailbox.next() {
             match mail {
                 Mail::Control(mail) => {
                     self.accepting &= !matches!(mail, crate::mail::ToWorker::Drain);
@@ -633,13 +636,13 @@ impl Shell {
                     self.drained = true;
                     self.lingering.hurry(now.mono);
                 }
-                self.parts.desk.send(OfficeMail::Worker(mail));
+                self.parts.control_sender.send(ControlMail::Worker(mail));
             }
             Output::Worker(to, mail) => self.post(to, Mail::Control(mail)),
             Output::Others(mail) => {
                 let others =
                     (0u16..).zip(self.parts.peers.iter()).filter(|(index, _)| *index != self.parts.id.0);
-                others.for_each(|(_, postbox)| postbox.post(Mail::Control(mail.clone())));
+                others.for_each(|(_, sender)| sender.post(Mail::Control(mail.clone())));
             }
             Output::Mirrored(to, unit) => self.post(to, Mail::Mirrored(unit)),
             Output::Connect { conn, address, tls_name } => self.connect(now, conn, address, tls_name),
@@ -672,8 +675,8 @@ impl Shell {
     }
 
     fn post(&self, to: WorkerId, mail: Mail) {
-        if let Some(postbox) = self.parts.peers.get(usize::from(to.0)) {
-            postbox.post(mail);
+        if let Some(sender) = self.parts.peers.get(usize::from(to.0)) {
+            sender.post(mail);
         }
     }
 

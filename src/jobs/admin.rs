@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::config::{AppSettings, Config, Edit, ServerSettings};
 
-/// What is to be done.
+/// An administrative operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AdminWork {
     /// Make an application.
@@ -36,7 +36,7 @@ pub enum AdminWork {
         full_chain: Bytes,
         /// What leads to its root.
         chain: Bytes,
-        /// Its key.
+        /// The certificate's private key.
         key: Bytes,
     },
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for AdminWork {
     }
 }
 
-/// How it went.
+/// The outcome of [`AdminWork`].
 #[derive(Debug, Clone)]
 pub enum AdminOutcome {
     /// Settings of an application, made or changed.
@@ -72,7 +72,7 @@ pub enum AdminOutcome {
     Log(Option<(String, u64)>),
     /// Done, with nothing else to say.
     Done,
-    /// Why not, in one line.
+    /// The reason of a failure, in one line.
     Failed(String),
 }
 

@@ -32,7 +32,7 @@ pub trait AppendFile: fmt::Debug + Send + Sync {
 pub struct OpenedFile {
     /// For [`super::Work::FileRead`].
     pub file: Arc<dyn BlockSource>,
-    /// Bytes.
+    /// The file's length in bytes.
     pub length: u64,
     /// When it was changed, in milliseconds since the Unix epoch.
     pub modified_ms: u64,
@@ -40,7 +40,7 @@ pub struct OpenedFile {
     pub tag: String,
 }
 
-/// Where an append goes.
+/// The file that an append goes to.
 #[derive(Debug, Clone)]
 pub enum AppendTo {
     /// The file of this name, which must not exist yet; folders above it are made.
@@ -57,12 +57,12 @@ pub enum AppendTo {
     Open(Arc<dyn AppendFile>),
 }
 
-/// What was appended to.
+/// The result of an append.
 #[derive(Debug, Clone)]
 pub struct Appended {
     /// For the next append, and for [`super::Work::FileSync`].
     pub file: Arc<dyn AppendFile>,
-    /// Bytes of the file now.
+    /// The file's length in bytes after the append.
     pub length: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Appended {
 pub enum FileError {
     /// There is none, or not one to be served.
     NotFound,
-    /// It is a folder.
+    /// The path leads to a folder.
     Directory,
     /// The system says no.
     Failed,

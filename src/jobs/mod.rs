@@ -35,7 +35,7 @@ pub struct JobId(pub u64);
 pub struct Job {
     /// Comes back in [`JobDone`].
     pub id: JobId,
-    /// What to do.
+    /// The work to do.
     pub work: Work,
 }
 
@@ -44,11 +44,11 @@ pub struct Job {
 pub struct JobDone {
     /// The job's.
     pub id: JobId,
-    /// What came out.
+    /// The work's outcome.
     pub outcome: Outcome,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Debug)]
 pub enum Work {
     /// Look up the addresses of a host name.
@@ -80,7 +80,7 @@ pub enum Work {
     },
     /// Append to a file, which is created when it is not there.
     FileAppend {
-        /// Which file.
+        /// The file.
         to: AppendTo,
         /// Written in this order. Empty: the file is only created and opened.
         data: Vec<Bytes>,
@@ -98,7 +98,7 @@ pub enum Work {
 pub const READ_BYTES_MAX: usize = 1 << 20;
 
 impl Work {
-    /// Which threads do it.
+    /// The class whose threads do it.
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
@@ -132,7 +132,7 @@ impl Work {
     }
 }
 
-/// What came out of a job.
+/// The outcome of a job.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// [`Work::Resolve`]: the addresses in the resolver's order, or the reason why there are none.

@@ -30,7 +30,7 @@ impl fmt::Debug for PasswordDigest {
     }
 }
 
-/// What to do with a password.
+/// Work on a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordWork {
     /// Make the text to store.
@@ -59,7 +59,7 @@ impl fmt::Debug for PasswordWork {
     }
 }
 
-/// What came out of [`PasswordWork`].
+/// The outcome of [`PasswordWork`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordOutcome {
     /// The text to store.

@@ -10,9 +10,9 @@ use crate::auth::HookUrl;
 /// What a receiver is for; each has threads of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
-    /// It is told of something.
+    /// The receiver is told of something.
     Hook,
-    /// It is asked for admission: somebody waits.
+    /// The receiver is asked for admission: a peer waits.
     Admission,
 }
 
@@ -21,7 +21,7 @@ pub enum Receiver {
 pub struct Post {
     /// What the receiver is for.
     pub receiver: Receiver,
-    /// Where to.
+    /// The receiver's URL.
     pub url: HookUrl,
     /// The request's body.
     pub body: Bytes,

@@ -30,15 +30,15 @@ pub enum Error {
     /// The file is not a store, or not all of it can be read.
     #[error("{path}: damaged: {reason}")]
     Damaged {
-        /// Which file.
+        /// The file's path.
         path: String,
-        /// What was found.
+        /// The damage that was found.
         reason: String,
     },
     /// Written by a newer server.
     #[error("{path}: has version {version}, which this server does not know")]
     Version {
-        /// Which file.
+        /// The file's path.
         path: String,
         /// The version found.
         version: u64,
@@ -46,9 +46,9 @@ pub enum Error {
     /// The system refused.
     #[error("{path}: {reason}")]
     Io {
-        /// Which file.
+        /// The file's path.
         path: String,
-        /// What it said.
+        /// The system's words.
         reason: String,
     },
     /// An earlier commit failed; only a rebuild helps.
@@ -56,7 +56,7 @@ pub enum Error {
     Unknown,
 }
 
-/// Which sort of record. The store keeps each in a table of its own and looks into none.
+/// The kind of a record. The store keeps each in a table of its own and looks into none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A broadcast of an application.
@@ -84,19 +84,19 @@ impl Kind {
     }
 }
 
-/// What a record is found by.
+/// The key of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Its sort.
+    /// The record's kind.
     pub kind: Kind,
     /// Its application, which has no slash in its name; empty for what belongs to none.
     pub app: Arc<str>,
-    /// Its id within both.
+    /// The id within kind and application.
     pub id: Arc<str>,
 }
 
 impl Key {
-    /// Of these parts.
+    /// A key of these parts.
     #[must_use]
     pub fn new(kind: Kind, app: &str, id: &str) -> Self {
         Self { kind, app: app.into(), id: id.into() }
@@ -124,7 +124,7 @@ pub enum Op {
     Delete(Key),
 }
 
-/// Where records survive.
+/// Durable storage of records.
 pub trait Store: Send {
     /// Everything that was committed, in order of the keys.
     ///
@@ -167,9 +167,9 @@ pub enum Request {
 /// The answer to one request; requests are answered in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// Of which request.
+    /// The batch of the request.
     pub batch: u64,
-    /// How it went.
+    /// The request's result.
     pub result: Result<(), Error>,
 }
 

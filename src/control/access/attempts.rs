@@ -10,7 +10,7 @@ use crate::types::{Now, StreamKey};
 
 /// Wrong codes of one address for one subscriber within [`WINDOW`]; what it shows then is wrong, whatever it is.
 const ATTEMPTS_MAX: u32 = 10;
-/// How long they count.
+/// How long a wrong code counts.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Pairs of subscriber and address that are remembered.
 const REMEMBERED_MAX: usize = 10_000;

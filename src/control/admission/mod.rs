@@ -38,7 +38,7 @@ const WAITING_MAX: usize = 1000;
 /// How long a peer is kept waiting; RTMP encoders and browsers are patient for longer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What is asked for.
+/// The request that is to be admitted.
 #[derive(Debug)]
 enum Request {
     Publish(PublishRequest),
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// Why not.
+/// The reason of a refusal, in the words of its direction.
 #[derive(Debug, PartialEq, Eq)]
 enum Why {
     Publish(Refusal),
@@ -133,7 +133,7 @@ impl Step {
     const ALL: [Self; 6] = [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Reserve];
 }
 
-/// What a step says.
+/// A step's result.
 #[derive(Debug)]
 enum Answer {
     Continue,

@@ -1,5 +1,4 @@
-//! What the management API keeps: users, who is logged in, who failed to, passwords that are being hashed, answers
-//! that are held back.
+//! What the management API keeps: users, who is logged in, who failed to, answers that are held back.
 
 mod hashing;
 mod lockout;
@@ -7,7 +6,7 @@ mod sessions;
 mod users;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Control;
 use crate::http::Response;
@@ -35,32 +34,47 @@ impl Management {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.held.first_key_value().map(|((due, _), _)| *due)
     }
+
+    /// Holds an answer back for so long; gives it back when too many are held.
+    fn hold(
+        &mut self,
+        now: Now,
+        delay: Duration,
+        session: SessionRef,
+        response: Response,
+    ) -> Option<Response> {
+        match now.mono.checked_add(delay) {
+            Some(due) if self.held.len() < HELD_MAX => {
+                self.held_count += 1;
+                self.held.insert((due, self.held_count), (session, response));
+                None
+            }
+            Some(_) | None => Some(response),
+        }
+    }
+
+    /// An answer that was held back long enough.
+    fn poll_due(&mut self, now: Now) -> Option<(SessionRef, Response)> {
+        let due = self.held.first_entry().filter(|entry| entry.key().0 <= now.mono);
+        due.map(|entry| entry.remove())
+    }
 }
 
 impl Control {
-    /// Answers later, at a time that nobody can foretell, up to four seconds: who guesses passwords cannot tell a slow
+    /// Answers later, at a time that nobody can foretell, up to four seconds: who tries passwords cannot tell a slow
     /// check from a quick one.
     pub(super) fn answer_late(&mut self, now: Now, session: SessionRef, response: Response) {
         const DELAY_MAX_MS: u64 = 4000;
-        let delay = std::time::Duration::from_millis(self.random.below(DELAY_MAX_MS));
-        match now.mono.checked_add(delay) {
-            Some(due) if self.management.held.len() < HELD_MAX => {
-                self.management.held_count += 1;
-                let number = self.management.held_count;
-                self.management.held.insert((due, number), (session, response));
-            }
-            Some(_) | None => self.answer(session, response),
+        let delay = Duration::from_millis(self.random.below(DELAY_MAX_MS));
+        if let Some(response) = self.management.hold(now, delay, session, response) {
+            self.answer(session, response);
         }
     }
 
     /// Sends what was held back long enough.
     pub(super) fn fire_held(&mut self, now: Now) {
-        while let Some(((due, number), held)) = self.management.held.pop_first() {
-            if due > now.mono {
-                self.management.held.insert((due, number), held);
-                return;
-            }
-            self.answer(held.0, held.1);
+        while let Some((session, response)) = self.management.poll_due(now) {
+            self.answer(session, response);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(in crate::control) enum Event {
     Failed(SessionRef),
 }
 
-/// What waits for the disk.
+/// A change that waits for the disk.
 #[derive(Debug)]
 enum Pending {
     Record(Write),
@@ -203,7 +203,7 @@ impl Records {
         self.writes.requests.pop_front()
     }
 
-    /// What has happened.
+    /// The next thing that follows from the store's answers.
     pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
         self.writes.events.pop_front()
     }

@@ -58,7 +58,7 @@ impl RootCall<'_> {
     }
 }
 
-/// Who calls.
+/// The authenticated caller of an operation of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
     /// Nobody that is known.
@@ -67,15 +67,15 @@ pub(super) enum Caller {
     Token,
     /// A user that is logged in.
     User {
-        /// Who.
+        /// The user's e-mail.
         email: Arc<str>,
-        /// By which session.
+        /// The session that the cookie names.
         id: SessionId,
     },
 }
 
 impl Caller {
-    /// Of a user.
+    /// The e-mail of a user; `None` for every other caller.
     pub(super) fn email(&self) -> Option<&str> {
         match self {
             Self::User { email, .. } => Some(email),

@@ -46,7 +46,7 @@ pub enum Policy {
     Proxied,
 }
 
-/// What a request carries.
+/// The kind of body that a request may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
     /// Nothing that is looked at.
@@ -57,7 +57,7 @@ pub enum BodyKind {
     Multipart,
 }
 
-/// Who answers.
+/// The handler of a route.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Handler {
     /// An operation of an application.
@@ -69,15 +69,15 @@ pub(super) enum Handler {
 /// One operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// Of the request.
+    /// The request's method.
     pub method: Method,
     /// What stands before the path.
     pub base: Base,
-    /// The rest.
+    /// The path behind the base.
     pub path: &'static str,
-    /// Who may.
+    /// Who may use it.
     pub policy: Policy,
-    /// What it carries.
+    /// The kind of body.
     pub body: BodyKind,
     /// The schema of the body; empty when it has none.
     pub takes: &'static str,
@@ -85,7 +85,7 @@ pub struct Route {
     pub gives: &'static str,
     /// Parameters of the query.
     pub query: &'static [&'static str],
-    /// Its group in the document.
+    /// The operation's group in the document.
     pub tag: &'static str,
     /// One line for people.
     pub summary: &'static str,

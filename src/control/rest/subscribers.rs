@@ -35,7 +35,7 @@ const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokens
 /// The body of an add. What the server knows better is ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Given {
+struct SubscriberBody {
     subscriber_id: Option<String>,
     subscriber_name: Option<String>,
     #[serde(rename = "type")]
@@ -64,7 +64,7 @@ impl Control {
 
 /// `POST /broadcasts/{id}/subscribers`. Who is there already is replaced.
 pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
-    let body: Result<Option<Option<Given>>, BodyError> = parse_json(&call.request.body);
+    let body: Result<Option<Option<SubscriberBody>>, BodyError> = parse_json(&call.request.body);
     let given = match body {
         Ok(body) => body.flatten().unwrap_or_default(),
         Err(error) => return bad_request(&error.to_string()),

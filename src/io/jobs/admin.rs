@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::Places;
+use super::FilePaths;
 use crate::config::{self, Config};
 use crate::io::log;
 use crate::jobs::{AdminOutcome, AdminWork};
@@ -14,13 +14,13 @@ const ENTRIES_MAX: usize = 200_000;
 /// Folders within folders.
 const DEPTH_MAX: usize = 32;
 
-pub(super) fn run(places: &Places, work: AdminWork) -> AdminOutcome {
-    try_run(places, work).unwrap_or_else(AdminOutcome::Failed)
+pub(super) fn run(paths: &FilePaths, work: AdminWork) -> AdminOutcome {
+    try_run(paths, work).unwrap_or_else(AdminOutcome::Failed)
 }
 
-fn try_run(places: &Places, work: AdminWork) -> Result<AdminOutcome, String> {
+fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
     let words = |error: config::Error| error.to_string();
-    let options = &places.options;
+    let options = &paths.options;
     Ok(match work {
         AdminWork::CreateApp(name) => {
             AdminOutcome::App(Box::new(config::create_app(options, &name).map_err(words)?))
@@ -66,7 +66,7 @@ fn try_run(places: &Places, work: AdminWork) -> Result<AdminOutcome, String> {
             }
         }
         AdminWork::Certificate { full_chain, chain, key } => {
-            places.certificate.replace(&full_chain, &chain, &key).map_err(|error| error.to_string())?;
+            paths.certificate.replace(&full_chain, &chain, &key).map_err(|error| error.to_string())?;
             AdminOutcome::Done
         }
     })

@@ -28,7 +28,7 @@ use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
 use crate::types::SessionRef;
 
 pub(in crate::io) use passwords::{digest_of, make};
-pub(in crate::io) use run::{Places, Runner};
+pub(in crate::io) use run::{FilePaths, Runner};
 
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(30);
@@ -121,8 +121,8 @@ impl Drop for Handle {
 
 impl Jobs {
     /// Starts the dispatcher, and no other thread.
-    pub(super) fn start(places: Places, policy: OutboundPolicy, deliver: Arc<Deliver>) -> io::Result<Self> {
-        let runner = Runner::new(places, policy);
+    pub(super) fn start(paths: FilePaths, policy: OutboundPolicy, deliver: Arc<Deliver>) -> io::Result<Self> {
+        let runner = Runner::new(paths, policy);
         let policy = runner.policy();
         let run = move |work, submitted| runner.run(work, submitted);
         Self::with(Class::limits, policy, Arc::new(run), deliver)
@@ -445,7 +445,7 @@ mod tests {
         let deliver = move |_: Asker, done: JobDone| {
             let _ = answers.send(done);
         };
-        let places = Places {
+        let paths = FilePaths {
             options: crate::config::Options::default(),
             certificate: crate::io::CertificateFiles {
                 certificate: std::path::PathBuf::new(),
@@ -454,7 +454,7 @@ mod tests {
             },
             root: std::env::temp_dir(),
         };
-        let jobs = Jobs::start(places, OutboundPolicy::default(), Arc::new(deliver)).unwrap();
+        let jobs = Jobs::start(paths, OutboundPolicy::default(), Arc::new(deliver)).unwrap();
         let panics = Compute::new(|| assert_eq!(1, 2, "a computation that fails"));
         assert!(submit(&jobs, 1, Work::Compute(panics)).is_none());
         assert!(matches!(received.recv().unwrap().outcome, Outcome::Failed));

@@ -13,9 +13,9 @@ use crate::io::clock;
 use crate::io::tls::CertificateFiles;
 use crate::jobs::{Outcome, READ_BYTES_MAX, Work};
 
-/// Where things are.
+/// The files and folders that jobs work on.
 #[derive(Debug, Clone)]
-pub(in crate::io) struct Places {
+pub(in crate::io) struct FilePaths {
     /// Where the settings come from.
     pub(in crate::io) options: Options,
     /// The certificate's files.
@@ -27,15 +27,15 @@ pub(in crate::io) struct Places {
 /// What all threads of the service share.
 #[derive(Debug)]
 pub(in crate::io) struct Runner {
-    places: Places,
+    paths: FilePaths,
     policy: posts::Policy,
     /// Made with the first POST: the system's certificates are read for it.
     agent: OnceLock<Agent>,
 }
 
 impl Runner {
-    pub(super) fn new(places: Places, policy: OutboundPolicy) -> Self {
-        Self { places, policy: posts::policy(policy), agent: OnceLock::new() }
+    pub(super) fn new(paths: FilePaths, policy: OutboundPolicy) -> Self {
+        Self { paths, policy: posts::policy(policy), agent: OnceLock::new() }
     }
 
     pub(super) fn policy(&self) -> posts::Policy {
@@ -53,12 +53,12 @@ impl Runner {
                 Outcome::Posted(posts::post(agent, &post, waited))
             }
             Work::Password(work) => Outcome::Password(passwords::run(&work)),
-            Work::Admin(work) => Outcome::Admin(admin::run(&self.places, work)),
-            Work::FileOpen { path } => Outcome::Opened(files::open(&self.places.root, &path)),
+            Work::Admin(work) => Outcome::Admin(admin::run(&self.paths, work)),
+            Work::FileOpen { path } => Outcome::Opened(files::open(&self.paths.root, &path)),
             Work::FileRead { file, offset, length } => {
                 Outcome::Block(file.read_block(offset, length.min(READ_BYTES_MAX)))
             }
-            Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.places.root, to, &data)),
+            Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.paths.root, to, &data)),
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }

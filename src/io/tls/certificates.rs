@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::Configs;
-use crate::io::doorbell::{Mail, Postbox};
+use crate::io::mailbox::{Mail, MailSender};
 
 /// How often the files are looked at.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -186,13 +186,13 @@ impl Reload {
 
 /// Starts the thread that replaces the certificate of new connections when the files change. It ends with the last
 /// [`Reload`].
-pub(in crate::io) fn start_watch(files: CertificateFiles, shells: Vec<Postbox>) -> io::Result<Reload> {
+pub(in crate::io) fn start_watch(files: CertificateFiles, shells: Vec<MailSender>) -> io::Result<Reload> {
     let (asks, asked) = channel();
     thread::Builder::new().name("certificates".into()).spawn(move || watch(&files, &shells, &asked))?;
     Ok(Reload(asks))
 }
 
-fn watch(files: &CertificateFiles, shells: &[Postbox], asked: &Receiver<()>) {
+fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) {
     let mut known = files.version();
     loop {
         let ask = asked.recv_timeout(WATCH_PERIOD);

@@ -20,11 +20,11 @@ pub(in crate::control) use token::{Token, now_s};
 /// One of these records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::control) enum Auxiliary {
-    /// Of [`Kind::Token`].
+    /// A record of [`Kind::Token`].
     Token(Token),
-    /// Of [`Kind::Subscriber`].
+    /// A record of [`Kind::Subscriber`].
     Subscriber(Subscriber),
-    /// Of [`Kind::User`].
+    /// A record of [`Kind::User`].
     User(User),
 }
 
@@ -110,7 +110,7 @@ impl AuxiliaryRecords {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
-    /// What everybody sees.
+    /// The record that everybody sees.
     pub(in crate::control) fn get(&self, key: &Key) -> Option<&Auxiliary> {
         self.records.get(key)
     }

@@ -19,11 +19,11 @@ const BOTH: &str = "publish_play";
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Subscriber {
-    /// What it calls itself.
+    /// The id that the subscriber shows.
     pub(in crate::control) subscriber_id: String,
     /// For people.
     pub(in crate::control) subscriber_name: Option<String>,
-    /// Of which stream.
+    /// The stream's id.
     pub(in crate::control) stream_id: String,
     /// `publish` or `play`, when it may do only one.
     #[serde(rename = "type")]

@@ -12,9 +12,9 @@ use crate::types::Now;
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Token {
-    /// What a peer shows.
+    /// The text that a peer shows.
     pub(in crate::control) token_id: String,
-    /// Of which stream.
+    /// The stream's id.
     pub(in crate::control) stream_id: String,
     /// Until when, in Unix seconds.
     pub(in crate::control) expire_date: i64,

@@ -1,8 +1,8 @@
-//! The way to a worker from other threads: one queue for its two lanes, and a bell that is rung only when the
+//! A worker's mailbox, which other threads send to: one queue for its two lanes, and a waker that is used only while the
 //! worker sleeps.
 //!
 //! The lanes differ in what may enter: control mail always does, mirrored units need a credit of their
-//! [`crate::worker::mailbox::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
+//! [`crate::hub::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
 //! stream.
 
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ pub(super) struct Handover {
 
 /// Waking a sleeping thread costs some microseconds on both sides, telling an awake one nothing.
 #[derive(Debug)]
-struct Bell {
+struct Wakeup {
     asleep: AtomicBool,
     /// Messages sent and not taken out yet.
     waiting: AtomicUsize,
@@ -52,19 +52,19 @@ struct Bell {
 
 /// The sender's end; cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Postbox {
+pub(super) struct MailSender {
     queue: Sender<Mail>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
 }
 
-impl Postbox {
+impl MailSender {
     /// Never refused. Nobody is left to hear it only when the worker has ended.
     pub(super) fn post(&self, mail: Mail) {
-        self.bell.waiting.fetch_add(1, Ordering::Relaxed);
+        self.wakeup.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(mail);
-        // SeqCst pairs with `Inbox::may_sleep`: either the sleeper sees the mail, or this sees it asleep.
-        if self.bell.asleep.swap(false, Ordering::SeqCst)
-            && let Err(error) = self.bell.waker.wake()
+        // SeqCst pairs with `Mailbox::may_sleep`: either the sleeper sees the mail, or this sees it asleep.
+        if self.wakeup.asleep.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.wakeup.waker.wake()
         {
             tracing::error!(%error, "cannot wake a worker");
         }
@@ -73,36 +73,36 @@ impl Postbox {
 
 /// The worker's end.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct Mailbox {
     queue: Receiver<Mail>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     /// Mail that turned up while falling asleep.
     early: Option<Mail>,
 }
 
 /// Both ends of a worker's mail.
-pub(super) fn mailbox(waker: Waker) -> (Postbox, Inbox) {
+pub(super) fn mailbox(waker: Waker) -> (MailSender, Mailbox) {
     let (queue, receiver) = channel();
-    let bell = Arc::new(Bell { asleep: AtomicBool::new(false), waiting: AtomicUsize::new(0), waker });
-    (Postbox { queue, bell: Arc::clone(&bell) }, Inbox { queue: receiver, bell, early: None })
+    let wakeup = Arc::new(Wakeup { asleep: AtomicBool::new(false), waiting: AtomicUsize::new(0), waker });
+    (MailSender { queue, wakeup: Arc::clone(&wakeup) }, Mailbox { queue: receiver, wakeup, early: None })
 }
 
-impl Inbox {
+impl Mailbox {
     /// The next message.
     pub(super) fn next(&mut self) -> Option<Mail> {
         let mail = self.early.take().or_else(|| self.queue.try_recv().ok())?;
-        self.bell.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.wakeup.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(mail)
     }
 
     /// Messages that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.bell.waiting.load(Ordering::Relaxed)
+        self.wakeup.waiting.load(Ordering::Relaxed)
     }
 
     /// Announces sleep. False when there is mail after all: do not wait.
     pub(super) fn may_sleep(&mut self) -> bool {
-        self.bell.asleep.store(true, Ordering::SeqCst);
+        self.wakeup.asleep.store(true, Ordering::SeqCst);
         self.early = self.queue.try_recv().ok();
         if self.early.is_some() {
             self.awake();
@@ -110,9 +110,9 @@ impl Inbox {
         self.early.is_none()
     }
 
-    /// Announces that mail needs no bell.
+    /// Announces that the worker need not be woken for mail.
     pub(super) fn awake(&self) {
-        self.bell.asleep.store(false, Ordering::SeqCst);
+        self.wakeup.asleep.store(false, Ordering::SeqCst);
     }
 }
 
@@ -125,23 +125,23 @@ mod tests {
     #[test]
     fn no_mail_is_slept_through() {
         let mut poll = Poll::new().unwrap();
-        let (postbox, mut inbox) = mailbox(Waker::new(poll.registry(), Token(0)).unwrap());
+        let (sender, mut mailbox) = mailbox(Waker::new(poll.registry(), Token(0)).unwrap());
         let sender = std::thread::spawn(move || {
             for n in 0..20_000 {
-                postbox.post(Mail::Control(ToWorker::StopPush(PushId(n))));
+                sender.post(Mail::Control(ToWorker::StopPush(PushId(n))));
             }
         });
         let mut events = Events::with_capacity(4);
         let mut want = 0;
         while want < 20_000 {
-            while let Some(mail) = inbox.next() {
+            while let Some(mail) = mailbox.next() {
                 assert!(matches!(mail, Mail::Control(ToWorker::StopPush(PushId(n))) if n == want));
                 want += 1;
             }
-            if want < 20_000 && inbox.may_sleep() {
+            if want < 20_000 && mailbox.may_sleep() {
                 // Without a deadline: a lost wake-up hangs the test.
                 poll.poll(&mut events, None).unwrap();
-                inbox.awake();
+                mailbox.awake();
             }
         }
         sender.join().unwrap();

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::time::Duration;
 
 use super::clock;
-use super::doorbell::{Mail, Postbox};
 use super::jobs::{Asker, Jobs};
+use super::mailbox::{Mail, MailSender};
 use crate::control::{Control, Output};
 use crate::jobs::JobDone;
 use crate::mail::{ToControl, ToWorker};
@@ -20,9 +20,9 @@ const TURN_MESSAGES_MAX: usize = 256;
 /// Longest sleep without a deadline.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What control receives.
+/// Mail of the control thread.
 #[derive(Debug)]
-pub(super) enum OfficeMail {
+pub(super) enum ControlMail {
     /// From a worker.
     Worker(ToControl),
     /// From the store.
@@ -33,7 +33,7 @@ pub(super) enum OfficeMail {
     Reload,
     /// From the command line.
     AddUser {
-        /// Who.
+        /// The user's e-mail.
         email: String,
         /// The hash of the password.
         hash: String,
@@ -46,24 +46,24 @@ pub(super) enum OfficeMail {
     Drain,
 }
 
-/// The sender's end; cheap to clone.
+/// Sends mail to the control thread; cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Desk(Sender<OfficeMail>);
+pub(super) struct ControlSender(Sender<ControlMail>);
 
-impl Desk {
-    /// Nobody is left to hear it only when the server has ended.
-    pub(super) fn send(&self, mail: OfficeMail) {
+impl ControlSender {
+    /// Sends; the mail is lost only when the control thread has ended with the server.
+    pub(super) fn send(&self, mail: ControlMail) {
         let _ = self.0.send(mail);
     }
 }
 
-/// Both ends of control's mail.
-pub(super) fn desk() -> (Desk, Receiver<OfficeMail>) {
+/// A sender and the receiver of the control thread's mail.
+pub(super) fn control_channel() -> (ControlSender, Receiver<ControlMail>) {
     let (sender, receiver) = channel();
-    (Desk(sender), receiver)
+    (ControlSender(sender), receiver)
 }
 
-/// Who asks from this machine: sessions of a worker that does not exist.
+/// Requests of the command line, as sessions of a worker that does not exist.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     waiting: BTreeMap<u32, Sender<String>>,
@@ -89,17 +89,17 @@ impl Local {
     }
 }
 
-/// The thread's own state.
-pub(super) struct Office {
+/// The control machine and what its outputs go to.
+pub(super) struct ControlThread {
     pub(super) control: Control,
-    pub(super) mail: Receiver<OfficeMail>,
-    pub(super) workers: Vec<Postbox>,
+    pub(super) mail: Receiver<ControlMail>,
+    pub(super) workers: Vec<MailSender>,
     pub(super) store: Sender<store::Request>,
     pub(super) jobs: Jobs,
     pub(super) local: Local,
 }
 
-impl Office {
+impl ControlThread {
     /// Runs until control says that all is drained.
     pub(super) fn run(mut self) {
         if self.deliver() {
@@ -129,22 +129,22 @@ impl Office {
         self.control.poll_timeout().map_or(IDLE, |due| due.saturating_duration_since(now))
     }
 
-    fn turn(&mut self, batch: Vec<OfficeMail>) {
+    fn turn(&mut self, batch: Vec<ControlMail>) {
         let now = clock::now();
-        let is_rest = |mail: &OfficeMail| matches!(mail, OfficeMail::Worker(ToControl::Rest { .. }));
+        let is_rest = |mail: &ControlMail| matches!(mail, ControlMail::Worker(ToControl::Rest { .. }));
         let (requests, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_rest);
         for mail in rest.into_iter().chain(requests) {
             match mail {
-                OfficeMail::Worker(mail) => self.control.handle_mail(now, mail),
-                OfficeMail::Store(reply) => self.control.handle_store(now, reply),
-                OfficeMail::Job(done) => self.control.handle_job(now, done),
-                OfficeMail::Reload => self.control.reload(),
-                OfficeMail::AddUser { email, hash, reply } => {
+                ControlMail::Worker(mail) => self.control.handle_mail(now, mail),
+                ControlMail::Store(reply) => self.control.handle_store(now, reply),
+                ControlMail::Job(done) => self.control.handle_job(now, done),
+                ControlMail::Reload => self.control.reload(),
+                ControlMail::AddUser { email, hash, reply } => {
                     let session = self.local.begin(reply);
                     self.control.add_user(now, session, &email, hash);
                 }
-                OfficeMail::Host(figures) => self.control.handle_host(*figures),
-                OfficeMail::Drain => self.control.drain(now),
+                ControlMail::Host(figures) => self.control.handle_host(*figures),
+                ControlMail::Drain => self.control.drain(now),
             }
         }
         if self.control.poll_timeout().is_some_and(|due| due <= now.mono) {
@@ -157,8 +157,8 @@ impl Office {
         while let Some(output) = self.control.poll_output() {
             match output {
                 Output::Worker(worker, mail) => {
-                    if let Some(postbox) = self.workers.get(usize::from(worker.0)) {
-                        postbox.post(Mail::Control(mail));
+                    if let Some(sender) = self.workers.get(usize::from(worker.0)) {
+                        sender.post(Mail::Control(mail));
                     } else {
                         self.local.deliver(mail);
                     }
