@@ -7,13 +7,13 @@ use lexopt::prelude::*;
 
 use crate::bench;
 use crate::config::Options;
-use crate::protocol;
+use crate::protocol::{self, load};
 
 /// Where everything lives when nobody says otherwise.
 const HOME: &str = "./millstream-home";
 
-/// What `--help` prints.
-pub const USAGE: &str = "\
+/// What `--help` prints, with gaps for what the protocols say.
+const USAGE: &str = "\
 millstream: a live-streaming media server
 
   millstream [serve] [--home DIR] [--set KEY=VALUE | --set KEY=@FILE]...
@@ -26,9 +26,10 @@ millstream: a live-streaming media server
                  standard input. The running server gets the user, else its store
   check-config   validates the settings and prints those in effect, secrets masked;
                  --deep opens and reads the store too
-  bench          the load generator, against any server: rtmp, rtmps, and FLV over http, https, ws, wss.
+  bench          the load generator, against any server; the URL begins with
+                 {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
-                 [--threads T] [--protocol rtmp|flv|ws-flv] [--file F.flv] [--bitrate KBPS]
+                 [--threads T] [--protocol {protocols}] [--file F.flv] [--bitrate KBPS]
                  [--server-pid PID] [--late MS] [--max-lost N] [--insecure]; docs/bench.md
 
   --home DIR     settings, applications, data and logs; created when missing (./millstream-home)
@@ -38,6 +39,13 @@ millstream: a live-streaming media server
 Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain timed out.
 Of bench: 0 all connected and nothing was lost, 1 not so.
 ";
+
+/// What `--help` prints.
+#[must_use]
+pub fn usage() -> String {
+    let protocols = load::protocol_list().join("|");
+    USAGE.replace("{schemes}", &load::scheme_list()).replace("{protocols}", &protocols)
+}
 
 /// What to do.
 #[derive(Debug)]

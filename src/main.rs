@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Ok(Command::CheckConfig { options, deep }) => check_config(&options, deep),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Bench(options)) => generate_load(&options),
-        Ok(Command::Help) => print(cli::USAGE),
+        Ok(Command::Help) => print(&cli::usage()),
         Ok(Command::Version) => print(concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => fail(USAGE, &error),
     }

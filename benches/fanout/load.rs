@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, SrtPlayer, Tally,
-    Target,
+    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, Tally, Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -96,15 +95,12 @@ impl Load {
             let stream = viewer % streams.max(1);
             let target = self.class.target(self.addresses.play, stream)?;
             let options = PlayerOptions { target, timeout: CONNECT_MAX, stalled };
-            let (way, player): (Way, Box<dyn Peer>) = match self.class {
-                Class::Srt | Class::SrtAes => {
-                    (Way::Datagrams, Box::new(SrtPlayer::new(Loop::now(), &options, self.seed())))
-                }
-                Class::Flvs => (Way::Tls, Box::new(Player::new(Loop::now(), &options, self.seed()))),
-                Class::Rtmp | Class::Flv | Class::Ws => {
-                    (Way::Bytes, Box::new(Player::new(Loop::now(), &options, self.seed())))
-                }
+            let way = match self.class {
+                Class::Srt | Class::SrtAes => Way::Datagrams,
+                Class::Flvs => Way::Tls,
+                Class::Rtmp | Class::Flv | Class::Ws => Way::Bytes,
             };
+            let player: Box<dyn Peer> = Box::new(Player::new(Loop::now(), &options, self.seed()));
             let peer: Box<dyn Peer> =
                 if stalled { Box::new(super::records::Uncounted(player)) } else { player };
             self.open(self.addresses.play, way, peer, stream)?;

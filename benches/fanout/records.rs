@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use flv::file::{TagHead, TagKind};
-use millstream::bench::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally, TsMux};
+use millstream::bench::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally};
 use millstream::http::websocket::media_frame_head;
+use millstream::protocol::load::TsMux;
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, MediaKind};
 use wire::{Datagrams, SendQueue};

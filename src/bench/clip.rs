@@ -13,7 +13,7 @@ use super::Stamp;
 /// -maxrate 65k -bufsize 130k -pix_fmt yuv420p -c:a aac -b:a 128k -ac 2 -map_metadata -1 -fflags +bitexact sample.flv`.
 pub const SAMPLE: &[u8] = include_bytes!("sample.flv");
 
-/// Key frames are so many times as large as other pictures when a clip is padded.
+/// Key frames are so many times as large as other video frames when a clip is padded.
 const KEY_FACTOR: u64 = 8;
 /// Larger tags are not what a stream has.
 const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -56,7 +56,7 @@ enum Carrier {
     AacElement,
     /// A message before it.
     Message,
-    /// Not at all: the pictures have them.
+    /// Not at all: the video has them.
     None,
 }
 
@@ -69,7 +69,7 @@ struct Piece {
     body: Bytes,
 }
 
-/// Sizes that pictures are padded to.
+/// Sizes that video frames are padded to.
 #[derive(Debug, Clone)]
 struct Padding {
     inter_bytes: u64,
@@ -90,7 +90,7 @@ pub struct Clip {
 pub struct Unit {
     /// What it is.
     pub kind: TagKind,
-    /// Whether it is a picture that decoding can start at.
+    /// Whether it is a key frame.
     pub key_frame: bool,
     /// Decode time from the start of the first loop.
     pub dts_ms: u64,
@@ -101,7 +101,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Whether it is a picture.
+    /// Whether it is video.
     #[must_use]
     pub fn is_video(&self) -> bool {
         self.kind == TagKind::Video
@@ -179,7 +179,7 @@ impl Clip {
         Ok(Self { heads, pieces, period_ms, padding: None })
     }
 
-    /// Pads pictures up to this rate of the whole stream, stamps and sound included.
+    /// Pads video frames up to this rate of the whole stream, stamps and audio included.
     ///
     /// # Errors
     /// When the video is not H.264.
@@ -267,7 +267,7 @@ fn stamp_offset(body: &[u8]) -> usize {
     }
 }
 
-/// The span of the pictures (of the sounds, without any) and one more interval.
+/// The span of the video (of the audio, where there is none) and one more interval.
 fn period_ms(pieces: &[Piece], has_video: bool) -> u64 {
     let times = || pieces.iter().filter(|piece| piece.is_video == has_video).map(|piece| piece.dts_ms);
     let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
@@ -277,15 +277,15 @@ fn period_ms(pieces: &[Piece], has_video: bool) -> u64 {
     (span + interval).max(1)
 }
 
-/// One publisher's place in a clip.
+/// One publisher's position in a clip.
 #[derive(Debug, Clone)]
 pub struct Source {
     clip: Arc<Clip>,
     next: usize,
     base_ms: u64,
-    pictures: u64,
-    sounds: u64,
-    /// Bytes by which pictures were larger than they should have been.
+    video: u64,
+    audio: u64,
+    /// Bytes by which video frames were larger than they should have been.
     excess: u64,
 }
 
@@ -293,7 +293,7 @@ impl Source {
     /// From the start.
     #[must_use]
     pub const fn new(clip: Arc<Clip>) -> Self {
-        Self { clip, next: 0, base_ms: 0, pictures: 0, sounds: 0, excess: 0 }
+        Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0 }
     }
 
     /// The clip.
@@ -308,10 +308,10 @@ impl Source {
         self.base_ms + self.clip.pieces.get(self.next).map_or(0, |piece| piece.dts_ms)
     }
 
-    /// Units made so far: pictures, sounds.
+    /// Units made so far: video, audio.
     #[must_use]
     pub const fn made(&self) -> [u64; 2] {
-        [self.pictures, self.sounds]
+        [self.video, self.audio]
     }
 
     /// Makes the next unit, stamped with this time. `None` never happens: a clip is not empty.
@@ -323,12 +323,12 @@ impl Source {
             self.next = 0;
             self.base_ms += clip.period_ms;
         }
-        let counter = if piece.is_video { &mut self.pictures } else { &mut self.sounds };
+        let counter = if piece.is_video { &mut self.video } else { &mut self.audio };
         let stamp = Stamp { sequence: *counter, unix_nanos };
         *counter += 1;
         let kind = if piece.is_video { TagKind::Video } else { TagKind::Audio };
         let (body, message) = match piece.carrier {
-            Carrier::Sei(at) => (self.picture(piece, at, stamp), None),
+            Carrier::Sei(at) => (self.video_body(piece, at, stamp), None),
             Carrier::AacElement => {
                 (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element(), 0).freeze(), None)
             }
@@ -338,7 +338,7 @@ impl Source {
         Some(Unit { kind, key_frame: piece.key_frame, dts_ms, body, message })
     }
 
-    fn picture(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
+    fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
         let sei = stamp.sei();
         let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &sei, 0).into() };
         // Sizes vary by half, with the same mean.
@@ -397,8 +397,8 @@ mod tests {
         assert_eq!((clip.period_ms(), clip.gop_ms()), (8000, 2000));
         let kinds: Vec<TagKind> = clip.heads().iter().map(|(kind, _)| *kind).collect();
         assert!(kinds.contains(&TagKind::Video) && kinds.contains(&TagKind::Audio));
-        let pictures = clip.pieces.iter().filter(|piece| piece.is_video).count();
-        assert_eq!((pictures, clip.pieces.len() - pictures), (240, 375));
+        let video = clip.pieces.iter().filter(|piece| piece.is_video).count();
+        assert_eq!((video, clip.pieces.len() - video), (240, 375));
         assert!(SAMPLE.len() < 200_000);
     }
 
@@ -461,7 +461,7 @@ mod tests {
     fn what_is_no_clip_is_told() {
         assert!(matches!(Clip::read(b"GET / HTTP/1.1"), Err(ClipError::Flv(_))));
         assert_eq!(Clip::read(&SAMPLE[..13]).map(|clip| clip.period_ms), Err(ClipError::Empty));
-        let sound = vec![Piece {
+        let audio = vec![Piece {
             is_video: false,
             key_frame: false,
             dts_ms: 0,
@@ -469,7 +469,7 @@ mod tests {
             body: Bytes::from_static(b"\xaf\x01x"),
         }];
         assert_eq!(
-            Clip::of(Vec::new(), sound).unwrap().padded(1).map(|clip| clip.period_ms),
+            Clip::of(Vec::new(), audio).unwrap().padded(1).map(|clip| clip.period_ms),
             Err(ClipError::NotPaddable)
         );
     }

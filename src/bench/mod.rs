@@ -17,7 +17,6 @@ mod options;
 mod player;
 mod publisher;
 mod report;
-mod srt;
 mod stamp;
 mod tally;
 mod target;
@@ -36,10 +35,9 @@ pub use options::{Options, Role};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};
-pub use srt::{SrtPlayer, SrtPublisher, TsMux};
 pub use stamp::{AMF_NAME, Stamp, UUID};
 pub use tally::{Score, Sequence, Tally};
-pub use target::{Protocol, Target, TargetError};
+pub use target::{Target, TargetError};
 
 /// The time of an input: one clock to count with, and the one that other machines have too.
 #[derive(Debug, Clone, Copy)]
@@ -81,11 +79,11 @@ pub trait Peer: std::fmt::Debug + Send {
     fn wants_bytes(&self) -> bool {
         true
     }
-    /// Sends nothing behind the next picture: no sound is left waiting for another one.
+    /// Sends nothing behind the next video frame: no audio is left waiting for another one.
     fn finish(&mut self) {}
     /// Says goodbye.
     fn close(&mut self, now: Now);
-    /// Whether it publishes or plays: which tally it is given, and which bytes count.
+    /// Whether it publishes or plays: which tally counts for it, and which bytes.
     fn role(&self) -> Role;
     /// What it made or missed so far.
     fn score(&self) -> Score;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-use super::{Protocol, Target};
+use super::Target;
 
 /// What the connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Options {
     pub threads: usize,
     /// The clip; the built-in one without it.
     pub file: Option<PathBuf>,
-    /// What pictures are padded up to.
+    /// The bit rate that video frames are padded up to.
     pub bits_per_second: Option<u64>,
     /// A process to look at.
     pub server_pid: Option<u32>,
@@ -61,7 +61,7 @@ pub struct Options {
     pub lost_max: u64,
     /// Takes any certificate.
     pub insecure: bool,
-    /// JSON in place of text.
+    /// JSON instead of text.
     pub json: bool,
 }
 
@@ -147,11 +147,11 @@ impl Options {
             return Err("--url is missing".to_owned());
         }
         let target = self.target(0)?;
-        if protocol.is_some_and(|name| name != target.protocol.name()) {
-            return Err(format!("the URL says {}, --protocol another", target.protocol.name()));
+        if protocol.is_some_and(|name| name != target.protocol()) {
+            return Err(format!("the URL says {}, --protocol another", target.protocol()));
         }
-        if self.role == Role::Publish && !matches!(target.protocol, Protocol::Rtmp | Protocol::Srt) {
-            return Err(format!("{} cannot publish", target.protocol.name()));
+        if self.role == Role::Publish && !target.publishes() {
+            return Err(format!("{} cannot publish", target.protocol()));
         }
         if self.role == Role::Play && (self.file.is_some() || self.bits_per_second.is_some()) {
             return Err("--file and --bitrate belong to publish".to_owned());
@@ -226,11 +226,11 @@ mod tests {
 
     #[test]
     fn connections_are_spread_over_the_streams() {
-        let play = parsed("play --url http://h/live/s{n}.flv --count 5 --streams 2 --json").unwrap();
-        assert_eq!(play.target(3).unwrap().name, "/live/s1.flv");
+        let play = parsed("play --url http://h:8{n}/live/s{n}.flv --count 5 --streams 2 --json").unwrap();
+        assert_eq!(play.target(3).unwrap().port(), 81);
         assert!(play.json);
-        let publish = parsed("publish --url rtmp://h/live/s{n} --count 3 --bitrate 2500").unwrap();
-        assert_eq!(publish.target(2).unwrap().name, "s2");
+        let publish = parsed("publish --url rtmp://h{n}/live/s{n} --count 3 --bitrate 2500").unwrap();
+        assert_eq!(publish.target(2).unwrap().host(), "h2");
         assert_eq!(publish.bits_per_second, Some(2_500_000));
     }
 

@@ -1,31 +1,24 @@
-//! A player: the client machine of its protocol, and stamps that are read from what comes.
+//! A player: the client that pulls over its protocol, and stamps that are read from what comes.
 //!
-//! 1. RTMP: the dialogue of [`rtmp::Client`]. HTTP-FLV: a request, a response of status 200, an FLV file without end.
-//!    FLV over WebSocket: the same file in binary messages, cut anywhere.
-//! 2. [`PeerEvent::Ready`] with the server's consent (RTMP: `NetStream.Play.Start`; HTTP: the head).
-//! 3. Every unit is counted, its stamp compared with the time of the read that completed it.
+//! 1. [`PeerEvent::Ready`] with the server's consent.
+//! 2. Every unit is counted, its stamp compared with the time of the read that completed it. Over SRT that time has the
+//!    connection's latency in it: what arrives is held until its time.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use rtmp::{Client, ClientEvent, CloseReason, MediaKind};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
-use super::publisher::config;
 use super::viewing::Viewing;
-use super::{Now, Peer, PeerEvent, Protocol, Role, Score, Stamp, Tally, Target};
-use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
-use crate::http::websocket::{self, ClientHandshake, WebSocket};
+use super::{Now, Peer, PeerEvent, Role, Score, Stamp, Tally, Target};
+use crate::protocol::load::{self, LoadEvent, LoadPlayer};
 
 /// Without media for so long a connection is lost.
 pub(super) const STALL: Duration = Duration::from_secs(10);
-/// Larger tags are not what a stream has.
-const TAG_BYTES_MAX: u32 = 8 << 20;
-const OK: u16 = 200;
 
 /// What to play.
 #[derive(Debug, Clone)]
@@ -41,69 +34,37 @@ pub struct PlayerOptions {
 /// One playing connection.
 #[derive(Debug)]
 pub struct Player {
-    link: Link,
+    /// `None`: the protocol has no players.
+    client: Option<LoadPlayer>,
     viewing: Viewing,
     ready: bool,
     stalled: bool,
-    /// HTTP: the next byte of the head, or the next tag.
+    /// For the server's consent, then for the next media.
     deadline: Option<Instant>,
     /// A stamp that came as a message, for the unit behind it.
     announced: Option<Stamp>,
     events: VecDeque<PeerEvent>,
 }
 
-/// What speaks with the server.
-#[derive(Debug)]
-enum Link {
-    Rtmp(Box<Client>),
-    Flv(Box<FlvLink>),
-}
-
-#[derive(Debug)]
-struct FlvLink {
-    request: Option<Bytes>,
-    carrier: FlvCarrier,
-    file: flv::file::Reader,
-}
-
-/// What the file comes in.
-#[derive(Debug)]
-enum FlvCarrier {
-    Response(ResponseReader),
-    Handshake(ClientHandshake, Seed),
-    WebSocket(Box<WebSocket>),
-}
-
 impl Player {
     /// On a connection that is being made.
     #[must_use]
     pub fn new(now: Now, options: &PlayerOptions, seed: Seed) -> Self {
-        let target = &options.target;
-        let (link, deadline) = match target.protocol {
-            Protocol::Rtmp => {
-                let client = Client::play(now.mono, config(target, options.timeout), seed);
-                (Link::Rtmp(Box::new(client)), None)
-            }
-            Protocol::Flv | Protocol::WsFlv | Protocol::Srt => {
-                let flv = FlvLink::new(target, seed);
-                (Link::Flv(Box::new(flv)), Some(now.mono + options.timeout))
-            }
-        };
+        let patience = load::patience(options.timeout, STALL);
         Self {
-            link,
+            client: options.target.clients().play(now.mono, patience, seed),
             viewing: Viewing::new(now),
             ready: false,
             stalled: options.stalled,
-            deadline,
+            deadline: Some(now.mono + options.timeout),
             announced: None,
             events: VecDeque::new(),
         }
     }
 
-    fn become_ready(&mut self) {
-        if !std::mem::replace(&mut self.ready, true) {
-            self.events.push_back(PeerEvent::Ready);
-        }
+    /// Whether it reads no more.
+    const fn is_stalled(&self) -> bool {
+        self.stalled && self.ready
     }
 
     /// The first reason counts.
@@ -114,108 +75,24 @@ impl Player {
         }
     }
 
-    fn drain_rtmp(&mut self, now: Now, tally: &mut Tally) {
-        while let Link::Rtmp(client) = &mut self.link
-            && let Some(event) = client.poll_event()
-        {
+    fn drain(&mut self, now: Now, tally: &mut Tally) {
+        while let Some(event) = self.client.as_mut().and_then(LoadPlayer::poll_event) {
             match event {
-                ClientEvent::Ready { .. } => self.become_ready(),
-                ClientEvent::Media(message) => {
-                    let kind = match message.kind {
-                        MediaKind::Audio => TagKind::Audio,
-                        MediaKind::Video => TagKind::Video,
-                        MediaKind::Data => TagKind::Data,
-                    };
-                    self.take(now, kind, &message.payload, tally);
-                }
-                ClientEvent::Rejected { code, description } => self.end(&format!("{code}: {description}")),
-                ClientEvent::Closed(reason) => self.end(&format!("{reason:?}")),
-            }
-        }
-    }
-
-    fn drain_response(&mut self, now: Now, tally: &mut Tally) {
-        while let Link::Flv(link) = &mut self.link
-            && let FlvCarrier::Response(response) = &mut link.carrier
-            && let Some(event) = response.poll_event()
-        {
-            match event {
-                ResponseEvent::Head(head) => self.take_head(now, &head),
-                ResponseEvent::Body(bytes) if self.ready => self.take_flv(now, &bytes, tally),
-                ResponseEvent::Body(_) => {}
-                ResponseEvent::End => self.end("the stream ended"),
-            }
-        }
-    }
-
-    fn drain_messages(&mut self, now: Now, tally: &mut Tally) {
-        while let Link::Flv(link) = &mut self.link
-            && let FlvCarrier::WebSocket(socket) = &mut link.carrier
-            && let Some(event) = socket.poll_event()
-        {
-            match event {
-                websocket::Event::Binary(bytes) => self.take_flv(now, &bytes, tally),
-                websocket::Event::Text(_) => {}
-                websocket::Event::Closed(reason) => self.end(&format!("{reason:?}")),
-            }
-        }
-    }
-
-    /// The bytes of HTTP or WebSocket.
-    fn take_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        let Link::Flv(link) = &mut self.link else { return };
-        match &mut link.carrier {
-            FlvCarrier::Response(response) => {
-                let outcome = response.handle_bytes(bytes);
-                self.drain_response(now, tally);
-                if let Err(error) = outcome {
-                    self.end(&error.to_string());
-                }
-            }
-            FlvCarrier::Handshake(handshake, seed) => match handshake.handle_bytes(bytes) {
-                Ok(Some(held)) => {
-                    let limits = websocket::Limits {
-                        message_bytes: usize::try_from(TAG_BYTES_MAX).unwrap_or(usize::MAX),
-                        ..websocket::Limits::default()
-                    };
-                    let socket = WebSocket::client(now.mono, Arc::new(limits), seed, &held);
-                    link.carrier = FlvCarrier::WebSocket(Box::new(socket));
+                LoadEvent::Ready => {
+                    self.ready = true;
                     self.deadline = Some(now.mono + STALL);
-                    self.become_ready();
-                    self.drain_messages(now, tally);
+                    self.events.push_back(PeerEvent::Ready);
                 }
-                Ok(None) => {}
-                Err(error) => self.end(&format!("WebSocket: {error}")),
-            },
-            FlvCarrier::WebSocket(socket) => {
-                socket.handle_sent(now.mono, usize::MAX);
-                socket.handle_bytes(now.mono, bytes);
-                self.drain_messages(now, tally);
-            }
-        }
-    }
-
-    fn take_head(&mut self, now: Now, head: &ResponseHead) {
-        if head.status == OK {
-            self.deadline = Some(now.mono + STALL);
-            self.become_ready();
-        } else {
-            self.end(&format!("HTTP {} {}", head.status, head.reason));
-        }
-    }
-
-    fn take_flv(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        if let Link::Flv(link) = &mut self.link {
-            link.file.push(bytes);
-        }
-        while let Link::Flv(link) = &mut self.link {
-            match link.file.poll_tag() {
-                Ok(Some(tag)) => {
+                LoadEvent::Tag { kind, body } => {
                     self.deadline = Some(now.mono + STALL);
-                    self.take(now, tag.kind, &tag.body, tally);
+                    self.take(now, kind, &body, tally);
                 }
-                Ok(None) => return,
-                Err(error) => return self.end(&error.to_string()),
+                LoadEvent::Unit { is_video, payload } => {
+                    self.deadline = Some(now.mono + STALL);
+                    let stamp = if is_video { Stamp::in_nals(&payload) } else { Stamp::in_aac(&payload) };
+                    self.viewing.unit(now, is_video, stamp, tally);
+                }
+                LoadEvent::Closed(reason) => self.end(&reason),
             }
         }
     }
@@ -239,42 +116,44 @@ impl Player {
 
 impl Peer for Player {
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        match &mut self.link {
-            Link::Rtmp(client) => {
-                // An error is also the last event.
-                let _ = client.handle_bytes(now.mono, bytes);
-                self.drain_rtmp(now, tally);
-            }
-            Link::Flv(_) => self.take_bytes(now, bytes, tally),
+        if let Some(client) = &mut self.client {
+            client.handle_bytes(now.mono, bytes);
         }
+        self.drain(now, tally);
+    }
+
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
+        if self.is_stalled() {
+            return;
+        }
+        if let Some(client) = &mut self.client {
+            client.handle_datagram(now.mono, from, datagram);
+        }
+        self.drain(now, tally);
     }
 
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
-        if let Link::Rtmp(client) = &mut self.link
-            && !(self.stalled && self.ready)
-        {
-            let _ = client.handle_timeout(now.mono);
-            self.drain_rtmp(now, tally);
+        if self.is_stalled() {
+            return;
         }
-        if let Link::Flv(link) = &mut self.link
-            && let FlvCarrier::WebSocket(socket) = &mut link.carrier
-        {
-            // The bound of what waits unsent is the loop's: to the machine all was taken.
-            socket.handle_sent(now.mono, usize::MAX);
-            let _ = socket.handle_timeout(now.mono);
-            self.drain_messages(now, tally);
+        if let Some(client) = &mut self.client {
+            client.handle_timeout(now.mono);
         }
+        self.drain(now, tally);
         if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
             self.end(if self.ready { "no media came" } else { "no answer" });
         }
     }
 
-    fn handle_hangup(&mut self, _now: Now, why: Option<&str>) {
-        let ended = match &mut self.link {
-            Link::Rtmp(_) => None,
-            Link::Flv(link) => link.ended_badly(),
-        };
-        self.end(why.or(ended.as_deref()).unwrap_or("the server closed the connection"));
+    fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
+        if let Some(why) = why {
+            return self.end(why);
+        }
+        if let Some(client) = &mut self.client {
+            client.handle_end(now.mono);
+        }
+        self.end_of_client();
+        self.end("the server closed the connection");
     }
 
     fn poll_event(&mut self) -> Option<PeerEvent> {
@@ -282,39 +161,31 @@ impl Peer for Player {
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        match &mut self.link {
-            Link::Rtmp(client) => client.poll_transmit(out),
-            Link::Flv(link) => {
-                let request = link.request.take().map(|request| out.push(request)).is_some();
-                let FlvCarrier::WebSocket(socket) = &mut link.carrier else { return request };
-                socket.poll_transmit(out) || request
-            }
+        self.client.as_mut().is_some_and(|client| client.poll_transmit(out))
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+        if let Some(client) = &mut self.client {
+            client.poll_datagrams(now.mono, out);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.stalled && self.ready {
+        if self.is_stalled() {
             return None;
         }
-        match &self.link {
-            Link::Rtmp(client) => client.poll_timeout(),
-            Link::Flv(link) => [self.deadline, link.poll_timeout()].into_iter().flatten().min(),
-        }
+        let client = self.client.as_ref().and_then(LoadPlayer::poll_timeout);
+        [client, self.deadline].into_iter().flatten().min()
     }
 
     fn wants_bytes(&self) -> bool {
-        !(self.stalled && self.ready)
+        !self.is_stalled()
     }
 
     fn close(&mut self, now: Now) {
         self.deadline = None;
-        match &mut self.link {
-            Link::Rtmp(client) => client.close(now.mono, CloseReason::Requested),
-            Link::Flv(link) => {
-                if let FlvCarrier::WebSocket(socket) = &mut link.carrier {
-                    socket.close(now.mono, websocket::code::NORMAL, "");
-                }
-            }
+        if let Some(client) = &mut self.client {
+            client.close(now.mono);
         }
     }
 
@@ -327,33 +198,13 @@ impl Peer for Player {
     }
 }
 
-impl FlvLink {
-    fn new(target: &Target, seed: Seed) -> Self {
-        let (request, carrier) = if target.protocol == Protocol::WsFlv {
-            let mut random = seed.derive("websocket key", 0).random();
-            let (request, handshake) =
-                ClientHandshake::begin(&target.authority, &target.name, None, &mut random);
-            (request, FlvCarrier::Handshake(handshake, seed))
-        } else {
-            let request = client::get(&target.authority, &target.name, false);
-            (request.into(), FlvCarrier::Response(ResponseReader::new()))
-        };
-        Self { request: Some(request), carrier, file: flv::file::Reader::new(TAG_BYTES_MAX) }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        match &self.carrier {
-            FlvCarrier::WebSocket(socket) => socket.poll_timeout(),
-            FlvCarrier::Response(_) | FlvCarrier::Handshake(..) => None,
-        }
-    }
-
-    /// What is wrong with an end of the transport here; `None`: a stream may end so.
-    fn ended_badly(&mut self) -> Option<String> {
-        match &mut self.carrier {
-            FlvCarrier::Response(response) => response.handle_end().err().map(|error| error.to_string()),
-            FlvCarrier::Handshake(..) => Some("the server closed within the handshake".to_owned()),
-            FlvCarrier::WebSocket(_) => None,
+impl Player {
+    /// Why the client thinks that it is over.
+    fn end_of_client(&mut self) {
+        while let Some(event) = self.client.as_mut().and_then(LoadPlayer::poll_event) {
+            if let LoadEvent::Closed(reason) = event {
+                self.end(&reason);
+            }
         }
     }
 }

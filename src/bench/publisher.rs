@@ -1,20 +1,22 @@
-//! A publisher over RTMP: the client machine of `proto-impl/rtmp`, and a clip that goes out in real time.
+//! A publisher: a client of its protocol, and a clip that goes out in real time.
 //!
-//! 1. The dialogue of [`rtmp::Client`] up to its consent: [`PeerEvent::Ready`].
+//! 1. The client's dialogue up to the server's consent: [`PeerEvent::Ready`].
 //! 2. Metadata and parameter sets; after the phase, each unit at its time, counted from the first.
-//! 3. `finish` stops behind the next picture, `close` says goodbye.
+//! 3. `finish` stops behind the next video frame, `close` says goodbye.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
+use super::player::STALL;
 use super::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally, Target, Unit};
+use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 
 /// Units sent in one go, when much is due at once.
 const BURST: usize = 64;
@@ -34,7 +36,7 @@ pub struct PublisherOptions {
 
 /// Gives a clip out in real time, whatever the protocol.
 #[derive(Debug)]
-pub(super) struct Pacer {
+struct Pacer {
     source: Source,
     phase: Duration,
     /// When the first unit was due; from then on.
@@ -43,33 +45,33 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    pub(super) fn new(options: &PublisherOptions) -> Self {
+    fn new(options: &PublisherOptions) -> Self {
         let source = Source::new(Arc::clone(&options.clip));
         Self { source, phase: options.phase, began: None, finishing: false }
     }
 
     /// The server has consented: what goes before the units.
-    pub(super) fn begin(&mut self, now: Now) -> Vec<(TagKind, Bytes)> {
+    fn begin(&mut self, now: Now) -> Vec<(TagKind, Bytes)> {
         self.began = Some(now.mono + self.phase);
         self.source.clip().heads().to_vec()
     }
 
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.began = None;
     }
 
-    /// Stops behind the next picture.
-    pub(super) fn finish(&mut self) {
+    /// Stops behind the next video frame.
+    fn finish(&mut self) {
         self.finishing = true;
     }
 
     /// When the next unit is due.
-    pub(super) fn due(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Instant> {
         Some(self.began? + Duration::from_millis(self.source.due_ms()))
     }
 
     /// The units that are due, stamped.
-    pub(super) fn due_units(&mut self, now: Now, tally: &mut Tally) -> Vec<Unit> {
+    fn due_units(&mut self, now: Now, tally: &mut Tally) -> Vec<Unit> {
         let mut units = Vec::new();
         while units.len() < BURST
             && let Some(due) = self.due().filter(|due| *due <= now.mono)
@@ -87,7 +89,7 @@ impl Pacer {
         units
     }
 
-    pub(super) fn score(&self) -> Score {
+    fn score(&self) -> Score {
         Score::Made(self.source.made())
     }
 }
@@ -95,8 +97,11 @@ impl Pacer {
 /// One publishing connection.
 #[derive(Debug)]
 pub struct Publisher {
-    client: Client,
+    /// `None`: the protocol has no publishers.
+    client: Option<Box<dyn LoadPublisher>>,
     pacer: Pacer,
+    /// Without the server's consent by then it has failed.
+    deadline: Option<Instant>,
     events: VecDeque<PeerEvent>,
 }
 
@@ -104,24 +109,23 @@ impl Publisher {
     /// On a connection that is being made.
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
-        let client = Client::publish(now.mono, config(&options.target, options.timeout), seed);
-        Self { client, pacer: Pacer::new(options), events: VecDeque::new() }
+        let patience = load::patience(options.timeout, STALL);
+        let client = options.target.clients().publish(now.mono, patience, seed);
+        let deadline = Some(now.mono + options.timeout);
+        Self { client, pacer: Pacer::new(options), deadline, events: VecDeque::new() }
     }
 
     fn drain(&mut self, now: Now) {
-        while let Some(event) = self.client.poll_event() {
+        while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             match event {
-                ClientEvent::Ready { .. } => self.begin(now),
-                ClientEvent::Media(_) => {}
-                ClientEvent::Rejected { code, description } => {
-                    self.end(&format!("{code}: {description}"));
-                }
-                ClientEvent::Closed(reason) => self.end(&format!("{reason:?}")),
+                PublisherEvent::Ready => self.begin(now),
+                PublisherEvent::Closed(reason) => self.end(&reason),
             }
         }
     }
 
     fn begin(&mut self, now: Now) {
+        self.deadline = None;
         for (kind, body) in self.pacer.begin(now) {
             self.send(now, kind, 0, body);
         }
@@ -131,13 +135,14 @@ impl Publisher {
     /// The first reason counts.
     fn end(&mut self, why: &str) {
         self.pacer.stop();
+        self.deadline = None;
         if !self.events.iter().any(|event| matches!(event, PeerEvent::Closed(_))) {
             self.events.push_back(PeerEvent::Closed(why.to_owned()));
         }
     }
 
     fn send_unit(&mut self, now: Now, unit: Unit) {
-        // RTMP counts milliseconds in 32 bits, and wraps.
+        // Timestamps are milliseconds in 32 bits, and wrap.
         let timestamp = u32::try_from(unit.dts_ms & u64::from(u32::MAX)).unwrap_or(0);
         if let Some(message) = unit.message {
             self.send(now, TagKind::Data, timestamp, message);
@@ -145,28 +150,38 @@ impl Publisher {
         self.send(now, unit.kind, timestamp, unit.body);
     }
 
-    fn send(&mut self, now: Now, kind: TagKind, timestamp: u32, payload: Bytes) {
-        let kind = match kind {
-            TagKind::Audio => MediaKind::Audio,
-            TagKind::Video => MediaKind::Video,
-            TagKind::Data | TagKind::Other(_) => MediaKind::Data,
-        };
-        self.client.send(now.mono, &MediaMessage { message_stream: 0, kind, timestamp, payload });
+    fn send(&mut self, now: Now, kind: TagKind, timestamp: u32, body: Bytes) {
+        if let Some(client) = &mut self.client {
+            client.send(now.mono, kind, timestamp, body);
+        }
     }
 }
 
 impl Peer for Publisher {
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], _tally: &mut Tally) {
-        // An error is also the last event.
-        let _ = self.client.handle_bytes(now.mono, bytes);
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.handle_bytes(now.mono, bytes);
+        }
+        self.drain(now);
+    }
+
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.handle_datagram(now.mono, from, datagram);
+        }
         self.drain(now);
     }
 
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
-        let _ = self.client.handle_timeout(now.mono);
+        if let Some(client) = &mut self.client {
+            client.handle_timeout(now.mono);
+        }
         self.drain(now);
         for unit in self.pacer.due_units(now, tally) {
             self.send_unit(now, unit);
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
+            self.end("no answer");
         }
     }
 
@@ -180,11 +195,22 @@ impl Peer for Publisher {
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        self.client.poll_transmit(out)
+        let before = out.len();
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.poll_transmit(out);
+        }
+        out.len() > before
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.poll_datagrams(now.mono, out);
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.client.poll_timeout(), self.pacer.due()].into_iter().flatten().min()
+        let client = self.client.as_ref().and_then(|client| client.poll_timeout());
+        [client, self.pacer.due(), self.deadline].into_iter().flatten().min()
     }
 
     fn finish(&mut self) {
@@ -193,7 +219,9 @@ impl Peer for Publisher {
 
     fn close(&mut self, now: Now) {
         self.pacer.stop();
-        self.client.close(now.mono, CloseReason::Requested);
+        if let Some(client) = &mut self.client {
+            client.close(now.mono);
+        }
     }
 
     fn role(&self) -> Role {
@@ -203,17 +231,4 @@ impl Peer for Publisher {
     fn score(&self) -> Score {
         self.pacer.score()
     }
-}
-
-/// What both roles ask an RTMP server for.
-pub(super) fn config(target: &Target, timeout: Duration) -> Arc<ClientConfig> {
-    Arc::new(ClientConfig {
-        app: target.app.clone(),
-        tc_url: target.authority.clone(),
-        stream: target.name.clone(),
-        handshake_timeout: timeout,
-        ready_timeout: timeout,
-        stall_timeout: super::player::STALL,
-        ..ClientConfig::default()
-    })
 }

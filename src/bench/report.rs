@@ -203,7 +203,7 @@ impl Report<'_> {
     }
 
     fn protocol(&self) -> &'static str {
-        self.options.target(0).map_or("", |target| target.protocol.name())
+        self.options.target(0).map_or("", |target| target.protocol())
     }
 
     fn bits_per_second(&self) -> f64 {

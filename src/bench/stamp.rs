@@ -27,7 +27,7 @@ const TRAILING_BITS: u8 = 0x80;
 /// `id_syn_ele` 4, instance 0, no alignment: the first byte of a `data_stream_element` (ISO/IEC 14496-3
 /// Table 4.10). Count and data follow on whole bytes.
 const DATA_STREAM_ELEMENT: u8 = 0x80;
-/// NAL units before the picture that are looked at: delimiter, parameter sets, other SEI.
+/// NAL units before the slices that are looked at: delimiter, parameter sets, other SEI.
 const NALS_MAX: usize = 8;
 /// An SEI that is longer is another one.
 const SEI_BYTES_MAX: usize = 4096;
@@ -73,7 +73,7 @@ impl Stamp {
         Data { name: AMF_NAME.to_owned(), values: vec![Value::string(self.text())] }.write()
     }
 
-    /// Finds the stamp in the NAL units of a picture.
+    /// Finds the stamp in the NAL units of a video frame.
     #[must_use]
     pub fn in_nals(payload: &[u8]) -> Option<Self> {
         Nals::new(payload, 4)

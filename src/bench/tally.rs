@@ -9,23 +9,23 @@ use super::{Histogram, Now, Stamp};
 pub struct Tally {
     /// Bytes on the sockets.
     pub bytes: u64,
-    /// Pictures.
+    /// Video units.
     pub video: u64,
-    /// Sounds.
+    /// Audio units.
     pub audio: u64,
     /// Units that had a stamp.
     pub stamped: u64,
-    /// Stamped units that were older than the wish to have them.
+    /// Stamped units that were published before the player connected.
     pub backlog: u64,
     /// Units over the late bound.
     pub late: u64,
     /// Publishers: how much later than due.
     pub behind: Histogram,
-    /// Players: from the connect to the first picture. Not of the measured time alone.
+    /// Players: from the connect to the first video frame. Not of the measured time alone.
     pub first_frame: Histogram,
-    /// Latencies of pictures.
+    /// Latencies of video units.
     pub latency_video: Histogram,
-    /// Latencies of sounds.
+    /// Latencies of audio units.
     pub latency_audio: Histogram,
     late_bound: Duration,
 }
@@ -69,7 +69,7 @@ impl Tally {
         self.latency_audio.merge(&other.latency_audio);
     }
 
-    /// Pictures and sounds.
+    /// Video and audio units.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.video + self.audio
@@ -132,12 +132,12 @@ impl Sequence {
     }
 }
 
-/// What one peer made or missed. Pictures are counted apart from sounds.
+/// What one peer made or missed. Video is counted apart from audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Score {
-    /// Units published: pictures, sounds.
+    /// Units published: video, audio.
     Made([u64; 2]),
-    /// What came: pictures, sounds.
+    /// What came: video, audio.
     Got([Sequence; 2]),
     /// It has nothing to do with media.
     None,

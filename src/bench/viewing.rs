@@ -13,10 +13,10 @@ pub(super) struct Viewing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstFrame {
-    /// Neither picture nor sound yet.
+    /// Neither video nor audio yet.
     Awaited,
-    /// A sound, after this long; a picture may follow.
-    Sound(u64),
+    /// Audio, after this long; video may follow.
+    Audio(u64),
     Seen,
 }
 
@@ -44,17 +44,17 @@ impl Viewing {
         let waited = now.mono.saturating_duration_since(self.asked.mono).as_nanos();
         let waited = u64::try_from(waited).unwrap_or(u64::MAX);
         self.first_frame = match (self.first_frame, is_video) {
-            (FirstFrame::Awaited | FirstFrame::Sound(_), true) => {
+            (FirstFrame::Awaited | FirstFrame::Audio(_), true) => {
                 tally.first_frame.record(waited);
                 FirstFrame::Seen
             }
-            (FirstFrame::Awaited, false) => FirstFrame::Sound(waited),
-            // So much sound without a picture is a stream without pictures.
-            (FirstFrame::Sound(first), false) if waited > first.saturating_add(1_000_000_000) => {
+            (FirstFrame::Awaited, false) => FirstFrame::Audio(waited),
+            // So much audio without video is a stream without video.
+            (FirstFrame::Audio(first), false) if waited > first.saturating_add(1_000_000_000) => {
                 tally.first_frame.record(first);
                 FirstFrame::Seen
             }
-            (state @ (FirstFrame::Sound(_) | FirstFrame::Seen), _) => state,
+            (state @ (FirstFrame::Audio(_) | FirstFrame::Seen), _) => state,
         };
     }
 }

@@ -74,10 +74,10 @@ impl Config {
         let server = Arc::new(overlays.server(options, &mut warnings)?);
         let mut apps = Vec::new();
         for name in app_names(&options.home, &mut warnings)? {
-            // Said once for the first application; the same keys come for each.
-            let said = if apps.is_empty() { Some(&mut warnings) } else { None };
+            // Reported for the first application only: every other one has the same keys.
+            let unknown = if apps.is_empty() { Some(&mut warnings) } else { None };
             let mut file_warnings = Vec::new();
-            let app = overlays.app(options, &name, &mut file_warnings, said)?;
+            let app = overlays.app(options, &name, &mut file_warnings, unknown)?;
             apps.push(Arc::new(app));
             warnings.extend(file_warnings);
         }
@@ -141,19 +141,19 @@ impl Overlays {
         ServerSettings::from_values(options.cores, values)
     }
 
-    /// `said` hears of keys that nobody knows beyond the file's.
+    /// `unknown` collects warnings of unknown keys that the file does not have.
     fn app(
         &self,
         options: &Options,
         name: &str,
         warnings: &mut Vec<String>,
-        said: Option<&mut Vec<String>>,
+        unknown: Option<&mut Vec<String>>,
     ) -> Result<AppSettings, Error> {
         let mut values =
             Values::new(options.schema, Level::App, &format!("{name}/WEB-INF/red5-web.properties"));
         values.apply_file(read_file(&app_file(&options.home, name))?.unwrap_or_default(), warnings);
-        let mut unsaid = Vec::new();
-        overlay(&mut values, &self.environment.apps, &self.apps, said.unwrap_or(&mut unsaid));
+        let mut ignored = Vec::new();
+        overlay(&mut values, &self.environment.apps, &self.apps, unknown.unwrap_or(&mut ignored));
         AppSettings::from_values(name, 0, values)
     }
 }

@@ -112,8 +112,8 @@ impl Member {
     /// The text for the file of a value that a client sends; `None` when it has another type. Numbers and their texts
     /// are converted into each other, as the reference does; null is the default, or nothing where text may be.
     #[must_use]
-    pub fn text_of(&self, given: &Value) -> Option<String> {
-        let text = match given {
+    pub fn text_of(&self, sent: &Value) -> Option<String> {
+        let text = match sent {
             Value::Null => {
                 return Some(match self.shape {
                     Shape::Bool | Shape::Int => self.key.default.to_owned(),
@@ -123,18 +123,16 @@ impl Member {
             Value::Bool(value) => value.to_string(),
             Value::Number(value) => value.to_string(),
             Value::String(value) => value.clone(),
-            Value::Array(_) | Value::Object(_) => given.to_string(),
+            Value::Array(_) | Value::Object(_) => sent.to_string(),
         };
         let fits = match self.shape {
             Shape::Bool => text == "true" || text == "false",
             Shape::Int => text.parse::<i64>().is_ok(),
-            Shape::Text | Shape::NullText => !given.is_array() && !given.is_object(),
+            Shape::Text | Shape::NullText => !sent.is_array() && !sent.is_object(),
             Shape::Object => {
-                given.is_object() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_object())
+                sent.is_object() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_object())
             }
-            Shape::Array => {
-                given.is_array() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_array())
-            }
+            Shape::Array => sent.is_array() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_array()),
         };
         let text = if self.shape == Shape::Array && text == "[]" { String::new() } else { text };
         fits.then_some(text)

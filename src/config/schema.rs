@@ -89,7 +89,7 @@ pub struct Schema {
     sections: Vec<&'static Section>,
 }
 
-/// Without protocols.
+/// The keys of a server without protocols.
 static BARE: LazyLock<Schema> = LazyLock::new(|| Schema::new([]));
 
 impl Schema {

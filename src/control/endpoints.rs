@@ -18,7 +18,7 @@ use crate::types::{Now, PushId, StreamId, StreamKey};
 use super::Control;
 use super::broadcast::{EndpointRecord, status};
 use super::registry::Live;
-use super::supervisor::{Job, Place};
+use super::supervisor::{Job, RemoteHost};
 
 /// One endpoint of a live stream.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Control {
                 return None;
             }
         };
-        let place = Place::of(&target);
+        let remote = RemoteHost::of(&target);
         let push = Push {
             key: key.clone(),
             stream,
@@ -107,7 +107,7 @@ impl Control {
             told_failed: false,
         };
         self.pushes.by_id.insert(id, push);
-        self.supervisor.add(Job::Push(id), place);
+        self.supervisor.add(Job::Push(id), remote);
         self.attempt(now, Job::Push(id));
         Some(id)
     }

@@ -24,7 +24,7 @@ use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
-use super::supervisor::{Job, Place};
+use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one.
@@ -142,13 +142,13 @@ impl Control {
         tracing::info!(%key, url = redact(&url), "source started");
         self.sources.pulls = self.sources.pulls.saturating_add(1);
         let id = PullId(self.sources.pulls);
-        let place = Place::of(&target);
+        let remote = RemoteHost::of(&target);
         let (began, watched) = (now.mono, now.mono);
         let source = Source { key: key.clone(), url, target, began, watched };
         self.sources.by_id.insert(id, source);
         self.sources.by_key.insert(key.clone(), id);
         self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        self.supervisor.add(Job::Pull(id), place);
+        self.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
         self.mark_dirty(now, key.clone());
         Ok(())
@@ -185,10 +185,10 @@ impl Control {
             }
         };
         let Some(source) = self.sources.by_id.get_mut(&id) else { return };
-        let place = Place::of(&target);
+        let remote = RemoteHost::of(&target);
         (source.url, source.target) = (url, target);
         source.began = now.mono;
-        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), place) {
+        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
             self.post(worker, ToWorker::StopPull(id));
         }
         self.attempt(now, Job::Pull(id));

@@ -1,7 +1,7 @@
 //! The supervisor of everything that this server connects to and keeps connected: pushes (`endpoints`) and pulls
 //! (`sources`) alike. It knows attempts, pauses, names and addresses, and nothing of media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and given back at once, a host name is
+//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once, a host name is
 //!    resolved first, anew for each attempt.
 //! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
 //! 3. News of an older attempt is told by [`Supervisor::is_current`] and dropped.
@@ -57,14 +57,14 @@ impl Phase {
 
 /// Where a job connects to, or where it waits to be connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RemoteHost {
     pub(super) host: String,
     pub(super) port: u16,
     /// It is an address of ours, and the peer calls.
     pub(super) listens: bool,
 }
 
-impl Place {
+impl RemoteHost {
     pub(super) fn of(target: &Target) -> Self {
         Self { host: target.host.clone(), port: target.port, listens: target.listens() }
     }
@@ -72,7 +72,7 @@ impl Place {
 
 #[derive(Debug)]
 struct Task {
-    place: Place,
+    remote: RemoteHost,
     attempt: u64,
     failures: u32,
     phase: Phase,
@@ -110,9 +110,9 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
-    pub(super) fn add(&mut self, job: Job, place: Place) {
+    pub(super) fn add(&mut self, job: Job, remote: RemoteHost) {
         self.remove(job);
-        self.tasks.insert(job, Task { place, attempt: 0, failures: 0, phase: Phase::Idle });
+        self.tasks.insert(job, Task { remote, attempt: 0, failures: 0, phase: Phase::Idle });
     }
 
     /// Begins the next attempt. `None`: there is no such job.
@@ -121,20 +121,20 @@ impl Supervisor {
         self.enter(job, Phase::Idle);
         let task = self.tasks.get_mut(&job)?;
         task.attempt = task.attempt.saturating_add(1);
-        let port = task.place.port;
-        match task.place.host.parse::<IpAddr>() {
-            Ok(address) if task.place.listens => {
+        let port = task.remote.port;
+        match task.remote.host.parse::<IpAddr>() {
+            Ok(address) if task.remote.listens => {
                 return Some(wait_at(SocketAddr::new(address, port), policy));
             }
             Ok(address) => return Some(choose(&[SocketAddr::new(address, port)], task.attempt, policy)),
-            Err(_) if task.place.listens => {
+            Err(_) if task.remote.listens => {
                 return Some(Step::Failed("a listener needs an address, not a name".to_owned()));
             }
             Err(_) => {}
         }
         self.requests = self.requests.saturating_add(1);
         let request = self.requests;
-        let step = Step::Resolve(ResolveRequest { id: request, host: task.place.host.clone(), port });
+        let step = Step::Resolve(ResolveRequest { id: request, host: task.remote.host.clone(), port });
         self.enter(job, Phase::Resolving { request, until: later(now, RESOLVE_MAX) });
         Some(step)
     }
@@ -220,11 +220,11 @@ impl Supervisor {
 
     /// Ends an attempt that did nothing wrong; the owner begins the next one, perhaps at another address. Gives the
     /// worker that has it.
-    pub(super) fn interrupt(&mut self, job: Job, place: Place) -> Option<WorkerId> {
+    pub(super) fn interrupt(&mut self, job: Job, remote: RemoteHost) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
         if let Some(task) = self.tasks.get_mut(&job) {
-            (task.place, task.failures) = (place, 0);
+            (task.remote, task.failures) = (remote, 0);
         }
         worker
     }

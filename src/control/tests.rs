@@ -195,7 +195,7 @@ impl Rig {
 
     fn session(&mut self, worker: u16) -> SessionRef {
         self.conns += 1;
-        SessionRef { worker: WorkerId(worker), conn: ConnId { slot: self.conns, generation: 0 } }
+        SessionRef::new(WorkerId(worker), ConnId { slot: self.conns, generation: 0 })
     }
 
     fn take(&mut self) -> Vec<(WorkerId, ToWorker)> {
@@ -220,7 +220,7 @@ impl Rig {
         self.posted.clear();
         self.mail(ToControl::Publish(request));
         let verdict = self.posted.iter().find_map(|(worker, mail)| match mail {
-            ToWorker::Verdict { conn, verdict } if *conn == session.conn && *worker == session.worker => {
+            ToWorker::Verdict { conn, verdict, .. } if *conn == session.conn && *worker == session.worker => {
                 Some(verdict.clone())
             }
             _ => None,

@@ -499,6 +499,12 @@ impl Stream {
         self.ring.bytes_per_second()
     }
 
+    /// The newest unit, while it is retained.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Option<&Entry> {
+        self.ring.get(self.ring.head().checked_sub(1)?)
+    }
+
     /// The tracks of the newest unit.
     #[must_use]
     pub const fn tracks(&self) -> &Arc<Tracks> {

@@ -96,7 +96,7 @@ impl Budget {
         if usize_of(of_address) >= self.limits.connections_per_address {
             return Err(Refused::Address);
         }
-        if self.drops_early(strangers) { Err(Refused::Strangers) } else { Ok(place) }
+        if self.drops_early(strangers) { Err(Refused::Unauthenticated) } else { Ok(place) }
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {

@@ -60,11 +60,11 @@ pub enum ToControl {
     PublishAbandoned(SessionRef),
     /// A granted publisher is gone.
     PublisherGone {
-        /// Who; a predecessor's late news is told by it.
+        /// The session that published; late news of a predecessor is recognised by it.
         session: SessionRef,
-        /// Of which stream.
+        /// The stream.
         stream: StreamId,
-        /// How.
+        /// How it went.
         departure: Departure,
         /// Where the clock stands.
         position: Position,
@@ -77,9 +77,9 @@ pub enum ToControl {
     Play(Box<PlayRequest>),
     /// A viewer is served.
     PlayStarted {
-        /// Who.
+        /// The viewer.
         session: SessionRef,
-        /// What control does not know yet; `None` for who had asked.
+        /// What control does not know yet; `None` for a viewer that had asked.
         request: Option<Box<PlayRequest>>,
     },
     /// A viewer that control knows of, or that asked, is gone.
@@ -88,11 +88,11 @@ pub enum ToControl {
     Rest {
         /// Who waits for the answer.
         session: SessionRef,
-        /// From where.
+        /// The peer's address.
         peer: SocketAddr,
-        /// Over TLS.
+        /// Whether it came over TLS.
         secure: bool,
-        /// What.
+        /// The request.
         request: Box<http::Request>,
     },
     /// The figures of the last second.
@@ -101,29 +101,29 @@ pub enum ToControl {
     Measured(WorkerId, Box<WorkerFigures>),
     /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
     Connections {
-        /// Where.
+        /// The worker that has them.
         worker: WorkerId,
-        /// Of which stream.
+        /// The stream.
         stream: StreamId,
-        /// Each of them.
+        /// One entry per connection.
         connections: Vec<ConnectionFigures>,
     },
     /// News of a push.
     Push {
-        /// Which push.
+        /// The push.
         push: PushId,
-        /// Of which attempt.
+        /// The attempt that the news is about.
         attempt: u64,
-        /// What happened.
+        /// The new state.
         state: PushState,
     },
     /// News of a pull.
     Pull {
-        /// Which pull.
+        /// The pull.
         pull: PullId,
-        /// Of which attempt.
+        /// The attempt that the news is about.
         attempt: u64,
-        /// What happened.
+        /// The new state.
         state: PullState,
     },
     /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
@@ -156,7 +156,7 @@ pub enum ToWorker {
         key: StreamKey,
         /// Where its publisher is.
         source: WorkerId,
-        /// How it comes in.
+        /// The protocol that it comes in by.
         ingest: Ingest,
         /// Control wants to know who plays it.
         tell_viewers: bool,
@@ -199,14 +199,14 @@ pub enum ToWorker {
     },
     /// The publisher was replaced by a new one: close it, keep the stream.
     Replaced {
-        /// Which session.
+        /// The publisher's connection.
         conn: ConnId,
-        /// Of which stream.
+        /// The stream.
         stream: StreamId,
     },
     /// Answer to an API request.
     RestReply {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The answer.
         response: Box<http::Response>,
@@ -234,7 +234,7 @@ pub enum ToWorker {
     Blob(BlobMail),
     /// From a worker with subscribers: send me this stream from its newest key frame on.
     Mirror {
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
         /// The worker that asks.
         to: WorkerId,
@@ -275,7 +275,7 @@ pub enum ToWorker {
     },
     /// From a worker whose subscribers are sent other tracks now.
     MirrorWants {
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
         /// The worker that asks.
         to: WorkerId,
@@ -284,9 +284,9 @@ pub enum ToWorker {
     },
     /// From a worker without subscribers any more.
     Unmirror {
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
-        /// For whom.
+        /// The worker that received it.
         to: WorkerId,
     },
 }

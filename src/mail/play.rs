@@ -8,13 +8,13 @@ use crate::types::{SessionRef, StreamKey};
 /// Someone wants to play, and control must say whether it may, or has to know that it does.
 #[derive(Debug, Clone)]
 pub struct PlayRequest {
-    /// Who.
+    /// The viewer.
     pub session: SessionRef,
-    /// What.
+    /// The stream's key.
     pub key: StreamKey,
-    /// In which form: `rtmp`, `flv`, `ws-flv`, `ts`.
+    /// The name of the format, as in metrics: `flv`, `ts`, ...
     pub egress: &'static str,
-    /// From where.
+    /// The peer's address.
     pub peer: SocketAddr,
     /// Parameters behind the key, in the order given.
     pub params: Params,

@@ -14,11 +14,11 @@ use crate::types::{Ingest, PullId, SessionRef, StreamId, StreamKey};
 pub struct PublishRequest {
     /// Who waits for the verdict.
     pub session: SessionRef,
-    /// Under which key.
+    /// The key to publish under.
     pub key: StreamKey,
-    /// Over which protocol.
+    /// The protocol that it comes in by.
     pub ingest: Ingest,
-    /// From where.
+    /// The peer's address.
     pub peer: SocketAddr,
     /// What the encoder calls itself; empty when it does not.
     pub user_agent: String,

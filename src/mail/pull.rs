@@ -19,7 +19,7 @@ pub enum PullState {
 /// Opens one attempt of a pull on the worker that gets it.
 #[derive(Debug, Clone)]
 pub struct PullOrder {
-    /// Which pull.
+    /// The pull.
     pub pull: PullId,
     /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
     pub attempt: u64,

@@ -25,11 +25,11 @@ pub enum PushState {
 /// Opens one attempt of a push on the worker that gets it.
 #[derive(Debug, Clone)]
 pub struct PushOrder {
-    /// Which push.
+    /// The push.
     pub push: PushId,
     /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
     pub attempt: u64,
-    /// What to send.
+    /// The stream to send.
     pub stream: StreamId,
     /// Where to connect; resolved and checked against the outbound policy.
     pub address: SocketAddr,

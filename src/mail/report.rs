@@ -9,7 +9,7 @@ use crate::types::StreamId;
 /// Figures of one live stream on its source worker, at most one second old.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFigures {
-    /// Which stream.
+    /// The stream.
     pub stream: StreamId,
     /// Bytes received since the publisher's grant.
     pub received_bytes: u64,

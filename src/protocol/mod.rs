@@ -7,6 +7,7 @@ pub mod derived;
 mod format;
 pub mod http;
 mod http_live;
+pub mod load;
 pub mod outbound;
 mod planned;
 mod pull;
@@ -32,6 +33,7 @@ use crate::config::AppSettings;
 use crate::stats::Figures;
 use crate::types::{ConnId, Now};
 pub use format::{Format, FormatKind, asked_selection};
+pub use pull::Patience;
 pub use registry::{
     Addresses, Bind, Listener, Port, Security, catalogues, listener_names, publish_port, publish_url, schema,
 };
@@ -89,12 +91,4 @@ pub trait Demux: Debug + Send {
 #[cfg(test)]
 pub(crate) fn figures_for_tests() -> Arc<dyn Figures> {
     srt::figures_for_tests()
-}
-
-/// What the load generator shares with the sessions.
-pub(crate) mod bench {
-    pub(crate) use super::rtmp::RtmpUrl;
-    pub(crate) use super::srt::{OutboundConnection, OutboundEvent, Packer, SrtAddress, SrtSettings, SrtUrl};
-    pub(crate) use super::tags::{Ingest as TagIngest, Outcome};
-    pub(crate) use super::ts::{Ingest as TsIngest, TsPackage};
 }

@@ -5,10 +5,12 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::Seed;
 
-use super::pull::{Client, PullSession};
+use super::load::LoadPublisher;
+use super::pull::{Client, Patience, PullSession};
 use super::registry::{Addresses, PROTOCOLS};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
@@ -24,8 +26,23 @@ pub struct Scheme {
     pub(super) default_port: u16,
     /// Whether streams are sent there.
     pub(super) pushes: bool,
+    /// Whether streams are fetched from there; else only the load generator plays them.
+    pub(super) pulls: bool,
+    /// What the load generator calls it.
+    pub(super) load: &'static str,
     /// Reads a URL.
     pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
+}
+
+impl Scheme {
+    /// Reads a URL of this scheme.
+    pub(super) fn target(&self, url: &Url<'_>) -> Result<Target, UrlError> {
+        if url.authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let Outbound { host, port, transport, request } = (self.read)(url, self)?;
+        Ok(Target::new(self.name, (host, port), transport, Arc::new(request)))
+    }
 }
 
 /// A URL as its protocol has read it.
@@ -44,7 +61,9 @@ pub(super) trait Request: Debug + Send + Sync {
     /// The session of a push; `via` are the streams that this one went through, itself last.
     fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
     /// The client of a pull.
-    fn pull(&self, seed: Seed) -> Box<dyn Client>;
+    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client>;
+    /// A publisher of the load generator.
+    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>>;
 }
 
 /// Reads the URL of an endpoint: where a stream is pushed to.
@@ -60,13 +79,14 @@ pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
 /// # Errors
 /// What is wrong with it.
 pub fn read_source(text: &str) -> Result<Target, UrlError> {
-    read(text, |_| true)
+    read(text, |scheme| scheme.pulls)
 }
 
 /// Whether streams are pulled from URLs of this one's scheme, whatever else is wrong with it.
 #[must_use]
 pub fn is_source_scheme(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(name, _)| schemes().any(|scheme| scheme.name == name))
+    text.split_once("://")
+        .is_some_and(|(name, _)| schemes().any(|scheme| scheme.pulls && scheme.name == name))
 }
 
 /// Whether `target`, on a host that is this server, is the stream `key` of it.
@@ -90,10 +110,10 @@ pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Ses
 
 /// The client that fetches what a target asks for.
 pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>> {
-    Some(request(target)?.pull(seed))
+    Some(request(target)?.pull(Patience::PULL, seed))
 }
 
-fn schemes() -> impl Iterator<Item = &'static Scheme> {
+pub(super) fn schemes() -> impl Iterator<Item = &'static Scheme> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.schemes)
 }
 
@@ -101,14 +121,10 @@ fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlE
     let url = Url::parse(text)?;
     let scheme = schemes().find(|scheme| scheme.name == url.scheme && is_allowed(scheme));
     let scheme = scheme.ok_or(UrlError::Scheme)?;
-    if url.authority.contains('@') {
-        return Err(UrlError::Credentials);
-    }
-    let Outbound { host, port, transport, request } = (scheme.read)(&url, scheme)?;
-    Ok(Target::new(scheme.name, (host, port), transport, Arc::new(request)))
+    scheme.target(&url)
 }
 
-fn request(target: &Target) -> Option<&dyn Request> {
+pub(super) fn request(target: &Target) -> Option<&dyn Request> {
     target.request::<Box<dyn Request>>().map(|request| &**request)
 }
 

@@ -1,5 +1,5 @@
 //! Figures that the connections of a protocol have beyond their bytes. What they are is the protocol's; here they have
-//! names and places in `/metrics`.
+//! names for the API and `/metrics`.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl Eq for Catalogue {}
 
 /// The figures of one connection.
 pub trait Figures: Debug + Send + Sync {
-    /// What they are.
+    /// Names the values.
     fn catalogue(&self) -> &'static Catalogue;
     /// The values of the counters.
     fn counts(&self) -> Values;
@@ -51,13 +51,13 @@ pub trait Figures: Debug + Send + Sync {
 /// What a connection is to its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It brings it.
+    /// It publishes the stream.
     Publisher,
-    /// It plays it.
+    /// It plays the stream.
     Viewer,
-    /// It takes it to another server.
+    /// It sends the stream to another server.
     Push,
-    /// It fetches it from another server.
+    /// It fetches the stream from another server.
     Pull,
 }
 
@@ -77,11 +77,11 @@ impl Role {
 /// One connection of a stream.
 #[derive(Debug, Clone)]
 pub struct ConnectionFigures {
-    /// Of which stream.
+    /// The stream that it belongs to.
     pub key: StreamKey,
-    /// What it does.
+    /// What it does with the stream.
     pub role: Role,
-    /// With whom.
+    /// The peer's address.
     pub peer: SocketAddr,
     /// Its figures.
     pub figures: Arc<dyn Figures>,
@@ -90,7 +90,7 @@ pub struct ConnectionFigures {
 /// What all connections of a protocol have counted, those that are over too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
-    /// What is counted.
+    /// The names of the counters.
     pub of: &'static Catalogue,
     /// The values of the counters.
     pub counts: Values,

@@ -22,9 +22,9 @@ pub struct Forwarding {
     pub ingest: Ingest,
     /// The format of the subscribers.
     pub egress: &'static str,
-    /// Pictures.
+    /// Of video units.
     pub video: Histogram,
-    /// Sound.
+    /// Of audio units.
     pub audio: Histogram,
 }
 
@@ -37,7 +37,7 @@ pub struct ForwardingIndex(usize);
 pub struct ForwardingTable(Vec<Forwarding>);
 
 impl ForwardingTable {
-    /// The place of a pair.
+    /// The index of a pair.
     pub fn index(&mut self, ingest: Ingest, egress: &'static str) -> ForwardingIndex {
         let known = self.0.iter().position(|row| row.ingest == ingest && row.egress == egress);
         ForwardingIndex(known.unwrap_or_else(|| {
@@ -67,9 +67,9 @@ impl ForwardingTable {
 pub enum Refused {
     /// The server is full.
     Connections,
-    /// Too many strangers.
-    Strangers,
-    /// Too many strangers of this address.
+    /// Too many unauthenticated peers.
+    Unauthenticated,
+    /// Too many unauthenticated peers of this address.
     Address,
     /// Too many new connections of this address.
     Rate,
@@ -80,14 +80,14 @@ pub enum Refused {
 impl Refused {
     /// Every reason.
     pub const ALL: [Self; 5] =
-        [Self::Connections, Self::Strangers, Self::Address, Self::Rate, Self::Handshakes];
+        [Self::Connections, Self::Unauthenticated, Self::Address, Self::Rate, Self::Handshakes];
 
     /// In metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Strangers => "strangers",
+            Self::Unauthenticated => "strangers",
             Self::Address => "address",
             Self::Rate => "rate",
             Self::Handshakes => "handshakes",

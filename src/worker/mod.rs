@@ -448,4 +448,8 @@ impl Worker {
 #[cfg(test)]
 mod polled_tests;
 #[cfg(test)]
+mod selection_tests;
+#[cfg(test)]
+mod sink_tests;
+#[cfg(test)]
 mod tests;

@@ -61,9 +61,9 @@ impl Pair {
         loop {
             worker.finish_turn();
             while let Some(output) = worker.poll_output() {
-                wants_file |= matches!(output, Output::File { .. });
+                wants_file |= matches!(output, Output::Job { .. });
             }
-            let Some(id) = worker.next_write() else { break };
+            let Some((id, _)) = worker.next_write() else { break };
             let mut gather = wire::Gather::new(1 << 20);
             worker.gather(id, &mut gather);
             let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, TrackSet, Tracks};
 use wire::SendQueue;
 
+use super::conn::{Playing, Publication, Subscription, SubscriptionState};
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
 use crate::mail::Departure;
-use crate::protocol::{Event, Format, PlayAsk, Remote, Route};
+use crate::protocol::{About, ByteStream, Event, Format, PlayAsk, Remote, Route};
 use crate::stats::WorkerFigures;
 use crate::types::Ingest;
 
@@ -23,19 +24,31 @@ struct Script {
     protocol: &'static str,
     /// In which of its methods it panics.
     panics_in: &'static str,
+    /// What it was told.
+    replies: Vec<String>,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { events: VecDeque::new(), protocol: "http", panics_in: "" }
+        Self { events: VecDeque::new(), protocol: "http", panics_in: "", replies: Vec::new() }
     }
 }
 
 /// A session that follows its script.
 #[derive(Debug, Clone, Default)]
-struct Actor(Arc<Mutex<Script>>);
+pub(super) struct Actor(Arc<Mutex<Script>>);
 
 impl Actor {
+    /// Has it say this when it is asked next.
+    pub(super) fn say(&self, event: Event) {
+        self.script().events.push_back(event);
+    }
+
+    /// What it was told since this was asked before.
+    pub(super) fn replies(&self) -> Vec<String> {
+        std::mem::take(&mut self.script().replies)
+    }
+
     fn script(&self) -> MutexGuard<'_, Script> {
         self.0.lock().unwrap()
     }
@@ -46,18 +59,37 @@ impl Actor {
     }
 }
 
-impl Session for Actor {
+impl ByteStream for Actor {
     fn handle_bytes(&mut self, _ctx: &Context<'_>, _bytes: &[u8]) {
         self.enter("handle_bytes");
     }
 
-    fn handle_hangup(&mut self, _ctx: &Context<'_>, _error: Option<&str>) {}
-
-    fn handle_timeout(&mut self, _ctx: &Context<'_>) {}
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
+        self.enter("handle_sent");
+    }
 
     fn wants_bytes(&self) -> bool {
         self.enter("wants_bytes");
         true
+    }
+
+    fn poll_transmit(&mut self, _out: &mut SendQueue) {
+        self.enter("poll_transmit");
+    }
+}
+
+impl Session for Actor {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        self.enter("handle_path");
+    }
+
+    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
+        self.enter("handle_reply");
+        self.script().replies.push(format!("{reply:?}"));
+    }
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        self.enter("handle_timeout");
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
@@ -65,34 +97,38 @@ impl Session for Actor {
         self.script().events.pop_front()
     }
 
-    fn poll_transmit(&mut self, _out: &mut SendQueue) {
-        self.enter("poll_transmit");
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.enter("poll_timeout");
         None
     }
 
-    fn close(&mut self, _ctx: &Context<'_>, _reason: &str) {}
-
-    fn is_authenticated(&self) -> bool {
-        self.enter("is_authenticated");
-        true
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.script().replies.push(format!("close: {reason}"));
     }
 
-    fn protocol(&self) -> &'static str {
-        self.enter("protocol");
-        self.script().protocol
+    fn about(&self) -> About {
+        self.enter("about");
+        About { protocol: self.script().protocol, is_media: true, is_authenticated: true }
     }
 
-    fn is_media(&self) -> bool {
-        self.enter("is_media");
-        true
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
     }
 }
 
-const STREAM: StreamId = StreamId(1);
+pub(super) const STREAM: StreamId = StreamId(1);
+
+/// A session that publishes [`STREAM`] on this worker.
+pub(super) fn deliver(worker: &mut Worker, now: Now) -> (ConnId, Actor) {
+    let actor = Actor::default();
+    let conn = Conn::new(([192, 0, 2, 1], 1).into(), Box::new(actor.clone()), now.mono);
+    let id = worker.conns.insert(conn).unwrap();
+    let publication = Publication { handle: Handle::ONLY, stream: Some(STREAM) };
+    worker.conns.get_mut(id).unwrap().publications.push(publication);
+    let publisher = Some(SessionRef::new(worker.id, id));
+    worker.sources.insert(STREAM, SourceCount { publisher, ..SourceCount::default() });
+    (id, actor)
+}
 
 struct Rig {
     worker: Worker,
@@ -127,9 +163,12 @@ impl Rig {
 
     /// A publisher that feeds `live/s`.
     fn publisher(&mut self) -> (ConnId, Actor) {
-        let (id, actor) = self.connect();
-        self.worker.conns.get_mut(id).unwrap().publishing = Publishing::Granted(STREAM);
-        (id, actor)
+        deliver(&mut self.worker, self.now)
+    }
+
+    fn subscriber(&mut self, id: ConnId) -> &mut crate::hub::Subscriber {
+        let subscription = &mut self.worker.conns.get_mut(id).unwrap().subscriptions[0];
+        &mut subscription.playing_mut().unwrap().subscriber
     }
 
     fn outputs(&mut self) -> Vec<Output> {
@@ -155,16 +194,16 @@ fn video_tracks() -> Arc<Tracks> {
 fn picture(dts: i64, key_frame: bool) -> Event {
     let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"picture"));
     let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
-    Event::Unit { unit, tracks: video_tracks() }
+    Event::Unit { publication: Handle::ONLY, unit, tracks: video_tracks() }
 }
 
 fn subscribe() -> Event {
-    Event::Subscribe(PlayAsk {
-        key: StreamKey::new("live", "s"),
-        format: Format::find("flv", 0).unwrap(),
-        params: Vec::new(),
-        origin: String::new(),
-    })
+    subscribe_as(Handle::ONLY, Format::find("flv", 0).unwrap())
+}
+
+fn subscribe_as(subscription: Handle, format: Format) -> Event {
+    let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
+    Event::Subscribe { subscription, ask: PlayAsk { key, format, params, origin } }
 }
 
 #[test]
@@ -173,18 +212,18 @@ fn jumps_outlive_the_subscription_and_are_counted_once() {
     let (id, actor) = rig.connect();
     for round in 1..=3 {
         rig.say(id, &actor, [subscribe()]);
-        let subscriber = rig.worker.conns.get_mut(id).unwrap().subscriber.as_mut().unwrap();
+        let subscriber = rig.subscriber(id);
         (subscriber.jumps, subscriber.skipped) = (2, 50);
         assert_eq!(rig.measure().counters.jumps, 2 * round);
         if round < 3 {
-            rig.say(id, &actor, [Event::Unsubscribe]);
+            rig.say(id, &actor, [Event::Unsubscribe(Handle::ONLY)]);
             assert_eq!(rig.measure().counters.jumps, 2 * round);
             // For the line about its end.
             let conn = rig.worker.conns.get(id).unwrap();
-            assert_eq!((conn.jumps, conn.skipped), (2 * round, 50 * round));
+            assert_eq!((conn.figures.jumps, conn.figures.skipped), (2 * round, 50 * round));
         }
     }
-    rig.worker.handle_hangup(rig.now, id, Some("reset"));
+    rig.worker.handle_path(rig.now, id, PathId::default(), PathEvent::Broken("reset"));
     assert_eq!(rig.measure().counters.jumps, 6);
 }
 
@@ -209,7 +248,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
     rig.worker.handle_bytes(rig.now, id, &[0; 1]);
     rig.worker.sent(rig.now.mono, id, 5000, 5000);
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 1, 5000)]);
-    rig.worker.handle_hangup(rig.now, id, Some("reset"));
+    rig.worker.handle_path(rig.now, id, PathId::default(), PathEvent::Broken("reset"));
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (0, 1, 1, 5000)]);
 }
 
@@ -217,12 +256,19 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 fn a_stream_stands_where_its_units_do_whatever_they_count() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
-    let Event::Unit { mut unit, tracks } = picture(180_000, true) else { panic!("no unit") };
+    let Event::Unit { mut unit, tracks, .. } = picture(180_000, true) else { panic!("no unit") };
     let mut tracks = Tracks::clone(&tracks);
     tracks.get_mut(TrackId::VIDEO).unwrap().timescale = Timescale::new(90_000);
     unit.pts += 3000;
     let departure = Departure::Lost;
-    rig.say(id, &actor, [Event::Unit { unit, tracks: Arc::new(tracks) }, Event::Unpublished(departure)]);
+    rig.say(
+        id,
+        &actor,
+        [
+            Event::Unit { publication: Handle::ONLY, unit, tracks: Arc::new(tracks) },
+            Event::Unpublished { publication: Handle::ONLY, departure },
+        ],
+    );
     let position = rig.outputs().into_iter().find_map(|output| match output {
         Output::Control(ToControl::PublisherGone { position, .. }) => Some(position),
         _ => None,
@@ -269,9 +315,8 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
         "poll_event",
         "poll_transmit",
         "poll_timeout",
-        "is_authenticated",
-        "protocol",
-        "is_media",
+        "about",
+        "handle_reply",
     ] {
         let mut rig = Rig::new();
         let (id, actor) = rig.connect();
@@ -317,8 +362,13 @@ impl Rig {
         let key = FormatKey::new(name, 0);
         let forwarding = self.worker.forwarding.index(Ingest::PULL, name);
         let stream = self.worker.streams.get_mut(&STREAM).unwrap();
-        let subscriber = stream.subscribe(id, key, forwarding, || Some(Box::new(Fragile(fails_at))));
-        self.worker.conns.get_mut(id).unwrap().subscriber = subscriber;
+        let subscription = SubscriptionId { conn: id, handle: Handle::ONLY };
+        let subscriber =
+            stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
+        let format = Format::find("flv", 0).unwrap();
+        let state = SubscriptionState::Playing(Playing { subscriber, format, told: false });
+        let subscription = Subscription { handle: Handle::ONLY, state };
+        self.worker.conns.get_mut(id).unwrap().subscriptions.push(subscription);
         id
     }
 
@@ -326,7 +376,7 @@ impl Rig {
     fn sent(&mut self) -> BTreeMap<ConnId, String> {
         self.worker.flush_stream(STREAM);
         let mut sent = BTreeMap::<ConnId, String>::new();
-        while let Some(id) = self.worker.next_write() {
+        while let Some((id, _)) = self.worker.next_write() {
             let mut gather = wire::Gather::new(1 << 20);
             self.worker.gather(id, &mut gather);
             let bytes: Vec<u8> = gather.slices().iter().flat_map(|slice| slice.to_vec()).collect();
@@ -362,7 +412,7 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let viewer = rig.fragile_viewer("one", 33);
     rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
-        let Event::Unit { unit, tracks } = picture(dts, key_frame) else { panic!() };
+        let Event::Unit { unit, tracks, .. } = picture(dts, key_frame) else { panic!() };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
         let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);

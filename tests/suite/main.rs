@@ -29,6 +29,7 @@ mod http_rows;
 mod linear;
 mod management;
 mod mpegts;
+mod multitrack;
 mod observe;
 mod process;
 mod publish_play;

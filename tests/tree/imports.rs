@@ -14,11 +14,7 @@ const TABLE: &str = "| room of `src` |";
 const LIB: &str = "lib";
 
 /// Arrows that are there and not in the table, and what will remove them. This list only becomes shorter.
-const EXCEPTIONS: [(&str, &str, &str); 3] = [
-    ("bench", "config", "the load generator shares the clients of pushes and pulls"),
-    ("bench", "hub", "the load generator shares the clients of pushes and pulls"),
-    ("bench", "mail", "the load generator shares the clients of pushes and pulls"),
-];
+const EXCEPTIONS: [(&str, &str, &str); 0] = [];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 

@@ -21,7 +21,7 @@ use wire::{Datagrams, Gather, SendQueue};
 use super::listen::open_udp;
 use super::tls::{Transport, load_client};
 use super::udp::{Batch, UdpSocket};
-use crate::bench::{Now, Peer, PeerEvent, Protocol, Role, Score, Tally, Target};
+use crate::bench::{Now, Peer, PeerEvent, Role, Score, Tally, Target};
 use crate::protocol::Remote;
 
 pub use run::run;
@@ -52,10 +52,10 @@ impl Destination {
     /// # Errors
     /// There is no such name, or no TLS.
     pub fn resolve(target: &Target, insecure: bool) -> io::Result<Self> {
-        let host = target.host.as_str();
-        let mut addresses = (host, target.port).to_socket_addrs()?;
+        let host = target.host();
+        let mut addresses = (host, target.port()).to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-        let mut to = Self::to(address, target.tls, target.protocol == Protocol::Srt, insecure)?;
+        let mut to = Self::to(address, target.is_tls(), target.is_datagrams(), insecure)?;
         if let Some((name, _)) = &mut to.tls {
             host.clone_into(name);
         }
@@ -283,7 +283,7 @@ impl Load {
         })
     }
 
-    /// Publishers stop behind their next picture.
+    /// Publishers stop behind their next video frame.
     pub fn finish(&mut self) {
         self.conns.iter_mut().for_each(|conn| conn.peer.finish());
     }

@@ -14,8 +14,8 @@ use crypto::Seed;
 
 use super::{Destination, Load, process};
 use crate::bench::{
-    Clip, Connections, Options, Peer, Player, PlayerOptions, Protocol, Publisher, PublisherOptions, Report,
-    Role, SAMPLE, Score, ServerFigures, SrtPlayer, SrtPublisher, Tally, Target,
+    Clip, Connections, Options, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Report, Role,
+    SAMPLE, Score, ServerFigures, Tally, Target,
 };
 
 /// How long a thread sleeps without looking at the phase.
@@ -55,7 +55,7 @@ pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, St
     let _ = super::super::sys::raise_open_files();
     let target = options.target(0)?;
     let to = Destination::resolve(&target, options.insecure);
-    let to = to.map_err(|error| format!("{}: {error}", target.host))?;
+    let to = to.map_err(|error| format!("{}: {error}", target.host()))?;
     let clip = clip(options)?;
     let shared = Shared::default();
     thread::scope(|scope| {
@@ -224,21 +224,11 @@ impl Worker<'_> {
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);
                 let clip = Arc::clone(self.clip);
                 let options = PublisherOptions { target, clip, phase, timeout };
-                match options.target.protocol {
-                    Protocol::Srt => Box::new(SrtPublisher::new(now, &options, seed)),
-                    Protocol::Rtmp | Protocol::Flv | Protocol::WsFlv => {
-                        Box::new(Publisher::new(now, &options, seed))
-                    }
-                }
+                Box::new(Publisher::new(now, &options, seed))
             }
             Role::Play => {
                 let options = PlayerOptions { target, timeout, stalled: false };
-                match options.target.protocol {
-                    Protocol::Srt => Box::new(SrtPlayer::new(now, &options, seed)),
-                    Protocol::Rtmp | Protocol::Flv | Protocol::WsFlv => {
-                        Box::new(Player::new(now, &options, seed))
-                    }
-                }
+                Box::new(Player::new(now, &options, seed))
             }
         }
     }

@@ -17,11 +17,11 @@ pub(super) enum FileAsk {
     },
     /// Read a block of it.
     Read {
-        /// Which.
+        /// The file.
         file: Arc<dyn BlockSource>,
-        /// From where.
+        /// The first byte that is wanted.
         offset: u64,
-        /// How much at most.
+        /// The most bytes that are wanted.
         length: usize,
     },
 }

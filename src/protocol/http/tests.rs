@@ -124,7 +124,7 @@ fn a_file_is_success_when_something_of_it_is_sent() {
         let mut rig = Rig::new();
         let request = format!("GET /live/x.bin HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
-        let file = crate::jobs::OpenedFile {
+        let file = OpenedFile {
             file: Arc::new(Empty),
             length: 100,
             modified_ms: 0,

@@ -9,6 +9,9 @@
 
 mod pull;
 mod url;
+mod web_socket;
+
+use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use crypto::Seed;
@@ -21,14 +24,16 @@ use crate::http::websocket::media_frame_head;
 use crate::hub::{Chosen, Entry, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
+use crate::protocol::load::LoadPublisher;
 use crate::protocol::outbound::{Outbound, Request, Scheme};
-use crate::protocol::pull::Client;
+use crate::protocol::pull::{Client, Patience};
 use crate::protocol::registry::{Addresses, Protocol};
 use crate::protocol::tags::{self, Body};
 use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
 use pull::FlvPull;
 use url::FlvUrl;
+use web_socket::WsFlvClient;
 
 /// See [`super::registry`]. Viewers come to the listeners of HTTP.
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -37,13 +42,33 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             default_port: 80,
             pushes: false,
+            pulls: true,
+            load: "flv",
             read: |url, scheme| outbound(url, scheme, Transport::Tcp),
         },
         Scheme {
             name: "https",
             default_port: 443,
             pushes: false,
+            pulls: true,
+            load: "flv",
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+        Scheme {
+            name: "ws",
+            default_port: 80,
+            pushes: false,
+            pulls: false,
+            load: "ws-flv",
+            read: |url, scheme| outbound_messages(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "wss",
+            default_port: 443,
+            pushes: false,
+            pulls: false,
+            load: "ws-flv",
+            read: |url, scheme| outbound_messages(url, scheme, Transport::Tls),
         },
     ],
     formats: &[&FLV, &WS_FLV],
@@ -53,6 +78,11 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
     let url = FlvUrl::read(url, scheme.default_port)?;
     Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
+}
+
+fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let url = FlvUrl::read(url, scheme.default_port)?;
+    Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(InMessages(url)) })
 }
 
 impl Request for FlvUrl {
@@ -65,8 +95,34 @@ impl Request for FlvUrl {
         None
     }
 
-    fn pull(&self, _seed: Seed) -> Box<dyn Client> {
-        Box::new(FlvPull::new(self))
+    fn pull(&self, patience: Patience, _seed: Seed) -> Box<dyn Client> {
+        Box::new(FlvPull::new(self, patience))
+    }
+
+    fn publish(&self, _now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+        None
+    }
+}
+
+/// The same in messages of a WebSocket.
+#[derive(Debug)]
+struct InMessages(FlvUrl);
+
+impl Request for InMessages {
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        false
+    }
+
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn pull(&self, _patience: Patience, seed: Seed) -> Box<dyn Client> {
+        Box::new(WsFlvClient::new(&self.0, seed))
+    }
+
+    fn publish(&self, _now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+        None
     }
 }
 
@@ -254,7 +310,7 @@ mod tests {
             config_epoch: 0,
             payload,
         };
-        Entry::new(std::time::Instant::now(), 0, unit, tracks())
+        Entry::new(Instant::now(), 0, unit, tracks())
     }
 
     fn read(bytes: &[u8]) -> Vec<flv::file::Tag> {

@@ -11,13 +11,11 @@ use wire::SendQueue;
 
 use super::url::FlvUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
-use crate::protocol::Context;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
+use crate::mail::SessionSettings;
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Patience};
 
 /// Larger tags are not what a stream has.
-const TAG_BYTES_MAX: u32 = 8 << 20;
-/// From the request to the head of the response.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
 
 /// The client.
@@ -26,6 +24,8 @@ pub(super) struct FlvPull {
     request: Bytes,
     /// The request is to be sent.
     asks: bool,
+    /// From the request to the head of the response.
+    patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
     file: Reader,
@@ -34,10 +34,11 @@ pub(super) struct FlvPull {
 }
 
 impl FlvPull {
-    pub(super) fn new(url: &FlvUrl) -> Self {
+    pub(super) fn new(url: &FlvUrl, patience: Patience) -> Self {
         Self {
             request: client::get(&url.authority, &url.target, false).into(),
             asks: false,
+            patience: patience.handshake,
             head_until: None,
             response: ResponseReader::new(),
             file: Reader::new(TAG_BYTES_MAX),
@@ -50,10 +51,13 @@ impl FlvPull {
         self.ended.get_or_insert_with(|| reason.into());
     }
 
-    fn head(&mut self, head: &ResponseHead) -> Option<ClientEvent> {
+    fn head(&mut self, head: &ResponseHead) -> ClientEvent {
         self.head_until = None;
+        if head.status == OK {
+            return ClientEvent::Accepted;
+        }
         let hint = if (300..400).contains(&head.status) { " (redirects are not followed)" } else { "" };
-        (head.status != OK).then(|| ClientEvent::Ended(format!("HTTP {} {}{hint}", head.status, head.reason)))
+        ClientEvent::Ended(format!("HTTP {} {}{hint}", head.status, head.reason))
     }
 }
 
@@ -72,10 +76,9 @@ impl ClientStream for FlvPull {
 }
 
 impl Client for FlvPull {
-    fn begin(&mut self, ctx: &Context<'_>) {
-        let now = ctx.now.mono;
+    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
         self.asks = true;
-        self.head_until = now.checked_add(HEAD_TIMEOUT);
+        self.head_until = now.checked_add(self.patience);
     }
 
     fn handle_end(&mut self, _now: Instant) {
@@ -99,11 +102,7 @@ impl Client for FlvPull {
                 Err(error) => return Some(ClientEvent::Ended(error.to_string())),
             }
             match self.response.poll_event() {
-                Some(ResponseEvent::Head(head)) => {
-                    if let Some(refused) = self.head(&head) {
-                        return Some(refused);
-                    }
-                }
+                Some(ResponseEvent::Head(head)) => return Some(self.head(&head)),
                 Some(ResponseEvent::Body(bytes)) => self.file.push(&bytes),
                 Some(ResponseEvent::End) => {
                     return Some(ClientEvent::Ended("the server ended the stream".to_owned()));

@@ -1,14 +1,14 @@
 //! Pulls: streams that this server fetches from another one. A session is one attempt; its supervisor is control.
 //!
 //! 1. The connection is there: the [`Client`] of the protocol asks for the stream ([`PullState::Preparing`]).
-//! 2. The first picture or sound: the session publishes, and reads no further before the verdict.
+//! 2. The first video or audio: the session publishes, and reads no further before the verdict.
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
 //! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is, and one that
 //! sends faster than its own timestamps allow is read no faster than they do.
 
-mod feed;
+mod depackager;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -20,22 +20,22 @@ use bytes::Bytes;
 use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{Departure, Grant, PullState, Refusal};
+use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings};
 use crate::protocol::{
     About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Reply,
     Session, To,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
-use feed::{Fed, Feed};
+use depackager::{Depackager, Output};
 
-/// From the connection to the first picture or sound.
+/// From the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Between two frames of a stream that flows.
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
-/// What came before the first picture or sound: metadata.
+/// What came before the first video or audio: metadata.
 const HELD_MAX: usize = 16;
 /// Larger metadata is not held.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -60,7 +60,7 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// Whether there is, or may be, a picture or sound in it.
+    /// Whether there is, or may be, video or audio in it.
     fn is_media(&self) -> bool {
         match self {
             Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
@@ -87,16 +87,38 @@ impl Media {
 pub(super) enum ClientEvent {
     /// The peers know each other, where that is more than the socket.
     Connected,
+    /// The server has the stream, and will send it.
+    Accepted,
     /// A piece of the stream.
     Media(Media),
     /// The end, with the reason.
     Ended(String),
 }
 
+/// How long a client waits for its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the end of the handshake, or the head of the response.
+    pub handshake: Duration,
+    /// From there on, for the stream.
+    pub ready: Duration,
+    /// For the next media.
+    pub stall: Duration,
+}
+
+impl Patience {
+    /// That of pulls. The session's own deadlines are shorter in sum; the last two only bound the machine.
+    pub(super) const PULL: Self = Self {
+        handshake: Duration::from_secs(5),
+        ready: Duration::from_secs(10),
+        stall: Duration::from_secs(10),
+    };
+}
+
 /// The protocol of a pull. It speaks over a byte stream or in datagrams.
 pub(super) trait Client: Debug + Send {
     /// The connection is established.
-    fn begin(&mut self, ctx: &Context<'_>);
+    fn begin(&mut self, now: Instant, settings: &SessionSettings);
     /// The connection is gone. What came before is still polled.
     fn handle_end(&mut self, now: Instant);
     /// A deadline may have passed.
@@ -128,7 +150,7 @@ pub(super) trait Client: Debug + Send {
 }
 
 /// A client that speaks over a byte stream.
-pub(super) trait ClientStream {
+pub trait ClientStream {
     /// Bytes of the server.
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
     /// Moves what is to be sent.
@@ -136,7 +158,7 @@ pub(super) trait ClientStream {
 }
 
 /// A client that speaks in datagrams.
-pub(super) trait ClientDatagrams {
+pub trait ClientDatagrams {
     /// A datagram of the server.
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]);
     /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
@@ -149,7 +171,7 @@ enum Stage {
     Connecting {
         until: Instant,
     },
-    /// The stream is asked for; no picture or sound yet.
+    /// The stream is asked for; no video or audio yet.
     Preparing {
         until: Instant,
     },
@@ -157,7 +179,7 @@ enum Stage {
     Asked,
     /// The stream flows.
     Live {
-        feed: Feed,
+        depackager: Depackager,
         stall: Instant,
         pace: Pace,
     },
@@ -192,6 +214,8 @@ impl PullSession {
         while self.events.is_empty() && self.wants_media(now) {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
+                // What counts is the first media.
+                Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
                 Some(ClientEvent::Ended(reason)) => self.end(&reason),
                 None => return,
@@ -222,7 +246,7 @@ impl PullSession {
         }
     }
 
-    /// Keeps what comes before the grant; the first picture or sound asks for it.
+    /// Keeps what comes before the grant; the first video or audio asks for it.
     fn hold(&mut self, media: Media) {
         if !media.is_kept() {
             return;
@@ -246,12 +270,12 @@ impl PullSession {
     }
 
     fn ingest(&mut self, now: Instant, media: &Media) {
-        let Stage::Live { feed, stall, pace } = &mut self.stage else { return };
-        let mut fed = Vec::new();
-        feed.take(media, &mut fed);
-        for fed in fed {
-            match fed {
-                Fed::Unit { unit, tracks, ms } => {
+        let Stage::Live { depackager, stall, pace } = &mut self.stage else { return };
+        let mut outputs = Vec::new();
+        depackager.take(media, &mut outputs);
+        for output in outputs {
+            match output {
+                Output::Unit { unit, tracks, ms } => {
                     self.bad = 0;
                     if let Some(ms) = ms {
                         let until = pace.note(now, ms).unwrap_or(now);
@@ -259,20 +283,20 @@ impl PullSession {
                     }
                     self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
                 }
-                Fed::Dropped { units, media } => {
+                Output::Dropped { units, media } => {
                     if media {
                         *stall = now + STALL_TIMEOUT;
                     }
-                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: units });
+                    self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
                 }
-                Fed::Bad => {
+                Output::Bad => {
                     self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
                     self.bad = self.bad.saturating_add(1);
                     if self.bad > BAD_MAX {
                         return self.end("the server sends nonsense");
                     }
                 }
-                Fed::Unsupported(what) => return self.end(&what),
+                Output::Unsupported(what) => return self.end(&what),
             }
         }
     }
@@ -281,7 +305,7 @@ impl PullSession {
         if matches!(self.stage, Stage::Connecting { .. }) {
             let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
             self.stage = Stage::Preparing { until: ctx.now.mono + patience };
-            self.client.begin(ctx);
+            self.client.begin(ctx.now.mono, ctx.server);
             self.events.push_back(Event::Pull(PullState::Preparing));
         }
     }
@@ -302,8 +326,8 @@ impl PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let feed = Feed::new(&grant, held.front());
-                self.stage = Stage::Live { feed, stall: now + STALL_TIMEOUT, pace: Pace::default() };
+                let depackager = Depackager::new(&grant, held.front());
+                self.stage = Stage::Live { depackager, stall: now + STALL_TIMEOUT, pace: Pace::default() };
                 for media in held {
                     self.ingest(now, &media);
                 }

@@ -58,7 +58,9 @@ impl Rig {
     }
 
     fn connected(&mut self) -> Vec<String> {
-        self.call(|session, ctx| session.handle_connected(ctx));
+        self.call(|session, ctx| {
+            session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None })
+        });
         self.events()
     }
 
@@ -114,13 +116,13 @@ impl Rig {
 
 fn name(event: &Event) -> String {
     match event {
-        Event::Publish(ask) => {
+        Event::Publish { ask, .. } => {
             assert_eq!((ask.ingest, &*ask.key.id), (Ingest::PULL, "s"));
             "publish".to_owned()
         }
         Event::Unit { unit, .. } => format!("unit {}", unit.dts),
-        Event::UnitsDropped(_) => "dropped".to_owned(),
-        Event::Unpublished(departure) => format!("{departure:?}"),
+        Event::UnitsDropped { .. } => "dropped".to_owned(),
+        Event::Unpublished { departure, .. } => format!("{departure:?}"),
         Event::Pull(PullState::Preparing) => "preparing".to_owned(),
         Event::Pull(PullState::Failed(why)) => format!("failed: {why}"),
         Event::Pull(PullState::Lost(why)) => format!("lost: {why}"),
@@ -247,11 +249,11 @@ fn chunked_bodies_are_read_and_ends_are_told_after_what_came_before() {
     }
     assert_eq!(rig.grant(), ["unit 0", "unit 33"]);
     rig.call(|session, ctx| session.handle_bytes(ctx, &[&b"5\r\n"[..], &tag(INTER, 66)[..5]].concat()));
-    rig.call(|session, ctx| session.handle_hangup(ctx, None));
+    rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed));
     assert_eq!(rig.events(), ["Lost", "lost: the server closed within the response", "closed"]);
     let mut rig = Rig::flowing();
     rig.call(|session, ctx| session.handle_bytes(ctx, &tag(INTER, 66)));
-    rig.call(|session, ctx| session.handle_hangup(ctx, None));
+    rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed));
     assert_eq!(rig.events(), ["unit 66", "Lost", "lost: the server ended the stream", "closed"]);
 }
 
@@ -316,7 +318,10 @@ fn u_20_rtmp_servers_that_are_silent_or_hostile() {
 #[test]
 fn a_stop_says_goodbye_and_is_the_end() {
     let mut rig = Rig::flowing();
-    rig.call(|session, ctx| session.end_publish(ctx, StreamEnd::Stopped));
+    rig.call(|session, ctx| {
+        let end = crate::mail::StreamEnd::Stopped;
+        session.handle_reply(ctx, Reply::PublicationEnded { publication: Handle::ONLY, end });
+    });
     let events = rig.events();
     assert_eq!(events.last().map(String::as_str), Some("closed"));
     assert!(rig.give(&tag(KEY, 100)).is_empty());
@@ -329,7 +334,7 @@ impl Rig {
         let mut out = Datagrams::new();
         peer.poll_transmit(now, &mut out);
         for n in 0..out.len() {
-            self.call(|session, ctx| session.handle_datagram(ctx, from, out.get(n)));
+            self.call(|session, ctx| session.handle_datagram(ctx, PathId::default(), from, out.get(n)));
         }
         let mut answers = Datagrams::new();
         self.call(|session, ctx| session.poll_datagrams(ctx, &mut answers));

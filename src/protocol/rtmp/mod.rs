@@ -5,28 +5,33 @@
 //! [`RtmpPull`] are the client side.
 
 mod egress;
+mod load;
 mod pull;
 mod push;
 mod session;
 mod settings;
 mod url;
 
+use std::time::Instant;
+
 use ::rtmp::FourCcs;
 use crypto::Seed;
 use media::Codec;
 
+use super::load::LoadPublisher;
 use super::outbound::{Outbound, Request, Scheme};
-use super::pull::Client;
+use super::pull::{Client, Patience};
 use super::registry::{Addresses, Listener, Protocol, Publish, Security};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
 use crate::types::{Ingest, StreamKey};
+use load::RtmpLoad;
 use pull::RtmpPull;
 use push::RtmpPush;
 use session::RtmpSession;
 use settings::is_playback_enabled;
-pub(crate) use url::RtmpUrl;
+use url::RtmpUrl;
 
 /// The port that stands in no URL.
 const DEFAULT_PORT: u16 = 1935;
@@ -59,12 +64,16 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "rtmp",
             default_port: DEFAULT_PORT,
             pushes: true,
+            pulls: true,
+            load: "rtmp",
             read: |url, scheme| outbound(url, scheme, Transport::Tcp),
         },
         Scheme {
             name: "rtmps",
             default_port: 443,
             pushes: true,
+            pulls: true,
+            load: "rtmp",
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
         },
     ],
@@ -88,8 +97,12 @@ impl Request for RtmpUrl {
         Some(Box::new(RtmpPush::new(now, self, via, seed)))
     }
 
-    fn pull(&self, seed: Seed) -> Box<dyn Client> {
-        Box::new(RtmpPull::new(self, seed))
+    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client> {
+        Box::new(RtmpPull::new(self, patience, seed))
+    }
+
+    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+        Some(Box::new(RtmpLoad::new(now, self, patience, seed)))
     }
 }
 

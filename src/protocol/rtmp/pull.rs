@@ -1,7 +1,7 @@
 //! RTMP and RTMPS: `play` of a stream of another server.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crypto::Seed;
 use flv::file::{Tag, TagKind};
@@ -9,13 +9,8 @@ use rtmp::{ClientConfig, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
 use super::url::RtmpUrl;
-use crate::protocol::Context;
-use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media};
-
-/// From the connection to the end of the handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The session's own deadlines are shorter in sum; these only bound the machine.
-const MACHINE_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::mail::SessionSettings;
+use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, Patience};
 
 /// The client.
 #[derive(Debug)]
@@ -27,16 +22,16 @@ pub(super) struct RtmpPull {
 }
 
 impl RtmpPull {
-    pub(super) fn new(url: &RtmpUrl, seed: Seed) -> Self {
+    pub(super) fn new(url: &RtmpUrl, patience: Patience, seed: Seed) -> Self {
         let config = ClientConfig {
             app: url.app.clone(),
             tc_url: url.tc_url.clone(),
             stream: url.name.clone(),
             four_ccs: super::forwarded(),
             digest: true,
-            handshake_timeout: HANDSHAKE_TIMEOUT,
-            ready_timeout: MACHINE_TIMEOUT,
-            stall_timeout: MACHINE_TIMEOUT,
+            handshake_timeout: patience.handshake,
+            ready_timeout: patience.ready,
+            stall_timeout: patience.stall,
             ..ClientConfig::default()
         };
         Self { config: Arc::new(config), seed, machine: None }
@@ -60,8 +55,8 @@ impl ClientStream for RtmpPull {
 }
 
 impl Client for RtmpPull {
-    fn begin(&mut self, ctx: &Context<'_>) {
-        let machine = rtmp::Client::play(ctx.now.mono, Arc::clone(&self.config), self.seed.clone());
+    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
+        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
         self.machine = Some(Box::new(machine));
     }
 
@@ -80,26 +75,24 @@ impl Client for RtmpPull {
     }
 
     fn poll(&mut self) -> Option<Event> {
-        loop {
-            return match self.machine.as_mut()?.poll_event()? {
-                ClientEvent::Ready { .. } => continue,
-                ClientEvent::Media(message) => {
-                    let kind = match message.kind {
-                        MediaKind::Audio => TagKind::Audio,
-                        MediaKind::Video => TagKind::Video,
-                        MediaKind::Data => TagKind::Data,
-                    };
-                    let tag = Tag { kind, timestamp: message.timestamp, body: message.payload };
-                    Some(Event::Media(Media::Tag(tag)))
-                }
-                ClientEvent::Rejected { code, description } => {
-                    Some(Event::Ended(format!("{code}: {description}")))
-                }
-                ClientEvent::Closed(CloseReason::PeerClosed) => {
-                    Some(Event::Ended("the server ended the stream".to_owned()))
-                }
-                ClientEvent::Closed(reason) => Some(Event::Ended(format!("{reason:?}"))),
-            };
+        match self.machine.as_mut()?.poll_event()? {
+            ClientEvent::Ready { .. } => Some(Event::Accepted),
+            ClientEvent::Media(message) => {
+                let kind = match message.kind {
+                    MediaKind::Audio => TagKind::Audio,
+                    MediaKind::Video => TagKind::Video,
+                    MediaKind::Data => TagKind::Data,
+                };
+                let tag = Tag { kind, timestamp: message.timestamp, body: message.payload };
+                Some(Event::Media(Media::Tag(tag)))
+            }
+            ClientEvent::Rejected { code, description } => {
+                Some(Event::Ended(format!("{code}: {description}")))
+            }
+            ClientEvent::Closed(CloseReason::PeerClosed) => {
+                Some(Event::Ended("the server ended the stream".to_owned()))
+            }
+            ClientEvent::Closed(reason) => Some(Event::Ended(format!("{reason:?}"))),
         }
     }
 

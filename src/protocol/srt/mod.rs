@@ -1,5 +1,5 @@
-//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. Inside is MPEG-TS, which is said
-//! here and nowhere below.
+//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS, which
+//! the `srt` crate does not know.
 //!
 //! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
 //! port and the hub; [`OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
@@ -11,6 +11,7 @@
 //!    play); the caller's repetitions wait;
 //! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (docs/srt.md).
 
+mod load;
 mod outbound;
 mod packer;
 mod port;
@@ -31,24 +32,24 @@ use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason
 use bytes::Bytes;
 use crypto::Seed;
 
+use super::load::LoadPublisher;
 use super::outbound::{Outbound, Request, Scheme};
-use super::pull::Client;
+use super::pull::{Client, Patience};
 use super::registry::{Addresses, Port, Protocol};
 use super::{Now, Session};
 use crate::auth::access::Secret;
 use crate::config::AppSettings;
 use crate::mail::{NoSubscription, Refusal, Transport};
 use crate::types::{Ingest, StreamKey};
-pub(crate) use outbound::{OutboundConnection, OutboundEvent};
-pub(crate) use packer::Packer;
+use load::SrtLoad;
 use port::SrtPort;
 use pull::SrtPull;
 use push::SrtPush;
 use settings::SrtAppSettings;
-pub(crate) use settings::SrtSettings;
+use settings::SrtSettings;
 use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
-pub(crate) use url::{SrtAddress, SrtUrl};
+use url::{SrtAddress, SrtUrl};
 
 /// How its streams come in.
 const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
@@ -76,6 +77,8 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         // The reference's own: its documents leave it out of the URLs.
         default_port: 4200,
         pushes: true,
+        pulls: true,
+        load: "srt",
         read: |url, scheme| {
             let SrtUrl { host, port, address } = SrtUrl::read(url, scheme.default_port)?;
             let transport = if address.listens { Transport::UdpListener } else { Transport::Udp };
@@ -102,8 +105,12 @@ impl Request for SrtAddress {
         Some(Box::new(SrtPush::new(Self { stream_id, ..self.clone() }, seed)))
     }
 
-    fn pull(&self, seed: Seed) -> Box<dyn Client> {
+    fn pull(&self, _patience: Patience, seed: Seed) -> Box<dyn Client> {
         Box::new(SrtPull::new(self, seed))
+    }
+
+    fn publish(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+        Some(Box::new(SrtLoad::new(now, self, seed)))
     }
 }
 

@@ -198,19 +198,19 @@ mod tests {
     use super::*;
     use crate::auth::access::Secret;
 
-    /// A call of `caller` from this port until nothing more is said. Its events.
-    fn call(line: &mut OutboundConnection, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
+    /// A call of `caller` from this port until neither side sends any more; the caller's events.
+    fn call(connection: &mut OutboundConnection, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
         let from = SocketAddr::from(([192, 0, 2, 1], port));
         let passphrase = Some(Passphrase::new(passphrase).unwrap());
         let config = Arc::new(Config { passphrase, ..Config::default() });
         let mut caller = Connection::caller(now, config, SocketId(7), "", &Seed::from_number(port.into()));
         let mut out = Datagrams::new();
         while caller.poll_transmit(now, &mut out) {
-            (0..out.len()).for_each(|n| line.handle_datagram(now, from, out.get(n)));
+            (0..out.len()).for_each(|n| connection.handle_datagram(now, from, out.get(n)));
             // What comes right behind takes no answer away.
-            line.handle_datagram(now, ([192, 0, 2, 2], 9).into(), b"noise");
+            connection.handle_datagram(now, ([192, 0, 2, 2], 9).into(), b"noise");
             let mut answers = Datagrams::new();
-            if line.poll_datagrams(now, &mut answers) == Some(from) {
+            if connection.poll_datagrams(now, &mut answers) == Some(from) {
                 (0..answers.len()).for_each(|n| caller.handle_datagram(now, answers.get(n)));
             }
             out.clear();
@@ -223,18 +223,19 @@ mod tests {
         let now = Instant::now();
         let passphrase = Some(Secret::new("the right one"));
         let address = SrtAddress { listens: true, passphrase, ..SrtAddress::default() };
-        let mut line = OutboundConnection::new(now, &SrtSettings::default(), &address, Seed::from_number(1));
+        let mut connection =
+            OutboundConnection::new(now, &SrtSettings::default(), &address, Seed::from_number(1));
         let refused = Event::Closed(CloseReason::Rejected(RejectReason::BADSECRET));
         for n in 0..3u16 {
             let at = now + TRIAL_PAUSE * n.into();
-            assert_eq!(call(&mut line, at, 1000 + n, "the wrong one"), std::slice::from_ref(&refused));
-            assert!(line.poll_event().is_none());
+            assert_eq!(call(&mut connection, at, 1000 + n, "the wrong one"), std::slice::from_ref(&refused));
+            assert!(connection.poll_event().is_none());
         }
         // One trial at a time: this one is passed over, and may call again.
         let at = now + TRIAL_PAUSE * 3;
-        assert_eq!(call(&mut line, at - Duration::from_millis(1), 2000, "the wrong one"), []);
-        let events = call(&mut line, at, 3000, "the right one");
+        assert_eq!(call(&mut connection, at - Duration::from_millis(1), 2000, "the wrong one"), []);
+        let events = call(&mut connection, at, 3000, "the right one");
         assert!(matches!(events[..], [Event::Connected(_)]), "{events:?}");
-        assert!(matches!(line.poll_event(), Some(OutboundEvent::Connected { .. })));
+        assert!(matches!(connection.poll_event(), Some(OutboundEvent::Connected { .. })));
     }
 }

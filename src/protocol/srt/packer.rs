@@ -7,8 +7,8 @@ use crate::hub::Parts;
 /// A packet of MPEG-TS (ISO/IEC 13818-1 §2.4.3.2).
 const TS_PACKET_BYTES: usize = 188;
 
-/// Fills payloads. What a unit leaves over begins the next payload, so that sound that goes out with a picture does not
-/// make datagrams of its own.
+/// Fills payloads. What a unit leaves over begins the next payload, so that audio that goes out with video does not make
+/// datagrams of its own.
 #[derive(Debug)]
 pub(crate) struct Packer {
     payload: usize,

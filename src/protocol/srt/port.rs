@@ -22,7 +22,7 @@ pub(crate) struct SrtPort {
     /// The worker in the high bits: a filter in the kernel could steer by it.
     worker: u32,
     random: Random,
-    /// Whom [`Route::New`] was said of.
+    /// The peer that was just routed as [`Route::New`].
     newcomer: Option<Box<Incoming>>,
     ids: HashMap<ConnId, SocketId>,
 }

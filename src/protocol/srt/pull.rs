@@ -11,7 +11,7 @@ use super::outbound::{OutboundConnection, OutboundEvent};
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
-use crate::protocol::Context;
+use crate::mail::SessionSettings;
 use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media};
 use crate::stats::Figures;
 
@@ -43,13 +43,9 @@ impl ClientDatagrams for SrtPull {
 }
 
 impl Client for SrtPull {
-    fn begin(&mut self, ctx: &Context<'_>) {
-        let connection = OutboundConnection::new(
-            ctx.now.mono,
-            SrtSettings::of(ctx.server),
-            &self.address,
-            self.seed.clone(),
-        );
+    fn begin(&mut self, now: Instant, settings: &SessionSettings) {
+        let connection =
+            OutboundConnection::new(now, SrtSettings::of(settings), &self.address, self.seed.clone());
         self.connection = Some(Box::new(connection));
     }
 

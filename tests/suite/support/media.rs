@@ -60,7 +60,7 @@ pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
 }
 
 /// Makes a file beside others of [`media_file`], once.
-pub(super) fn make_once(path: &Path, make: impl FnOnce(&Path)) {
+pub fn make_once(path: &Path, make: impl FnOnce(&Path)) {
     let _making = MAKING.lock().unwrap();
     if !path.exists() {
         let part = path.with_file_name(format!("part-{}", path.file_name().unwrap().display()));

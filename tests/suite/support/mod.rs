@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use api::{Api, Reply, raw_exchange};
 pub use bystander::Bystander;
-pub use media::{coded_file, media_file, source_packets};
+pub use media::{coded_file, make_once, media_file, source_packets};
 pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5};
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};

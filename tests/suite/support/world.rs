@@ -14,9 +14,9 @@ use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{self, Control, ControlConfig};
 use millstream::hub::MirroredUnit;
-use millstream::jobs::{Job, JobDone, Outcome, Work};
-use millstream::mail::{FileError, FileReply, ToControl, ToWorker};
-use millstream::protocol::{Addresses, Listener};
+use millstream::jobs::{FileError, Job, JobDone, Outcome, Work};
+use millstream::mail::{ToControl, ToWorker};
+use millstream::protocol::{Addresses, Listener, PathEvent, PathId};
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
 use millstream::worker::{Output, Worker};
@@ -435,10 +435,10 @@ impl World {
                 self.workers[worker].handle_bytes(now, conn, &bytes);
             }
             (End::Worker(worker, conn), StreamDelivery::Fin) => {
-                self.workers[worker].handle_hangup(now, conn, None)
+                self.workers[worker].handle_path(now, conn, PathId::default(), PathEvent::PeerClosed)
             }
             (End::Worker(worker, conn), StreamDelivery::Reset) => {
-                self.workers[worker].handle_hangup(now, conn, Some("reset"));
+                self.workers[worker].handle_path(now, conn, PathId::default(), PathEvent::Broken("reset"));
             }
             (End::Client(client), StreamDelivery::Bytes(bytes)) => {
                 self.clients[client].bytes(now.mono, &bytes)
@@ -493,7 +493,7 @@ impl World {
             }
         }
         self.workers[index].finish_turn();
-        while let Some(conn) = self.workers[index].next_write() {
+        while let Some((conn, _)) = self.workers[index].next_write() {
             let mut bytes = Vec::new();
             let mut scratch = [0; wire::SCRATCH_BYTES];
             let mut gather = Gather::with_scratch(64 * 1024, &mut scratch);
@@ -538,7 +538,12 @@ impl World {
                 if let Some(accepted) = accepted {
                     self.places.insert((target, accepted), (wire, 1));
                 }
-                self.workers[worker].handle_connected(now, conn, Ok(()));
+                self.workers[worker].handle_path(
+                    now,
+                    conn,
+                    PathId::default(),
+                    PathEvent::Open { local: None },
+                );
             }
             Output::Close { conn, abort } => {
                 let Some((wire, side)) = self.places.remove(&(worker, conn)) else { return };
@@ -549,11 +554,11 @@ impl World {
                     self.wires[wire].links[side].finish(now.mono);
                 }
             }
-            Output::File { conn, .. } => {
-                let reply = FileReply::Opened(Err(FileError::NotFound));
-                self.mail.push_back(Mail::Worker(worker, ToWorker::File { conn, reply }));
+            Output::Job { conn, job } => {
+                let done = JobDone { id: job.id, outcome: Outcome::Opened(Err(FileError::NotFound)) };
+                self.mail.push_back(Mail::Worker(worker, ToWorker::Job { conn, done }));
             }
-            Output::OpenUdp { .. } => panic!("no datagrams in this world"),
+            Output::OpenUdp { .. } | Output::CloseUdp { .. } => panic!("no datagrams in this world"),
             Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated(_) => {}
         }
     }

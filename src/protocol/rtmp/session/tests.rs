@@ -38,7 +38,7 @@ impl Rig {
             heard: Vec::new(),
         };
         rig.exchange();
-        assert!(matches!(rig.events[..], [Event::Publish(_)]), "{:?}", rig.events);
+        assert!(matches!(rig.events[..], [Event::Publish { .. }]), "{:?}", rig.events);
         let grant = Grant { stream: StreamId(1), position: media::Position::default(), epoch: 0, settings };
         let web = SessionSettings::default();
         rig.session.publish_verdict(&context(rig.now, &rig.apps, &web), Ok(grant));
@@ -94,7 +94,7 @@ fn an_encoder_whose_codec_is_not_carried_is_told_and_closed() {
     };
     assert!(rig.heard.iter().any(told), "{:?}", rig.heard);
     assert!(
-        matches!(rig.events[..], [Event::Unpublished(Departure::Clean), Event::Closed(_)]),
+        matches!(rig.events[..], [Event::Unpublished { departure: Departure::Clean, .. }, Event::Closed(_)]),
         "{:?}",
         rig.events
     );

@@ -29,13 +29,9 @@ static FORMAT: FormatKind =
     FormatKind { name: "units", is_enabled: |_| true, package: |_| None, is_given_up_by_close: false };
 
 fn offer(from: &Track, _settings: &AppSettings) -> Option<Track> {
-    match from.config {
-        CodecConfig::G711(Config { law: Law::A, channels }) => {
-            let config = CodecConfig::G711(Config { law: Law::Mu, channels });
-            Some(Track { config, ..from.clone() })
-        }
-        _ => None,
-    }
+    let CodecConfig::G711(Config { law: Law::A, channels }) = from.config else { return None };
+    let config = CodecConfig::G711(Config { law: Law::Mu, channels });
+    Some(Track { config, ..from.clone() })
 }
 
 #[derive(Debug)]
@@ -49,7 +45,7 @@ struct Transcoder {
 }
 
 impl Transcoder {
-    const fn new(from: TrackId) -> Self {
+    fn new(from: TrackId) -> Self {
         let (held, made) = (VecDeque::new(), VecDeque::new());
         Self { from, attached: false, busy: false, held, made, closing: None }
     }
@@ -96,7 +92,7 @@ pub(crate) fn a_law(byte: u8) -> i16 {
 pub(crate) fn mu_law(sample: i16) -> u8 {
     let sign = if sample < 0 { 0x80 } else { 0 };
     let magnitude = sample.unsigned_abs().min(32_635) + 0x84;
-    let segment = (7_u16).saturating_sub(magnitude.leading_zeros() as u16 - 1);
+    let segment = 8 - u16::try_from(magnitude.leading_zeros()).unwrap_or(8);
     let low = (magnitude >> (segment + 3)) & 0x0f;
     !(sign | u8::try_from((segment << 4) | low).unwrap_or(0x7f))
 }

@@ -11,8 +11,8 @@ use crate::protocol::{tags, ts};
 
 /// What became of a piece of the stream.
 #[derive(Debug)]
-pub(super) enum Fed {
-    /// A unit for the hub. `ms` is its time when it is a picture or sound.
+pub(super) enum Output {
+    /// A unit for the hub. `ms` is its time when it is a video or audio.
     Unit {
         /// The unit.
         unit: AccessUnit,
@@ -25,7 +25,7 @@ pub(super) enum Fed {
     Dropped {
         /// How many.
         units: u64,
-        /// Pictures or sound.
+        /// Video or audio.
         media: bool,
     },
     /// It makes no sense.
@@ -36,12 +36,12 @@ pub(super) enum Fed {
 
 /// The ingest that fits what comes.
 #[derive(Debug)]
-pub(super) enum Feed {
+pub(super) enum Depackager {
     Tags(Box<tags::Ingest>),
     Ts(Box<ts::Ingest>),
 }
 
-impl Feed {
+impl Depackager {
     /// Continues the stream where the grant says it stands.
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
@@ -50,7 +50,7 @@ impl Feed {
         }
     }
 
-    pub(super) fn take(&mut self, media: &Media, out: &mut Vec<Fed>) {
+    pub(super) fn take(&mut self, media: &Media, out: &mut Vec<Output>) {
         match (self, media) {
             (Self::Tags(ingest), Media::Tag(tag)) => {
                 let outcome = match tag.kind {
@@ -64,11 +64,11 @@ impl Feed {
             (Self::Ts(ingest), Media::Payload(payload)) => {
                 ingest.handle(payload);
                 while let Some((unit, tracks)) = ingest.poll_unit() {
-                    out.push(fed(unit, &tracks));
+                    out.push(output(unit, &tracks));
                 }
                 let dropped = ingest.take_dropped();
                 if dropped > 0 {
-                    out.push(Fed::Dropped { units: dropped, media: true });
+                    out.push(Output::Dropped { units: dropped, media: true });
                 }
             }
             (Self::Ts(ingest), Media::Lost) => ingest.lost(),
@@ -78,21 +78,21 @@ impl Feed {
     }
 }
 
-fn outcome_of(outcome: tags::Outcome, kind: TagKind, tracks: &Arc<Tracks>, out: &mut Vec<Fed>) {
+fn outcome_of(outcome: tags::Outcome, kind: TagKind, tracks: &Arc<Tracks>, out: &mut Vec<Output>) {
     match outcome {
-        tags::Outcome::Unit(unit) => out.push(fed(unit, tracks)),
+        tags::Outcome::Unit(unit) => out.push(output(unit, tracks)),
         tags::Outcome::Taken => {}
-        tags::Outcome::Dropped => out.push(Fed::Dropped { units: 1, media: kind != TagKind::Data }),
-        tags::Outcome::Bad => out.push(Fed::Bad),
-        tags::Outcome::Unsupported(what) => out.push(Fed::Unsupported(what)),
+        tags::Outcome::Dropped => out.push(Output::Dropped { units: 1, media: kind != TagKind::Data }),
+        tags::Outcome::Bad => out.push(Output::Bad),
+        tags::Outcome::Unsupported(what) => out.push(Output::Unsupported(what)),
         tags::Outcome::Several(several) => {
             several.into_iter().for_each(|one| outcome_of(one, kind, tracks, out));
         }
     }
 }
 
-fn fed(unit: AccessUnit, tracks: &Arc<Tracks>) -> Fed {
+fn output(unit: AccessUnit, tracks: &Arc<Tracks>) -> Output {
     let track = tracks.get(unit.track).filter(|track| track.kind() != TrackKind::Data);
     let ms = track.map(|track| track.timescale.to_ms(unit.dts));
-    Fed::Unit { unit, tracks: Arc::clone(tracks), ms }
+    Output::Unit { unit, tracks: Arc::clone(tracks), ms }
 }

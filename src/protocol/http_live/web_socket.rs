@@ -1,0 +1,151 @@
+//! WS-FLV: the same file as of HTTP-FLV in binary messages, cut anywhere. The load generator plays it; nothing is pulled
+//! so.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::Reader;
+use wire::SendQueue;
+
+use super::pull::TAG_BYTES_MAX;
+use super::url::FlvUrl;
+use crate::http::websocket::{self, ClientHandshake, WebSocket};
+use crate::mail::SessionSettings;
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct WsFlvClient {
+    request: Option<Bytes>,
+    stage: Stage,
+    file: Reader,
+    accepted: bool,
+    /// Reported once everything before it is.
+    ended: Option<String>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Handshake(ClientHandshake, Seed),
+    Open(Box<WebSocket>),
+}
+
+impl WsFlvClient {
+    pub(super) fn new(url: &FlvUrl, seed: Seed) -> Self {
+        let mut random = seed.derive("websocket key", 0).random();
+        let (request, handshake) = ClientHandshake::begin(&url.authority, &url.target, None, &mut random);
+        Self {
+            request: Some(request),
+            stage: Stage::Handshake(handshake, seed),
+            file: Reader::new(TAG_BYTES_MAX),
+            accepted: false,
+            ended: None,
+        }
+    }
+
+    fn end(&mut self, reason: impl Into<String>) {
+        self.ended.get_or_insert_with(|| reason.into());
+    }
+
+    fn drain_messages(&mut self) {
+        while let Stage::Open(socket) = &mut self.stage
+            && let Some(event) = socket.poll_event()
+        {
+            match event {
+                websocket::Event::Binary(bytes) => self.file.push(&bytes),
+                websocket::Event::Text(_) => {}
+                websocket::Event::Closed(reason) => self.end(format!("{reason:?}")),
+            }
+        }
+    }
+}
+
+impl ClientStream for WsFlvClient {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        match &mut self.stage {
+            Stage::Handshake(handshake, seed) => match handshake.handle_bytes(bytes) {
+                Ok(Some(held)) => {
+                    let limits = websocket::Limits {
+                        message_bytes: usize::try_from(TAG_BYTES_MAX).unwrap_or(usize::MAX),
+                        ..websocket::Limits::default()
+                    };
+                    let socket = WebSocket::client(now, Arc::new(limits), seed, &held);
+                    self.stage = Stage::Open(Box::new(socket));
+                    self.accepted = true;
+                }
+                Ok(None) => {}
+                Err(error) => self.end(format!("WebSocket: {error}")),
+            },
+            Stage::Open(socket) => {
+                // What waits unsent is bounded by the loop that drives the client: to the machine all was taken.
+                socket.handle_sent(now, usize::MAX);
+                socket.handle_bytes(now, bytes);
+            }
+        }
+        self.drain_messages();
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(request) = self.request.take() {
+            out.push(request);
+        }
+        if let Stage::Open(socket) = &mut self.stage {
+            socket.poll_transmit(out);
+        }
+    }
+}
+
+impl Client for WsFlvClient {
+    /// The request is there from the start.
+    fn begin(&mut self, _now: Instant, _settings: &SessionSettings) {}
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn handle_end(&mut self, _now: Instant) {
+        self.end(match self.stage {
+            Stage::Handshake(..) => "the server closed within the handshake",
+            Stage::Open(_) => "the server closed the connection",
+        });
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Stage::Open(socket) = &mut self.stage {
+            socket.handle_sent(now, usize::MAX);
+            let _ = socket.handle_timeout(now);
+        }
+        self.drain_messages();
+    }
+
+    fn poll(&mut self) -> Option<ClientEvent> {
+        if std::mem::take(&mut self.accepted) {
+            return Some(ClientEvent::Accepted);
+        }
+        match self.file.poll_tag() {
+            Ok(Some(tag)) => Some(ClientEvent::Media(Media::Tag(tag))),
+            Ok(None) => self.ended.take().map(ClientEvent::Ended),
+            Err(error) => Some(ClientEvent::Ended(error.to_string())),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Open(socket) => socket.poll_timeout(),
+            Stage::Handshake(..) => None,
+        }
+    }
+
+    fn close(&mut self, now: Instant) {
+        if let Stage::Open(socket) = &mut self.stage {
+            socket.close(now, websocket::code::NORMAL, "");
+        }
+        self.end("closed");
+    }
+
+    fn name(&self) -> &'static str {
+        "ws-flv"
+    }
+}

@@ -1,0 +1,88 @@
+//! A publisher for the load generator: what a push asks for, and messages of its own instead of a stream's.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, MediaKind, MediaMessage};
+use wire::SendQueue;
+
+use super::url::RtmpUrl;
+use crate::protocol::load::{ClientDatagrams, ClientStream, LoadPublisher, PublisherEvent};
+use crate::protocol::pull::Patience;
+
+/// The publisher.
+#[derive(Debug)]
+pub(super) struct RtmpLoad(Client);
+
+impl RtmpLoad {
+    pub(super) fn new(now: Instant, url: &RtmpUrl, patience: Patience, seed: Seed) -> Self {
+        let config = ClientConfig {
+            app: url.app.clone(),
+            tc_url: url.tc_url.clone(),
+            stream: url.name.clone(),
+            handshake_timeout: patience.handshake,
+            ready_timeout: patience.ready,
+            stall_timeout: patience.stall,
+            ..ClientConfig::default()
+        };
+        Self(Client::publish(now, Arc::new(config), seed))
+    }
+}
+
+impl ClientStream for RtmpLoad {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        // An error is also the last event.
+        let _ = self.0.handle_bytes(now, bytes);
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.0.poll_transmit(out);
+    }
+}
+
+impl LoadPublisher for RtmpLoad {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        None
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let _ = self.0.handle_timeout(now);
+    }
+
+    fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
+        let kind = match kind {
+            TagKind::Audio => MediaKind::Audio,
+            TagKind::Video => MediaKind::Video,
+            TagKind::Data | TagKind::Other(_) => MediaKind::Data,
+        };
+        self.0.send(now, &MediaMessage { message_stream: 0, kind, timestamp, payload: body });
+    }
+
+    fn poll_event(&mut self) -> Option<PublisherEvent> {
+        loop {
+            return Some(match self.0.poll_event()? {
+                ClientEvent::Ready { .. } => PublisherEvent::Ready,
+                ClientEvent::Media(_) => continue,
+                ClientEvent::Rejected { code, description } => {
+                    PublisherEvent::Closed(format!("{code}: {description}"))
+                }
+                ClientEvent::Closed(reason) => PublisherEvent::Closed(format!("{reason:?}")),
+            });
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.0.close(now, CloseReason::Requested);
+    }
+}

@@ -1,0 +1,486 @@
+//! Sinks, derived tracks, demand, and sessions that create and address sessions.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use media::codec::{g711, vp8};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackKind, Tracks};
+
+use super::conn::{CHILDREN_MAX, ROLES_MAX};
+use super::demand::LINGER;
+use super::tests::{Actor, STREAM, deliver};
+use super::*;
+use crate::config::AppSettings;
+use crate::hub::{Pick, Selection};
+use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome, Work};
+use crate::mail::{Message, StreamEnd};
+use crate::protocol::{Event, Format, PlayAsk};
+use crate::types::Ingest;
+
+/// A file in memory.
+#[derive(Debug, Default)]
+struct Memory(Mutex<Vec<u8>>);
+
+impl AppendFile for Memory {
+    fn append(&self, data: &[Bytes]) -> Result<u64, AppendError> {
+        let mut bytes = self.0.lock().unwrap();
+        data.iter().for_each(|part| bytes.extend_from_slice(part));
+        Ok(bytes.len() as u64)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        Ok(())
+    }
+}
+
+struct Rig {
+    now: Now,
+    worker: Worker,
+    publisher: (ConnId, Actor),
+    disk: Arc<Memory>,
+    /// Jobs that were submitted and are not done.
+    jobs: VecDeque<(ConnId, Job)>,
+    /// Mail to other workers.
+    mail: Vec<ToWorker>,
+}
+
+impl Rig {
+    /// A worker with a stream that is published here, or on worker 1.
+    fn new(source: u16) -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
+        let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
+        let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(source), Ingest::PULL);
+        let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings };
+        worker.handle_mail(now, up);
+        let publisher = deliver(&mut worker, now);
+        if source != WorkerId(0) {
+            worker.sources.clear();
+        }
+        let (disk, jobs, mail) = (Arc::default(), VecDeque::new(), Vec::new());
+        Self { now, worker, publisher, disk, jobs, mail }
+    }
+
+    fn publish(&mut self, track: TrackId, key_frame: bool, payload: &'static [u8], tracks: &Arc<Tracks>) {
+        self.now.mono += Duration::from_millis(20);
+        let dts = i64::try_from(self.now.mono.duration_since(self.worker.began).as_millis()).unwrap();
+        let payload = Bytes::from_static(payload);
+        let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
+        let tracks = Arc::clone(tracks);
+        self.publisher.1.say(Event::Unit { publication: Handle::ONLY, unit, tracks });
+        self.worker.now = self.now;
+        self.worker.touch(self.publisher.0);
+        self.turn();
+    }
+
+    /// A turn of the worker, without jobs.
+    fn turn(&mut self) {
+        self.worker.handle_timeout(self.now);
+        loop {
+            self.worker.finish_turn();
+            let mut any = self.worker.next_write().is_some();
+            while let Some(output) = self.worker.poll_output() {
+                any = true;
+                match output {
+                    Output::Job { conn, job } => self.jobs.push_back((conn, job)),
+                    Output::Worker(_, mail) => self.mail.push(mail),
+                    _ => {}
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// The helper threads do what was submitted.
+    fn do_jobs(&mut self) {
+        while let Some((conn, job)) = self.jobs.pop_front() {
+            let outcome = match job.work {
+                Work::Compute(compute) => {
+                    Outcome::Computed(std::thread::spawn(|| compute.run()).join().unwrap())
+                }
+                Work::FileAppend { to, data } => {
+                    let file: Arc<dyn AppendFile> = match to {
+                        AppendTo::Path { path } => {
+                            assert_eq!(path, ["live", "s.units"]);
+                            Arc::<Memory>::clone(&self.disk)
+                        }
+                        AppendTo::Open(file) => file,
+                        AppendTo::New { .. } => panic!("the sink continues a file"),
+                    };
+                    let length = file.append(&data).unwrap();
+                    Outcome::Appended(Ok(Appended { file, length }))
+                }
+                other => panic!("{other:?}"),
+            };
+            self.worker.handle_mail(self.now, ToWorker::Job { conn, done: JobDone { id: job.id, outcome } });
+            self.turn();
+        }
+    }
+
+    /// A session on a byte stream.
+    fn connect(&mut self) -> (ConnId, Actor) {
+        let actor = Actor::default();
+        let conn = Conn::new(([192, 0, 2, 1], 1).into(), Box::new(actor.clone()), self.now.mono);
+        (self.worker.conns.insert(conn).unwrap(), actor)
+    }
+
+    fn say(&mut self, (id, actor): &(ConnId, Actor), event: Event) {
+        actor.say(event);
+        self.worker.now = self.now;
+        self.worker.touch(*id);
+        self.turn();
+    }
+
+    fn play(&mut self, viewer: &(ConnId, Actor), subscription: Handle, selection: Selection) {
+        let format = Format::find("flv", 0).unwrap().select(selection);
+        let (key, params, origin) = (StreamKey::new("live", "s"), Vec::new(), String::new());
+        let ask = PlayAsk { key, format, params, origin };
+        self.say(viewer, Event::Subscribe { subscription, ask });
+    }
+
+    /// Payloads in the file, with their tracks.
+    fn written(&self) -> Vec<(u8, Vec<u8>)> {
+        let bytes = self.disk.0.lock().unwrap().clone();
+        let mut rest = &bytes[..];
+        let mut units = Vec::new();
+        while !rest.is_empty() {
+            let length = u32::from_be_bytes(rest[18..22].try_into().unwrap()) as usize;
+            assert!(u64::from_be_bytes(rest[10..18].try_into().unwrap()) >= 1_700_000_000_000);
+            units.push((rest[0], rest[22..22 + length].to_vec()));
+            rest = &rest[22 + length..];
+        }
+        units
+    }
+}
+
+fn video(n: u8) -> Track {
+    let config = CodecConfig::Vp8(vp8::Config::default());
+    let id = TrackId::nth(TrackKind::Video, n).unwrap();
+    Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) }
+}
+
+fn a_law() -> Track {
+    let config = CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 1 });
+    Track { epoch: 1, ..Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS) }
+}
+
+fn start_file_sink(rig: &mut Rig) {
+    rig.worker.handle_mail(rig.now, ToWorker::StartSink { kind: "file", stream: STREAM });
+    rig.turn();
+}
+
+#[test]
+fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0), a_law()]));
+    start_file_sink(&mut rig);
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
+    rig.publish(TrackId::VIDEO, false, b"next", &tracks);
+    rig.do_jobs();
+    // The rest is written before the sink goes.
+    rig.publish(TrackId::VIDEO, false, b"last", &tracks);
+    let sessions = rig.worker.connections();
+    let end = StreamEnd::Unpublished;
+    rig.worker.handle_mail(rig.now, ToWorker::StreamDown { stream: STREAM, end });
+    rig.turn();
+    rig.do_jobs();
+    assert_eq!(rig.worker.connections(), sessions - 1);
+    let payloads: Vec<Vec<u8>> = rig.written().into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(payloads, [&b"key"[..], b"sound", b"next", b"last"]);
+}
+
+#[test]
+fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
+    static LARGE: [u8; 8192] = [7; 8192];
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0)]));
+    start_file_sink(&mut rig);
+    // Ten seconds of pictures, a key frame each second; the disk takes nothing.
+    for n in 0..500 {
+        rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
+        assert!(rig.jobs.len() <= 1, "one append at a time");
+    }
+    assert!(rig.worker.stats.units_skipped > 200, "{}", rig.worker.stats.units_skipped);
+    assert!(rig.worker.retained_bytes() < 360 * LARGE.len(), "the ring is bounded by the lag");
+    rig.do_jobs();
+    let count = rig.written().len();
+    assert!((250..=320).contains(&count), "{count}: what was gathered, and 5 s from a key frame on");
+    // It goes on as if nothing had been.
+    rig.publish(TrackId::VIDEO, false, b"fresh", &tracks);
+    rig.do_jobs();
+    assert_eq!(rig.written().last().unwrap().1, b"fresh");
+}
+
+/// Selects what only a derived track can give.
+fn derived_only() -> Selection {
+    Selection { audio: Pick::Only(TrackId::DERIVED), ..Selection::DEFAULT }
+}
+
+#[test]
+fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [a_law()]));
+    rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
+    let stream = |rig: &Rig| Arc::clone(rig.worker.streams[&STREAM].tracks());
+    assert!(stream(&rig).get(TrackId::DERIVED).is_some(), "it is offered");
+    let plain = rig.connect();
+    rig.play(&plain, Handle::ONLY, Selection::DEFAULT);
+    rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
+    assert!(rig.jobs.is_empty() && rig.worker.producers.is_empty(), "nobody pays for what nobody selects");
+
+    let [one, two] = [rig.connect(), rig.connect()];
+    rig.play(&one, Handle::ONLY, derived_only());
+    rig.play(&two, Handle::ONLY, derived_only());
+    rig.publish(TrackId::AUDIO, false, b"\xd5\x55\xaa", &tracks);
+    assert_eq!((rig.worker.producers.len(), rig.jobs.len()), (1, 1), "once for all");
+    rig.do_jobs();
+    let newest = |rig: &Rig| {
+        let entry = rig.worker.streams[&STREAM].newest().unwrap().clone();
+        (entry.unit.track, entry.unit.payload)
+    };
+    assert_eq!(newest(&rig), (TrackId::DERIVED, Bytes::from_static(b"\xfe\x7e\x80")));
+
+    rig.say(&one, Event::Unsubscribe(Handle::ONLY));
+    rig.say(&two, Event::Unsubscribe(Handle::ONLY));
+    rig.now.mono += LINGER / 2;
+    rig.turn();
+    assert_eq!(rig.worker.producers.len(), 1, "viewers come back");
+    rig.play(&one, Handle::ONLY, derived_only());
+    rig.now.mono += LINGER;
+    rig.turn();
+    assert_eq!(rig.worker.producers.len(), 1, "somebody has come back");
+    rig.say(&one, Event::Unsubscribe(Handle::ONLY));
+    rig.now.mono += LINGER;
+    rig.turn();
+    assert!(rig.worker.producers.is_empty());
+    rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
+    assert!(rig.jobs.is_empty());
+}
+
+#[test]
+fn a_producer_ends_with_its_stream_and_with_its_source() {
+    for moves in [false, true] {
+        let mut rig = Rig::new(0);
+        let tracks = Arc::new(Tracks::new(1, [a_law()]));
+        rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
+        let viewer = rig.connect();
+        rig.play(&viewer, Handle::ONLY, derived_only());
+        assert_eq!(rig.worker.producers.len(), 1);
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let (key, ingest) = (StreamKey::new("live", "s"), Ingest::PULL);
+        let source = WorkerId(1);
+        let mail = if moves {
+            ToWorker::StreamUp { stream: STREAM, key, source, ingest, tell_viewers: false, settings }
+        } else {
+            ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped }
+        };
+        rig.worker.handle_mail(rig.now, mail);
+        rig.turn();
+        assert!(rig.worker.producers.is_empty(), "moves: {moves}");
+        // The new source hears what is wanted here.
+        let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
+        assert_eq!(rig.mail.iter().any(wanted), moves);
+    }
+}
+
+#[test]
+fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0), video(1)]));
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    let viewers: Vec<_> = (0..20).map(|_| rig.connect()).collect();
+    viewers.iter().for_each(|viewer| rig.play(viewer, Handle::ONLY, Selection::DEFAULT));
+    let asked = |rig: &Rig| {
+        let replies = rig.publisher.1.replies();
+        replies.into_iter().filter(|reply| reply.starts_with("KeyFrameNeeded")).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&rig), [""; 0], "there is one in the ring");
+    let ask = |track| Event::KeyFrameNeeded { subscription: Handle::ONLY, track };
+    for _ in 0..5 {
+        viewers.iter().for_each(|viewer| rig.say(viewer, ask(None)));
+    }
+    assert_eq!(asked(&rig).len(), 1);
+    // Another track is another request.
+    rig.say(&viewers[0], ask(TrackId::nth(TrackKind::Video, 1)));
+    assert_eq!(asked(&rig).len(), 1);
+    rig.now.mono += Duration::from_millis(499);
+    rig.say(&viewers[0], ask(None));
+    assert_eq!(asked(&rig).len(), 0);
+    rig.now.mono += Duration::from_millis(1);
+    rig.say(&viewers[0], ask(None));
+    assert_eq!((asked(&rig).len(), rig.worker.stats.key_frames_asked), (1, 3));
+    // A viewer of a track without a key frame needs no words.
+    rig.now.mono += Duration::from_millis(500);
+    let second =
+        Selection { video: Pick::Only(TrackId::nth(TrackKind::Video, 1).unwrap()), ..Selection::DEFAULT };
+    rig.say(&viewers[0], Event::Select { subscription: Handle::ONLY, selection: second });
+    assert_eq!(asked(&rig).len(), 1);
+}
+
+#[test]
+fn demand_crosses_to_the_worker_of_the_publisher() {
+    let mut rig = Rig::new(1);
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
+    let entry = |track, key_frame, tracks: &Arc<Tracks>| {
+        let payload = Bytes::from_static(b"x");
+        let unit = AccessUnit { track, dts: 0, pts: 0, key_frame, config_epoch: 1, payload };
+        crate::hub::Entry::new(Instant::now(), 0, unit, Arc::clone(tracks))
+    };
+    let tracks = Arc::new(Tracks::new(1, [video(0), video(1)]));
+    let mirrored = |entry| MirroredUnit { stream: STREAM, entry, credit: crate::hub::Credit::default() };
+    rig.worker.handle_mirrored(rig.now, mirrored(entry(TrackId::VIDEO, true, &tracks)));
+    rig.turn();
+    let second = TrackId::nth(TrackKind::Video, 1).unwrap();
+    let selection = Selection { video: Pick::Only(second), ..Selection::DEFAULT };
+    rig.mail.clear();
+    rig.say(&viewer, Event::Select { subscription: Handle::ONLY, selection });
+    let wants = |mail: &ToWorker| {
+        // Both until the switch has happened.
+        matches!(mail, ToWorker::MirrorWants { wanted, .. } if wanted.contains(second) && wanted.contains(TrackId::VIDEO))
+    };
+    assert!(rig.mail.iter().any(wants), "{:?}", rig.mail);
+    let needs = |mail: &&ToWorker| matches!(mail, ToWorker::KeyFrameNeeded { track, .. } if *track == second);
+    assert_eq!(rig.mail.iter().filter(needs).count(), 1);
+    // At the source it reaches the publisher.
+    let mut source = Rig::new(0);
+    source.worker.handle_mail(source.now, ToWorker::KeyFrameNeeded { stream: STREAM, track: second });
+    assert!(source.publisher.1.replies().iter().any(|reply| reply.starts_with("KeyFrameNeeded")));
+}
+
+#[test]
+fn a_publisher_hears_which_of_its_tracks_are_wanted() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0), video(1)]));
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    let wanted = |rig: &Rig| {
+        let replies = rig.publisher.1.replies();
+        replies.into_iter().filter(|reply| reply.starts_with("Wanted")).collect::<Vec<_>>()
+    };
+    wanted(&rig);
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
+    assert_eq!(wanted(&rig).len(), 1);
+    let other = rig.connect();
+    rig.play(&other, Handle::ONLY, Selection::DEFAULT);
+    assert_eq!(wanted(&rig), [""; 0], "the same tracks again");
+}
+
+#[test]
+fn a_session_plays_many_streams_up_to_a_cap() {
+    let mut rig = Rig::new(0);
+    let viewer = rig.connect();
+    let cap = u16::try_from(ROLES_MAX).unwrap();
+    for n in 0..=cap {
+        rig.play(&viewer, Handle(n), Selection::DEFAULT);
+    }
+    let replies = viewer.1.replies();
+    let granted = replies.iter().filter(|reply| reply.contains("verdict: Ok")).count();
+    assert_eq!((granted, rig.worker.streams[&STREAM].subscribers.len()), (ROLES_MAX, ROLES_MAX));
+    assert!(replies.last().unwrap().contains("Unavailable"), "{replies:?}");
+    rig.say(&viewer, Event::Unsubscribe(Handle(3)));
+    assert_eq!(rig.worker.streams[&STREAM].subscribers.len(), ROLES_MAX - 1);
+    rig.play(&viewer, Handle(cap), Selection::DEFAULT);
+    assert!(viewer.1.replies().last().unwrap().contains("verdict: Ok"));
+}
+
+#[test]
+fn several_streams_of_one_byte_stream_never_cut_into_each_others_units() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0)]));
+    let viewer = rig.connect();
+    [Handle(1), Handle(2)].into_iter().for_each(|handle| rig.play(&viewer, handle, Selection::DEFAULT));
+    let mut received = Vec::new();
+    for n in 0..30 {
+        rig.now.mono += Duration::from_millis(20);
+        let payload = Bytes::from_static(b"0123456789abcdef");
+        let unit = AccessUnit {
+            track: TrackId::VIDEO,
+            dts: n,
+            pts: n,
+            key_frame: n % 10 == 0,
+            config_epoch: 1,
+            payload,
+        };
+        let entry = crate::hub::Entry::new(rig.now.mono, 0, unit, Arc::clone(&tracks));
+        rig.worker.append(STREAM, entry).unwrap();
+        rig.worker.finish_turn();
+        while let Some((id, _)) = rig.worker.next_write() {
+            let mut scratch = [0; wire::SCRATCH_BYTES];
+            let bytes: Vec<u8> = {
+                let mut gather = wire::Gather::with_scratch(1 << 16, &mut scratch);
+                rig.worker.gather(id, &mut gather);
+                gather.slices().iter().flat_map(|slice| slice.to_vec()).collect()
+            };
+            // The socket takes a prime number of bytes.
+            let taken = bytes.len().min(23);
+            rig.worker.sent(rig.now.mono, id, taken, bytes.len());
+            received.extend_from_slice(&bytes[..taken]);
+            rig.worker.handle_writable(rig.now, id);
+        }
+    }
+    let mut file = flv::file::Reader::new(1 << 16);
+    file.push(&flv::file::Header { audio: true, video: true }.write());
+    file.push(&received);
+    let mut frames = 0;
+    while let Some(tag) = file.poll_tag().unwrap() {
+        frames += usize::from(tag.body.ends_with(b"0123456789abcdef"));
+    }
+    assert_eq!(frames, 60, "each of two subscriptions has had each unit whole");
+}
+
+#[test]
+fn sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
+    let mut rig = Rig::new(0);
+    let parent = rig.connect();
+    let children: Vec<Actor> = (0..=CHILDREN_MAX).map(|_| Actor::default()).collect();
+    for (child, n) in children.iter().zip(0..) {
+        let session = Box::new(child.clone());
+        rig.say(&parent, Event::Spawn { child: Handle(n), session });
+    }
+    let replies = parent.1.replies();
+    let spawned = replies.iter().filter(|reply| reply.contains("session: Some")).count();
+    assert_eq!((spawned, replies.len()), (CHILDREN_MAX, CHILDREN_MAX + 1));
+    // One that ends is told of, and makes room.
+    let before = rig.worker.connections();
+    children[0].say(Event::Closed("done".to_owned()));
+    let first = rig.worker.conns.get(parent.0).unwrap().family.as_ref().unwrap().children[0];
+    rig.worker.touch(first);
+    rig.turn();
+    assert_eq!(rig.worker.connections(), before - 1);
+    assert!(parent.1.replies()[0].starts_with("SessionEnded"));
+    rig.worker.handle_path(rig.now, parent.0, PathId::default(), PathEvent::Broken("reset"));
+    rig.turn();
+    let told = children.iter().filter(|child| child.replies().iter().any(|told| told.starts_with("close")));
+    assert_eq!(told.count(), CHILDREN_MAX - 1);
+}
+
+#[test]
+fn sessions_speak_to_each_other_here_and_on_other_workers() {
+    let mut rig = Rig::new(0);
+    let (one, two) = (rig.connect(), rig.connect());
+    let message = || Message::new("hello".to_owned());
+    let to = SessionRef::new(WorkerId(0), two.0);
+    rig.say(&one, Event::Tell { to, message: message() });
+    assert!(two.1.replies()[0].starts_with("Message"));
+    // To another worker it goes by mail, and comes by mail from there.
+    let far = SessionRef::new(WorkerId(1), one.0);
+    rig.say(&one, Event::Tell { to: far, message: message() });
+    assert!(matches!(rig.mail.pop(), Some(ToWorker::Tell { to, .. }) if to == far));
+    let from = SessionRef::new(WorkerId(1), two.0);
+    rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to, message: message() });
+    assert!(two.1.replies()[0].starts_with("Message"));
+    // Who is not there is told of, wherever the speaker is.
+    let gone = SessionRef::new(WorkerId(0), ConnId { slot: 99, generation: 0 });
+    rig.say(&one, Event::Tell { to: gone, message: message() });
+    assert!(one.1.replies()[0].starts_with("SessionEnded"));
+    rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to: gone, message: message() });
+    rig.turn();
+    assert!(matches!(rig.mail.pop(), Some(ToWorker::SessionEnded { teller, .. }) if teller == from));
+}

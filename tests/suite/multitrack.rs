@@ -1,0 +1,101 @@
+//! Two videos and two audios in one stream, by ffmpeg 9's multitrack of Enhanced RTMP; viewers of every selection over
+//! every protocol get the payloads as they were sent.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::publish_play::{assert_track_equal, assert_track_within};
+use crate::support::{
+    Packet, Program, Server, ffmpeg9, frame_md5_by, make_once, run, secs, unit_md5, wait_for,
+};
+
+/// Media that a viewer is played.
+const SECONDS: u32 = 4;
+
+/// A file of two H.264 and two AAC tracks.
+fn file() -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/multitrack.mkv");
+    make_once(&path, |path| {
+        let video = |size: &str| format!("testsrc2=size={size}:rate=30");
+        let audio = |hertz: u32| format!("sine=frequency={hertz}:sample_rate=48000");
+        let mut command = Command::new(ffmpeg9());
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"]);
+        for source in [video("320x180"), video("160x90"), audio(440), audio(880)] {
+            command.args(["-f", "lavfi", "-i", &source]);
+        }
+        command.args(["-map", "0", "-map", "1", "-map", "2", "-map", "3", "-t", "14", "-g", "30"]);
+        command.args(["-c:v", "libx264", "-preset", "veryfast", "-bf", "0", "-pix_fmt", "yuv420p"]);
+        command.args(["-c:a", "aac", "-ac", "2", "-metadata:s:a:1", "language=deu", "-f", "matroska"]);
+        let (status, _, err) = run(command.arg(path));
+        assert!(status.success(), "{err}");
+    });
+    path
+}
+
+fn publish(server: &Server) -> Program {
+    let mut command = Command::new(ffmpeg9());
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(file());
+    let url = server.rtmp_url("live/multi");
+    let program = Program::start(command.args(["-map", "0", "-c", "copy", "-f", "flv", &url]));
+    wait_for("the stream", secs(20), || {
+        server.api().broadcast("live", "multi").is_some_and(|broadcast| broadcast["status"] == "broadcasting")
+    });
+    program
+}
+
+/// Tracks of the file: both videos, then both audios.
+fn source(path: &Path) -> Vec<Packet> {
+    frame_md5_by(&ffmpeg9(), &[], path.to_str().unwrap(), None)
+}
+
+fn tracks_of(packets: &[Packet]) -> u32 {
+    packets.iter().map(|packet| packet.0 + 1).max().unwrap_or(0)
+}
+
+#[test]
+fn four_viewers_of_four_selections_get_the_payloads_of_ffmpegs_multitrack() {
+    let server = Server::start(&[]);
+    let file = file();
+    let source = source(&file);
+    assert_eq!(tracks_of(&source), 4);
+    let _publisher = publish(&server);
+    // The tracks of the file that each selection means.
+    let selections: [(&str, &[u32]); 4] =
+        [("", &[0, 2]), ("?video=1", &[1, 2]), ("?audio=1", &[0, 3]), ("?tracks=all", &[0, 1, 2, 3])];
+    std::thread::scope(|scope| {
+        let mut viewers = Vec::new();
+        for (query, tracks) in selections {
+            let http = format!("http://{}/live/multi.flv{query}", server.http);
+            let rtmp = server.rtmp_url(&format!("live/multi{query}"));
+            for url in [http, rtmp] {
+                let play = move || (frame_md5_by(&ffmpeg9(), &[], &url, Some(SECONDS)), url);
+                viewers.push((tracks, scope.spawn(play)));
+            }
+        }
+        for (tracks, viewer) in viewers {
+            let (played, url) = viewer.join().unwrap();
+            assert_eq!(tracks_of(&played), tracks.len() as u32, "{url}");
+            for (played_as, track) in (0..).zip(tracks) {
+                assert_track_equal((*track, &source), (played_as, &played));
+            }
+        }
+    });
+}
+
+#[test]
+fn all_tracks_of_multitrack_are_played_over_srt_too() {
+    let server = Server::start(&[]);
+    let file = file();
+    // Slices alone: MPEG-TS adds delimiters and parameter sets.
+    let source = unit_md5(file.to_str().unwrap(), None);
+    let _publisher = publish(&server);
+    let address = server.srt.unwrap();
+    for (keys, tracks) in [("", &[0, 2][..]), (",tracks=all", &[0, 1, 2, 3])] {
+        let url = format!("srt://{address}?streamid=#!::r=live/multi,m=request{keys}");
+        let played = unit_md5(&url, Some(SECONDS));
+        assert_eq!(tracks_of(&played), tracks.len() as u32, "{keys}");
+        for (played_as, track) in (0..).zip(tracks) {
+            assert_track_within(1, (*track, &source), (played_as, &played));
+        }
+    }
+}
