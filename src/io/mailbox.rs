@@ -2,7 +2,7 @@
 //! worker sleeps.
 //!
 //! The lanes differ in what may enter: control mail always does, mirrored units need a credit of their
-//! [`crate::hub::Lane`]. Inside they keep one order, so that a unit never overtakes the news of its
+//! [`MirroredUnit`]. Inside they keep one order, so that a unit never overtakes the news of its
 //! stream.
 
 use std::net::SocketAddr;
