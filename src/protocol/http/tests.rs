@@ -124,12 +124,7 @@ fn a_file_is_success_when_something_of_it_is_sent() {
         let mut rig = Rig::new();
         let request = format!("GET /live/x.bin HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
-        let file = OpenedFile {
-            file: Arc::new(Empty),
-            length: 100,
-            modified_ms: 0,
-            tag: "1".to_owned(),
-        };
+        let file = OpenedFile { file: Arc::new(Empty), length: 100, modified_ms: 0, tag: "1".to_owned() };
         rig.act(|session, ctx| session.handle_reply(ctx, opened(Ok(file))));
         assert!(rig.sent().starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
         assert_eq!(rig.session.about().is_authenticated, known, "{status}");
