@@ -334,6 +334,13 @@ impl Cursor {
         None
     }
 
+    /// The next entry, whatever its track.
+    pub(super) fn peek_any<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
+        let entry = ring.get(self.next)?;
+        self.started |= entry.unit.key_frame;
+        Some(entry)
+    }
+
     /// Moves to the newest GOPs when the ring has dropped what comes next. The units skipped.
     pub(super) fn skip_lost(&mut self, ring: &Ring) -> u64 {
         if self.next < ring.base() { self.skip_to_start(ring) } else { 0 }

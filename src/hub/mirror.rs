@@ -30,23 +30,45 @@ pub struct Mirror {
     /// The tracks that somebody there is sent.
     pub wanted: TrackSet,
     cursor: Cursor,
+    knows: Knows,
     lane: Lane,
     /// Units that it missed since they were asked for.
     missed: u64,
 }
 
+/// Whether a mirror knows the stream's tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knows {
+    /// It does not: the next unit, whatever its track, brings them.
+    Nothing,
+    /// They are on their way; nothing more is sent until it has said what it wants.
+    Soon,
+    /// It does.
+    Tracks,
+}
+
 impl Mirror {
-    /// Begins at an entry (`None`: at the next key frame).
+    /// Begins at an entry (`None`: at the next key frame). A mirror that wants nothing knows no tracks yet.
     pub(super) fn new(to: WorkerId, wanted: TrackSet, at: Option<u64>, head: u64) -> Self {
         let cursor = at.map_or_else(|| Cursor::waiting_at(head), Cursor::at);
-        Self { to, wanted, cursor, lane: Lane::default(), missed: 0 }
+        let knows = if wanted.is_empty() { Knows::Nothing } else { Knows::Tracks };
+        Self { to, wanted, cursor, knows, lane: Lane::default(), missed: 0 }
+    }
+
+    /// It is to be sent these from now on.
+    pub(super) const fn want(&mut self, wanted: TrackSet) {
+        (self.wanted, self.knows) = (wanted, Knows::Tracks);
     }
 
     /// The next unit, when the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full,
     /// goes on at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
-        let entry = self.cursor.peek_entry(ring, self.wanted)?;
+        let entry = match self.knows {
+            Knows::Nothing => self.cursor.peek_any(ring)?,
+            Knows::Soon => return None,
+            Knows::Tracks => self.cursor.peek_entry(ring, self.wanted)?,
+        };
         let Some(credit) = self.lane.credit(entry.unit.payload.len()) else {
             let late = ring.head_ms().is_some_and(|head_ms| head_ms.saturating_sub(entry.dts_ms) > lag_ms);
             if late {
@@ -55,6 +77,9 @@ impl Mirror {
             return None;
         };
         self.cursor.pass();
+        if self.knows == Knows::Nothing {
+            self.knows = Knows::Soon;
+        }
         Some((entry.clone(), credit))
     }
 
@@ -134,6 +159,22 @@ mod tests {
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 10_000);
         assert_eq!((mirror.next(&ring, 5000).unwrap().0.dts_ms, mirror.take_missed()), (11_000, 0));
         assert!(mirror.next(&ring, 5000).is_none());
+    }
+
+    #[test]
+    fn one_that_knows_no_tracks_is_sent_one_unit_and_then_what_it_wants() {
+        let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
+        let mut mirror = Mirror::new(WorkerId(1), TrackSet::EMPTY, Some(0), 0);
+        assert!(mirror.next(&ring, 5000).is_none());
+        for n in 0..3 {
+            ring.push(entry(n * 33, n == 0, 10));
+        }
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 0);
+        assert!(mirror.next(&ring, 5000).is_none());
+        mirror.want(VIDEO);
+        let sent: Vec<_> =
+            std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(entry, _)| entry.dts_ms).collect();
+        assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl Stream {
     /// Another worker wants other tracks than before.
     pub fn mirror_wants(&mut self, to: WorkerId, wanted: TrackSet) {
         if let Some(mirror) = self.mirrors.iter_mut().find(|mirror| mirror.to == to) {
-            mirror.wanted = wanted;
+            mirror.want(wanted);
         }
     }
 
@@ -263,6 +263,19 @@ impl Stream {
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let wanted = self.wanted();
         (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(wanted)
+    }
+
+    /// The tracks that a mirror asks its source for. None while it knows no tracks: it is sent one unit, which brings them,
+    /// and then says what it wants ([`Stream::demand_is_known`]).
+    pub fn wanted_of_source(&mut self) -> TrackSet {
+        self.forget_demand();
+        if self.demand_is_known() { self.wanted_anew().unwrap_or_default() } else { TrackSet::EMPTY }
+    }
+
+    /// Whether the tracks are known, and with them which are wanted.
+    #[must_use]
+    pub fn demand_is_known(&self) -> bool {
+        !self.tracks().is_empty()
     }
 
     /// What was told of the demand before means nothing to who has to hear of it now.

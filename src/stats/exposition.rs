@@ -150,6 +150,11 @@ impl Page {
             "Access units that entered a ring",
             self.each(|w| number(w.counters.units)),
         )?;
+        out.counters(
+            "key_frames_asked",
+            "Key frames that viewers waited for and publishers were asked for",
+            self.each(|w| number(w.counters.key_frames_asked)),
+        )?;
         let datagrams = self.workers.iter().enumerate().flat_map(|(index, figures)| {
             let counters = &figures.counters;
             [("nobody", counters.datagrams_dropped), ("unsent", counters.datagrams_unsent)]

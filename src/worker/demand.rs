@@ -31,8 +31,12 @@ impl Worker {
     /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
     pub(super) fn settle_demand(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        let is_mirror = stream.source != self.id;
+        if is_mirror && !stream.demand_is_known() {
+            return;
+        }
         let Some(wanted) = stream.wanted_anew() else { return };
-        if stream.source != self.id {
+        if is_mirror {
             if stream.mirrored_here {
                 let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
                 self.outputs.push_back(Output::Worker(stream.source, mail));

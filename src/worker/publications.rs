@@ -172,7 +172,7 @@ impl Worker {
         if pushed.trim {
             self.trim(id);
         }
-        if pushed.rechosen {
+        if pushed.rechosen || first {
             self.settle_demand(id);
         }
         if first {

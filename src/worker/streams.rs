@@ -109,7 +109,7 @@ impl Worker {
                 stream.clear();
             }
             if stream.mirrored_here {
-                let (after_ms, wanted) = (stream.head_ms(), stream.wanted_anew().unwrap_or_default());
+                let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
                 let mail = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
                 self.outputs.push_back(Output::Worker(source, mail));
             }

@@ -157,7 +157,7 @@ impl Worker {
         if stream.source != self.id && !stream.mirrored_here {
             stream.mirrored_here = true;
             stream.forget_demand();
-            let (after_ms, wanted) = (stream.head_ms(), stream.wanted_anew().unwrap_or_default());
+            let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
             let mirror = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
             self.outputs.push_back(Output::Worker(stream.source, mirror));
         }
