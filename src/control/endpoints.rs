@@ -53,7 +53,7 @@ impl Control {
         let Some(live) = self.registry.live.get(&stream) else { return };
         let mut kept = Vec::new();
         for id in live.pushes.clone() {
-            let Some(push) = self.pushes.by_id.get(&id) else { continue };
+            let Some(push) = self.outbound.pushes.by_id.get(&id) else { continue };
             let same =
                 |e: &EndpointRecord| e.endpoint_service_id == push.service_id && e.endpoint_url == push.url;
             if list.iter().any(same) {
@@ -64,7 +64,7 @@ impl Control {
         }
         for endpoint in &list {
             let known = |id: &PushId| {
-                let push = self.pushes.by_id.get(id);
+                let push = self.outbound.pushes.by_id.get(id);
                 push.is_some_and(|p| {
                     p.service_id == endpoint.endpoint_service_id && p.url == endpoint.endpoint_url
                 })
@@ -85,8 +85,8 @@ impl Control {
         stream: StreamId,
         endpoint: &EndpointRecord,
     ) -> Option<PushId> {
-        self.pushes.pushes += 1;
-        let id = PushId(self.pushes.pushes);
+        self.outbound.pushes.pushes += 1;
+        let id = PushId(self.outbound.pushes.pushes);
         let shown = redact(&endpoint.endpoint_url);
         let target = outbound::read_endpoint(&endpoint.endpoint_url);
         let target = match target {
@@ -106,15 +106,15 @@ impl Control {
             target,
             told_failed: false,
         };
-        self.pushes.by_id.insert(id, push);
-        self.supervisor.add(Job::Push(id), remote);
+        self.outbound.pushes.by_id.insert(id, push);
+        self.outbound.supervisor.add(Job::Push(id), remote);
         self.attempt(now, Job::Push(id));
         Some(id)
     }
 
     /// The resolver is silent, and the status says so.
     pub(super) fn push_still_resolving(&mut self, id: PushId) {
-        let Some(push) = self.pushes.by_id.get(&id) else { return };
+        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
         tracing::info!(%key, url = redact(&push.url), "the resolver does not answer");
         self.set_endpoint_status(&key, &service_id, status::FAILED);
@@ -122,8 +122,8 @@ impl Control {
 
     /// Orders the attempt from the source's worker.
     pub(super) fn order_push(&mut self, id: PushId, address: SocketAddr) {
-        let Some(push) = self.pushes.by_id.get(&id) else { return };
-        let Some(attempt) = self.supervisor.attempt_of(Job::Push(id)) else { return };
+        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
+        let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Push(id)) else { return };
         let Some(live) = self.registry.live.get(&push.stream) else { return };
         let mut via = live.via.clone();
         via.push(via_entry(&self.config.node, &push.key));
@@ -137,20 +137,20 @@ impl Control {
             settings: live.settings.clone(),
         };
         let worker = live.source;
-        self.supervisor.open(Job::Push(id), worker);
+        self.outbound.supervisor.open(Job::Push(id), worker);
         self.post(worker, ToWorker::StartPush(Box::new(order)));
     }
 
     pub(super) fn push_news(&mut self, now: Now, id: PushId, attempt: u64, state: PushState) {
-        let Some(push) = self.pushes.by_id.get(&id) else { return };
-        if !self.supervisor.is_current(Job::Push(id), attempt) {
+        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
+        if !self.outbound.supervisor.is_current(Job::Push(id), attempt) {
             return;
         }
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
         match state {
             PushState::Preparing => self.set_endpoint_status(&key, &service_id, status::PREPARING),
             PushState::Broadcasting => {
-                self.supervisor.steady(now.mono, Job::Push(id));
+                self.outbound.supervisor.steady(now.mono, Job::Push(id));
                 self.set_endpoint_status(&key, &service_id, status::BROADCASTING);
             }
             PushState::Failed(reason) => self.push_failed(now, id, status::FAILED, &reason),
@@ -161,16 +161,16 @@ impl Control {
     }
 
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
-        let Some(push) = self.pushes.by_id.get(&id) else { return };
+        let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, service_id) = (push.key.clone(), push.service_id.clone());
         let url = push.url.clone();
         let settings = self.registry.live.get(&push.stream).map(|live| live.settings.clone());
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
-        let failures = self.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
+        let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
         tracing::info!(%key, url = redact(&url), failures, reason, "push failed");
         let told_after = settings.and_then(|settings| settings.endpoint_failed_after);
         let many = told_after.is_some_and(|after| failures.is_some_and(|failures| failures > after));
-        let tell = self.pushes.by_id.get_mut(&id).is_some_and(|push| {
+        let tell = self.outbound.pushes.by_id.get_mut(&id).is_some_and(|push| {
             // Once, until it has held for a while again.
             let told = std::mem::replace(&mut push.told_failed, many);
             many && !told
@@ -182,8 +182,8 @@ impl Control {
     }
 
     fn stop_push(&mut self, id: PushId) {
-        self.pushes.by_id.remove(&id);
-        if let Some(worker) = self.supervisor.remove(Job::Push(id)) {
+        self.outbound.pushes.by_id.remove(&id);
+        if let Some(worker) = self.outbound.supervisor.remove(Job::Push(id)) {
             self.post(worker, ToWorker::StopPush(id));
         }
     }
@@ -191,8 +191,8 @@ impl Control {
     /// The stream ends: its workers close the pushes on their own (`StreamDown`).
     pub(super) fn forget_pushes(&mut self, live: &Live) {
         for id in &live.pushes {
-            self.pushes.by_id.remove(id);
-            self.supervisor.remove(Job::Push(*id));
+            self.outbound.pushes.by_id.remove(id);
+            self.outbound.supervisor.remove(Job::Push(*id));
         }
     }
 

@@ -117,9 +117,7 @@ pub struct Control {
     records: Records,
     walks: Walks,
     registry: Registry,
-    supervisor: Supervisor,
-    pushes: Pushes,
-    sources: Sources,
+    outbound: Outbound,
     access: Access,
     hooks: Hooks,
     management: Management,
@@ -127,6 +125,14 @@ pub struct Control {
     random: Random,
     drain: Option<Drain>,
     outbox: Outbox,
+}
+
+/// What this server connects to and keeps connected.
+#[derive(Debug, Default)]
+struct Outbound {
+    supervisor: Supervisor,
+    pushes: Pushes,
+    sources: Sources,
 }
 
 /// What walks over many records, a slice at a time.
@@ -165,9 +171,7 @@ impl Control {
             records: Records::default(),
             walks: Walks::default(),
             registry: Registry::default(),
-            supervisor: Supervisor::default(),
-            pushes: Pushes::default(),
-            sources: Sources::default(),
+            outbound: Outbound::default(),
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
@@ -329,8 +333,8 @@ impl Control {
         let deadlines = [
             self.registry.deadline(),
             self.access.admissions.deadline(),
-            self.supervisor.deadline(),
-            self.sources.deadline(),
+            self.outbound.supervisor.deadline(),
+            self.outbound.sources.deadline(),
             self.records.deadline(),
             self.walks.scans.deadline(),
             self.walks.sweep.deadline(),

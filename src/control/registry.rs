@@ -142,7 +142,7 @@ impl Control {
     /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
     pub(super) fn check_free(&self, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
-        if self.sources.is_running(&request.key) {
+        if self.outbound.sources.is_running(&request.key) {
             return Err(Refusal::InUse);
         }
         let live = self.stream_of(&request.key).and_then(|stream| self.registry.live.get(&stream));

@@ -113,14 +113,14 @@ impl Control {
     /// Whether there is no room for one more.
     pub(super) fn is_short_for_source(&self, now: Now, app: &AppSettings) -> bool {
         let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        self.sources.len() >= self.config.server.limits.pulls
+        self.outbound.sources.len() >= self.config.server.limits.pulls
             || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
             || self.figures.load.is_high(now, &self.config.server)
     }
 
     /// Live streams of an application, with those that sources are about to bring.
     pub(super) fn streams_of(&self, app: &str) -> usize {
-        let waiting = self.sources.waiting(app, |key| self.is_live(key));
+        let waiting = self.outbound.sources.waiting(app, |key| self.is_live(key));
         self.registry.count(app).saturating_add(waiting)
     }
 
@@ -133,22 +133,22 @@ impl Control {
         let record = self.records.get(key).ok_or("There is no such broadcast")?;
         let url = record.stream_url.clone().unwrap_or_default();
         let target = self.source_target(key, &url)?;
-        if self.sources.is_running(key) || self.is_live(key) {
+        if self.outbound.sources.is_running(key) || self.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
         if self.drain.is_some() || self.is_short_for_source(now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
         tracing::info!(%key, url = redact(&url), "source started");
-        self.sources.pulls = self.sources.pulls.saturating_add(1);
-        let id = PullId(self.sources.pulls);
+        self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
+        let id = PullId(self.outbound.sources.pulls);
         let remote = RemoteHost::of(&target);
         let (began, watched) = (now.mono, now.mono);
         let source = Source { key: key.clone(), url, target, began, watched };
-        self.sources.by_id.insert(id, source);
-        self.sources.by_key.insert(key.clone(), id);
-        self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        self.supervisor.add(Job::Pull(id), remote);
+        self.outbound.sources.by_id.insert(id, source);
+        self.outbound.sources.by_key.insert(key.clone(), id);
+        self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        self.outbound.supervisor.add(Job::Pull(id), remote);
         self.attempt(now, Job::Pull(id));
         self.mark_dirty(now, key.clone());
         Ok(())
@@ -156,9 +156,9 @@ impl Control {
 
     /// Ends a source and its stream. Says whether there was one.
     pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
-        let Some(id) = self.sources.by_key.remove(key) else { return false };
-        self.sources.by_id.remove(&id);
-        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
+        let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
+        self.outbound.sources.by_id.remove(&id);
+        if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
             self.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
@@ -174,7 +174,7 @@ impl Control {
 
     /// Ends the attempt and begins another, with what the record says now. The stream stays up.
     pub(super) fn restart_source(&mut self, now: Now, key: &StreamKey) {
-        let Some(id) = self.sources.by_key.get(key).copied() else { return };
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let url = self.records.get(key).and_then(|record| record.stream_url.clone()).unwrap_or_default();
         let target = match self.source_target(key, &url) {
             Ok(target) => target,
@@ -184,11 +184,11 @@ impl Control {
                 return;
             }
         };
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let remote = RemoteHost::of(&target);
         (source.url, source.target) = (url, target);
         source.began = now.mono;
-        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
+        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
             self.post(worker, ToWorker::StopPull(id));
         }
         self.attempt(now, Job::Pull(id));
@@ -196,20 +196,20 @@ impl Control {
 
     /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
     pub(super) fn order_pull(&mut self, now: Now, id: PullId, address: SocketAddr) {
-        let Some(attempt) = self.supervisor.attempt_of(Job::Pull(id)) else { return };
-        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let (key, target) = (source.key.clone(), source.target.clone());
         let live = self.stream_of(&key).and_then(|stream| self.registry.live.get(&stream));
         let worker = live.map(|live| live.source).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
-        self.supervisor.open(Job::Pull(id), worker);
+        self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
     fn least_loaded(&self, now: Now) -> WorkerId {
         let mut pulls = vec![0u64; usize::from(self.config.workers)];
-        for worker in self.supervisor.open_pulls() {
+        for worker in self.outbound.supervisor.open_pulls() {
             if let Some(count) = pulls.get_mut(usize::from(worker.0)) {
                 *count = count.saturating_add(1);
             }
@@ -234,11 +234,11 @@ impl Control {
         if self.drain.is_some() {
             return Err(Refusal::Draining);
         }
-        let source = self.sources.by_id.get(&id).filter(|source| source.key == request.key);
-        let source = source.filter(|_| self.supervisor.is_current(Job::Pull(id), attempt));
+        let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
+        let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
         let settings = self.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
-        self.supervisor.steady(now.mono, Job::Pull(id));
+        self.outbound.supervisor.steady(now.mono, Job::Pull(id));
         tracing::info!(key = %request.key, attempt, "source delivers");
         match self.stream_of(&request.key) {
             Some(stream) => self.return_pull(now, stream, request).ok_or(Refusal::InUse),
@@ -247,8 +247,8 @@ impl Control {
     }
 
     pub(super) fn pull_news(&mut self, now: Now, id: PullId, attempt: u64, state: PullState) {
-        let Some(source) = self.sources.by_id.get(&id) else { return };
-        if !self.supervisor.is_current(Job::Pull(id), attempt) {
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
+        if !self.outbound.supervisor.is_current(Job::Pull(id), attempt) {
             return;
         }
         match state {
@@ -261,23 +261,23 @@ impl Control {
     }
 
     pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
-        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
-        let failures = self.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+        let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
         tracing::info!(%key, url = redact(&source.url), failures, reason, "pull failed");
         self.source_status(now, &key, status::FINISHED);
     }
 
     /// The next attempt is due.
     pub(super) fn pull_attempts(&mut self, now: Now, id: PullId) {
-        if let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) {
+        if let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) {
             self.source_status(now, &key, status::PREPARING);
         }
     }
 
     /// The resolver is silent: nothing is being prepared.
     pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
-        let Some(source) = self.sources.by_id.get(&id) else { return };
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
         tracing::info!(%key, url = redact(&source.url), "the resolver does not answer");
         self.source_status(now, &key, status::FINISHED);
@@ -298,12 +298,12 @@ impl Control {
 
     /// What time does to sources: those that nobody watches stop, those with a period begin anew.
     pub(super) fn fire_sources(&mut self, now: Now) {
-        if self.sources.tick.is_none_or(|at| at > now.mono) {
+        if self.outbound.sources.tick.is_none_or(|at| at > now.mono) {
             return;
         }
         let (mut idle, mut aged) = (Vec::new(), Vec::new());
-        for (key, id) in &self.sources.by_key {
-            let Some(source) = self.sources.by_id.get_mut(id) else { continue };
+        for (key, id) in &self.outbound.sources.by_key {
+            let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
             let live = self.registry.find(key).and_then(|stream| self.registry.live.get(&stream));
             if live.is_some_and(|live| live.viewers.values().any(|viewers| viewers.total() > 0)) {
                 source.watched = now.mono;
@@ -324,13 +324,14 @@ impl Control {
         for key in aged {
             self.restart_source(now, &key);
         }
-        self.sources.tick = if self.sources.by_id.is_empty() { None } else { now.mono.checked_add(TICK) };
+        self.outbound.sources.tick =
+            if self.outbound.sources.by_id.is_empty() { None } else { now.mono.checked_add(TICK) };
     }
 
     /// A viewer waits for a stream that is not there.
     pub(super) fn wanted(&mut self, now: Now, key: &StreamKey) {
-        if let Some(id) = self.sources.by_key.get(key) {
-            if let Some(source) = self.sources.by_id.get_mut(id) {
+        if let Some(id) = self.outbound.sources.by_key.get(key) {
+            if let Some(source) = self.outbound.sources.by_id.get_mut(id) {
                 source.watched = now.mono;
             }
             return;
@@ -347,9 +348,9 @@ impl Control {
     pub(super) fn note_auto_start(&mut self, key: &StreamKey) {
         let on = self.apps.contains_key(&key.app) && self.records.get(key).is_some_and(starts_by_viewer);
         let changed = if on {
-            self.sources.auto_start.insert(key.clone())
+            self.outbound.sources.auto_start.insert(key.clone())
         } else {
-            self.sources.auto_start.remove(key)
+            self.outbound.sources.auto_start.remove(key)
         };
         if changed {
             self.post_all(&ToWorker::AutoStart(vec![(key.clone(), on)]));
@@ -359,12 +360,12 @@ impl Control {
     /// An application is there, or gone: what its records say counts, or no longer.
     pub(super) fn app_changed(&mut self, now: Now, name: &Arc<str>) {
         if !self.apps.contains_key(name) {
-            let running = self.sources.by_key.keys().filter(|key| key.app == *name);
+            let running = self.outbound.sources.by_key.keys().filter(|key| key.app == *name);
             for key in running.cloned().collect::<Vec<_>>() {
                 self.stop_source(now, &key, StreamEnd::Deleted);
             }
         }
-        let known = self.sources.auto_start.iter().filter(|key| key.app == *name);
+        let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
         let records = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
         let records = records.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
         let keys: BTreeSet<StreamKey> = known.cloned().chain(records).collect();
@@ -374,9 +375,9 @@ impl Control {
     /// At the start of the server: what viewers may start, and what runs without being asked for.
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
-        self.sources.auto_start = auto.map(|(key, _)| key).collect();
-        if !self.sources.auto_start.is_empty() {
-            let all = self.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
+        self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if !self.outbound.sources.auto_start.is_empty() {
+            let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
             self.post_all(&ToWorker::AutoStart(all));
         }
         let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
@@ -390,15 +391,15 @@ impl Control {
 
     /// The server goes down: the workers close the connections on their own.
     pub(super) fn forget_sources(&mut self, now: Now) {
-        for key in std::mem::take(&mut self.sources.by_key).into_keys() {
+        for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
             if !self.is_live(&key) {
                 self.source_status(now, &key, status::FINISHED);
                 self.mark_dirty(now, key);
             }
         }
-        for id in std::mem::take(&mut self.sources.by_id).into_keys() {
-            self.supervisor.remove(Job::Pull(id));
+        for id in std::mem::take(&mut self.outbound.sources.by_id).into_keys() {
+            self.outbound.supervisor.remove(Job::Pull(id));
         }
-        self.sources.tick = None;
+        self.outbound.sources.tick = None;
     }
 }

@@ -90,13 +90,13 @@ impl Control {
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.live.values().flat_map(|live| live.viewers.values());
-        let (pushes_broadcasting, pulls_broadcasting) = self.supervisor.broadcasting();
+        let (pushes_broadcasting, pulls_broadcasting) = self.outbound.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
             live: self.registry.live.len(),
-            pushes: self.pushes.len(),
+            pushes: self.outbound.pushes.len(),
             pushes_broadcasting,
-            pulls: self.sources.len(),
+            pulls: self.outbound.sources.len(),
             pulls_broadcasting,
             viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.store_failures(),

@@ -296,19 +296,19 @@ impl Control {
         if let Job::Pull(id) = job {
             self.pull_attempts(now, id);
         }
-        if let Some(step) = self.supervisor.attempt(now.mono, job, &self.config.outbound) {
+        if let Some(step) = self.outbound.supervisor.attempt(now.mono, job, &self.config.outbound) {
             self.follow(now, job, step);
         }
     }
 
     pub(super) fn resolved(&mut self, now: Now, answer: Resolved) {
-        if let Some((job, step)) = self.supervisor.resolved(answer, &self.config.outbound) {
+        if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.config.outbound) {
             self.follow(now, job, step);
         }
     }
 
     pub(super) fn fire_attempts(&mut self, now: Now) {
-        while let Some((job, due)) = self.supervisor.poll_due(now.mono) {
+        while let Some((job, due)) = self.outbound.supervisor.poll_due(now.mono) {
             match (due, job) {
                 (Due::Attempt, job) => self.attempt(now, job),
                 (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(id),

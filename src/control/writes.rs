@@ -89,7 +89,7 @@ impl Control {
             self.records.inserted();
         }
         let live = self.stream_of(&key);
-        let runs = self.sources.is_running(&key);
+        let runs = self.outbound.sources.is_running(&key);
         let before = self.records.get(&key).cloned();
         let existed = before.is_some();
         let main_before = self.main_track_of(&key);

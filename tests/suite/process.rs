@@ -11,6 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use millstream::jobs::Class;
+
 use super::support::{Home, Server, run};
 
 /// The program without any argument.
@@ -59,6 +61,19 @@ fn is_listening(address: SocketAddr) -> bool {
 /// An address that was free a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn an_idle_server_has_no_threads_for_jobs() {
+    let server = Server::start(&[]);
+    // A thread names itself some time after the ready line.
+    server.thread("jobs");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    let names: Vec<String> = names.collect();
+    let of_class =
+        |name: &&String| Class::ALL.iter().any(|class| name.starts_with(&format!("{}-", class.name())));
+    assert_eq!(names.iter().find(of_class), None, "{names:?}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
     // One that runs is not stopped for a URL that it cannot go on with.
-    let runs = control.sources.is_running(&key);
+    let runs = control.outbound.sources.is_running(&key);
     if checked && (!is_source_url(url) || (runs && control.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
     }
@@ -229,7 +229,7 @@ fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey
     if control.is_short_for_source(at, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
-    if control.sources.is_running(key) || control.is_live(key) {
+    if control.outbound.sources.is_running(key) || control.is_live(key) {
         let text = "Stream is already active. It's already streaming or trying to connect";
         return now(Outcome::failure(text));
     }

@@ -31,7 +31,7 @@ pub(in crate::io) use passwords::{digest_of, make};
 pub(in crate::io) use run::{FilePaths, Runner};
 
 /// A thread that had nothing to do for so long ends.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Who submitted a job, and gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl Dispatcher {
                     class
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    self.end_idle_threads();
+                    self.end_idle_threads(clock::now().mono);
                     continue;
                 }
                 Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => return,
@@ -234,12 +234,13 @@ impl Dispatcher {
         }
     }
 
-    /// The next message; without a deadline as long as no thread could end.
+    /// The next message, or the time at which a thread was idle for long enough.
     fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
-        if self.pools.values().all(|pool| pool.idle.is_empty()) {
+        let oldest = self.pools.values().flat_map(|pool| &pool.idle).map(|(_, since)| *since).min();
+        let Some(due) = oldest.and_then(|since| since.checked_add(IDLE)) else {
             return messages.recv().map_err(|_| RecvTimeoutError::Disconnected);
-        }
-        messages.recv_timeout(IDLE)
+        };
+        messages.recv_timeout(due.saturating_duration_since(clock::now().mono))
     }
 
     /// Gives what waits in a class to its threads.
@@ -271,8 +272,7 @@ impl Dispatcher {
         }
     }
 
-    fn end_idle_threads(&mut self) {
-        let now = clock::now().mono;
+    fn end_idle_threads(&mut self, now: Instant) {
         for pool in self.pools.values_mut() {
             let threads = &mut pool.threads;
             pool.idle.retain(|(number, since)| {
