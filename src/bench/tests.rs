@@ -189,7 +189,7 @@ fn refusals_and_silence_have_a_reason() {
     clock.advance(Duration::from_secs(6));
     assert!(silent.poll_timeout().unwrap() <= clock.0);
     silent.handle_timeout(clock.now(), &mut tally);
-    assert_eq!(why(&mut silent), "no answer");
+    assert_eq!(why(&mut silent), "no answer to the request");
     let mut ended = player(&clock, "http://h/live/s.flv");
     ended.handle_bytes(clock.now(), b"HTTP/1.1 200 OK\r\n\r\n", &mut tally);
     ended.handle_hangup(clock.now(), None);
