@@ -194,5 +194,5 @@ fn refusals_and_silence_have_a_reason() {
     ended.handle_bytes(clock.now(), b"HTTP/1.1 200 OK\r\n\r\n", &mut tally);
     ended.handle_hangup(clock.now(), None);
     assert_eq!(ended.poll_event(), Some(PeerEvent::Ready));
-    assert_eq!(why(&mut ended), "the server closed the connection");
+    assert_eq!(why(&mut ended), "the server ended the stream");
 }

@@ -26,8 +26,10 @@ pub struct Cursor {
     next: u64,
     /// Whether it had a unit that a decoder can start at.
     started: bool,
-    /// Video tracks beside the lead of which it has not had a key frame yet.
+    /// Video tracks of which it has not had a key frame yet; a cursor that has not started waits for its lead besides.
     waits: TrackSet,
+    /// Video tracks of the choice that it has seen: one that comes later waits for its key frame.
+    known: TrackSet,
     /// The [`Chosen::epoch`] whose prelude was last sent.
     epoch: u32,
     /// DTS of the first unit it was sent: its zero, in formats that start at zero for each subscriber.
@@ -96,7 +98,7 @@ impl Cursor {
 
     fn restart(&mut self, ring: &Ring, chosen: &Chosen) {
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
-        self.begin_at(key.unwrap_or_else(|| ring.head()), chosen, chosen.lead().is_none());
+        self.begin_at(key.unwrap_or_else(|| ring.head()), chosen, key.is_some() || chosen.lead().is_none());
         self.fresh_from = ring.head();
     }
 
@@ -104,7 +106,18 @@ impl Cursor {
     fn begin_at(&mut self, sequence: u64, chosen: &Chosen, started: bool) {
         self.next = sequence;
         self.started = started;
+        self.known = chosen.videos();
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
+    }
+
+    /// Takes note of the video tracks that the choice has got since: what a subscriber is sent of each begins with a key
+    /// frame, also when it came before any track was known.
+    pub(super) fn learn(&mut self, chosen: &Chosen) {
+        let videos = chosen.videos();
+        if videos != self.known {
+            self.waits = self.waits.and(videos).or(videos.without_all(self.known));
+            self.known = videos;
+        }
     }
 
     /// Goes on with another choice of tracks from here on: at a key frame of its lead, unless that is the lead it had.
@@ -115,6 +128,7 @@ impl Cursor {
         if let Some(lead) = to.lead() {
             self.waits = self.waits.without(lead);
         }
+        self.known = to.videos();
         self.epoch = 0;
     }
 
@@ -169,10 +183,10 @@ impl Cursor {
         }
     }
 
-    /// Whether the cursor waits for a key frame that is not there.
+    /// Whether the cursor waits for a key frame of its lead that is not there.
     #[must_use]
-    pub const fn waits_for_key(&self) -> bool {
-        !self.started
+    pub fn waits_for_key(&self, chosen: &Chosen) -> bool {
+        !self.started || chosen.lead().is_some_and(|lead| self.waits.contains(lead))
     }
 
     /// Whether a unit is sent, to a subscriber for whom these tracks still wait for a key frame. Its key frame ends the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use media::TrackSet;
+use media::{TrackKind, TrackSet};
 
 use super::{Cursor, Entry, Ring};
 use crate::types::{StreamId, WorkerId};
@@ -29,6 +29,8 @@ pub struct Mirror {
     pub to: WorkerId,
     /// The tracks that somebody there is sent.
     pub wanted: TrackSet,
+    /// Of these, the video tracks that it is sent from their next key frame on: it has not had what lies before.
+    waits: TrackSet,
     cursor: Cursor,
     knows: Knows,
     lane: Lane,
@@ -41,8 +43,9 @@ pub struct Mirror {
 enum Knows {
     /// It does not: the next unit, whatever its track, brings them.
     Nothing,
-    /// They are on their way; nothing more is sent until it has said what it wants.
-    Soon,
+    /// They are on their way; nothing more is sent until it has said what it wants. The tracks of which it has had a key
+    /// frame.
+    Soon(TrackSet),
     /// It does.
     Tracks,
 }
@@ -52,12 +55,29 @@ impl Mirror {
     pub(super) fn new(to: WorkerId, wanted: TrackSet, at: Option<u64>, head: u64) -> Self {
         let cursor = at.map_or_else(|| Cursor::waiting_at(head), Cursor::at);
         let knows = if wanted.is_empty() { Knows::Nothing } else { Knows::Tracks };
-        Self { to, wanted, cursor, knows, lane: Lane::default(), missed: 0 }
+        Self { to, wanted, waits: TrackSet::EMPTY, cursor, knows, lane: Lane::default(), missed: 0 }
     }
 
     /// It is to be sent these from now on.
-    pub(super) const fn want(&mut self, wanted: TrackSet) {
+    pub(super) fn want(&mut self, wanted: TrackSet) {
+        let running = match self.knows {
+            Knows::Soon(begun) => begun,
+            Knows::Nothing | Knows::Tracks => self.wanted.without_all(self.waits),
+        };
+        self.waits = wanted.without_all(running);
         (self.wanted, self.knows) = (wanted, Knows::Tracks);
+    }
+
+    /// The next unit of what it wants; what it cannot begin with is passed over.
+    fn peek_wanted<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
+        loop {
+            let entry = self.cursor.peek_entry(ring, self.wanted)?;
+            let is_video = entry.tracks.get(entry.unit.track).is_some_and(|t| t.kind() == TrackKind::Video);
+            if !is_video || entry.unit.key_frame || !self.waits.contains(entry.unit.track) {
+                return Some(entry);
+            }
+            self.cursor.pass();
+        }
     }
 
     /// The next unit, when the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full,
@@ -66,8 +86,8 @@ impl Mirror {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
             Knows::Nothing => self.cursor.peek_any(ring)?,
-            Knows::Soon => return None,
-            Knows::Tracks => self.cursor.peek_entry(ring, self.wanted)?,
+            Knows::Soon(_) => return None,
+            Knows::Tracks => self.peek_wanted(ring)?,
         };
         let Some(credit) = self.lane.credit(entry.unit.payload.len()) else {
             let late = ring.head_ms().is_some_and(|head_ms| head_ms.saturating_sub(entry.dts_ms) > lag_ms);
@@ -77,8 +97,11 @@ impl Mirror {
             return None;
         };
         self.cursor.pass();
+        let track = entry.unit.track;
+        self.waits = self.waits.without(track);
         if self.knows == Knows::Nothing {
-            self.knows = Knows::Soon;
+            self.knows =
+                Knows::Soon(if entry.unit.key_frame { TrackSet::of(track) } else { TrackSet::EMPTY });
         }
         Some((entry.clone(), credit))
     }
@@ -183,9 +206,14 @@ mod tests {
         let mut mirror = Mirror::new(WorkerId(1), TrackSet::of(TrackId::AUDIO), Some(0), 0);
         ring.push(entry(0, true, 10));
         assert!(mirror.next(&ring, 5000).is_none());
-        mirror.wanted = VIDEO;
+        // A track that is wanted in mid-stream begins with a key frame.
+        mirror.want(VIDEO);
         ring.push(entry(33, false, 10));
-        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 33);
+        assert!(mirror.next(&ring, 5000).is_none());
+        ring.push(entry(50, true, 10));
+        ring.push(entry(60, false, 10));
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 50);
+        assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 60);
         // One that begins without a key frame waits for it.
         let mut late = Mirror::new(WorkerId(1), VIDEO, None, ring.head());
         ring.push(entry(66, false, 10));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{AccessUnit, TrackId, Tracks};
+use media::{AccessUnit, TrackId, TrackSet, Tracks};
 use smallvec::SmallVec;
 
 /// Bytes a ring may retain: payload, and the parameter sets that its units point at.
@@ -168,6 +168,11 @@ impl Ring {
     #[must_use]
     pub fn newest_key(&self, track: TrackId) -> Option<u64> {
         self.gops.iter().find(|gop| gop.track == track)?.key
+    }
+
+    /// Nothing begins any more at what is retained of the other tracks: more of them does not come here.
+    pub fn keep_keys(&mut self, tracks: TrackSet) {
+        self.gops.iter_mut().filter(|gop| !tracks.contains(gop.track)).for_each(|gop| gop.key = None);
     }
 
     /// Number of the first entry of the newest GOPs of all video tracks that are alive.

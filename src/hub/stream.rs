@@ -262,6 +262,9 @@ impl Stream {
     /// The tracks that somebody is sent, when these are others than when this was asked before.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let wanted = self.wanted();
+        if self.mirrored_here {
+            self.ring.keep_keys(wanted);
+        }
         (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(wanted)
     }
 
@@ -276,6 +279,13 @@ impl Stream {
     #[must_use]
     pub fn demand_is_known(&self) -> bool {
         !self.tracks().is_empty()
+    }
+
+    /// Whether a mirror takes a unit of this track: of any until it knows the tracks, then of those that it has asked for.
+    /// What is still on its way of another would be followed by a gap.
+    #[must_use]
+    pub fn takes_mirrored(&self, track: TrackId) -> bool {
+        self.mirrored_here && (!self.demand_is_known() || self.wanted.contains(track))
     }
 
     /// What was told of the demand before means nothing to who has to hear of it now.
@@ -306,8 +316,10 @@ impl Stream {
     pub fn key_needed(&self, subscriber: &Subscriber) -> Option<TrackId> {
         match subscriber.switch {
             Some(Switch { to, at: None, .. }) => self.packager(to)?.chosen().lead(),
-            _ if subscriber.cursor.waits_for_key() => self.packager(subscriber.format)?.chosen().lead(),
-            _ => None,
+            _ => {
+                let chosen = self.packager(subscriber.format)?.chosen();
+                chosen.lead().filter(|_| subscriber.cursor.waits_for_key(chosen))
+            }
         }
     }
 
@@ -417,6 +429,7 @@ impl Stream {
         if chosen.lead().is_none() {
             subscriber.cursor.start();
         }
+        subscriber.cursor.learn(chosen);
         let until = self.until(subscriber);
         subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
         if packager.is_packaged() && !subscriber.paused {

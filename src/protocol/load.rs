@@ -13,10 +13,10 @@ use flv::file::TagKind;
 use media::TrackId;
 use wire::{Datagrams, SendQueue};
 
+use super::flv_mapping::{self, Outcome};
 use super::outbound::{Scheme, request, schemes};
 use super::pull::{Client, ClientEvent, Media, Patience};
 pub use super::pull::{ClientDatagrams, ClientStream};
-use super::tags::{self, Outcome};
 use super::ts::{self, TsPackage};
 use crate::auth::url::{Url, UrlError};
 use crate::config::AppSettings;
@@ -138,7 +138,7 @@ pub enum LoadEvent {
 #[derive(Debug)]
 pub struct LoadPlayer {
     client: Box<dyn Client>,
-    depackager: Option<Box<ts::Ingest>>,
+    depackager: Option<Box<ts::Depackager>>,
     ready: bool,
     events: VecDeque<LoadEvent>,
 }
@@ -188,7 +188,8 @@ impl LoadPlayer {
         match media {
             Media::Tag(tag) => self.events.push_back(LoadEvent::Tag { kind: tag.kind, body: tag.body }),
             Media::Payload(payload) => {
-                let depackager = self.depackager.get_or_insert_with(|| Box::new(ts::Ingest::new(&grant())));
+                let depackager =
+                    self.depackager.get_or_insert_with(|| Box::new(ts::Depackager::new(&grant())));
                 depackager.handle(&payload);
                 while let Some((unit, _)) = depackager.poll_unit() {
                     let is_video = unit.track == TrackId::VIDEO;
@@ -261,7 +262,7 @@ pub trait LoadPublisher: Debug + Send {
 /// Bodies of FLV as packets of MPEG-TS.
 #[derive(Debug)]
 pub struct TsMux {
-    ingest: tags::Ingest,
+    ingest: flv_mapping::Depackager,
     package: TsPackage,
     chosen: Chosen,
 }
@@ -276,7 +277,11 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self { ingest: tags::Ingest::new(&grant()), package: TsPackage::new(), chosen: Chosen::default() }
+        Self {
+            ingest: flv_mapping::Depackager::new(&grant()),
+            package: TsPackage::new(),
+            chosen: Chosen::default(),
+        }
     }
 
     /// The packets of a video or audio unit; `None` for parameter sets, which go with the video, and for data.

@@ -4,6 +4,7 @@
 //! machines and is one itself: input with the time, events and bytes polled out.
 
 pub mod derived;
+mod flv_mapping;
 mod format;
 pub mod http;
 mod http_live;
@@ -19,7 +20,6 @@ mod samples;
 mod session;
 pub mod sinks;
 mod srt;
-mod tags;
 mod ts;
 
 use std::collections::BTreeMap;

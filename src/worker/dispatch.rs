@@ -53,11 +53,13 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
-            (about.protocol, conn.has_own_bytes())
+            // A sink that has room again goes on with what lies behind its cursors.
+            let is_sink = conn.takes_units && !conn.subscriptions.is_empty();
+            (about.protocol, is_sink || conn.has_own_bytes())
         });
-        let Some((protocol, has_own_bytes)) = drained else { return };
+        let Some((protocol, writes)) = drained else { return };
         self.rename(id, protocol);
-        if has_own_bytes {
+        if writes {
             self.enqueue_write(id);
         }
         self.after_drain(id);

@@ -81,7 +81,10 @@ impl Rig {
         self.worker.handle_timeout(self.now);
         loop {
             self.worker.finish_turn();
-            let mut any = self.worker.next_write().is_some();
+            while self.worker.next_write().is_some() {}
+            // What sinks have taken is dispatched.
+            self.worker.finish_turn();
+            let mut any = self.worker.has_writes();
             while let Some(output) = self.worker.poll_output() {
                 any = true;
                 match output {

@@ -79,7 +79,8 @@ impl Worker {
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.now = now;
         let MirroredUnit { stream, entry, credit } = mirrored;
-        let is_wanted = self.streams.get(&stream).is_some_and(|stream| stream.mirrored_here);
+        let is_wanted =
+            self.streams.get(&stream).is_some_and(|stream| stream.takes_mirrored(entry.unit.track));
         if is_wanted && self.append(stream, entry).is_err() {
             // Its publisher is another worker's.
             self.stats.panics = self.stats.panics.saturating_add(1);

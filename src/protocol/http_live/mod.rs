@@ -24,11 +24,11 @@ use crate::http::websocket::media_frame_head;
 use crate::hub::{Chosen, Entry, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
+use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::load::LoadPublisher;
 use crate::protocol::outbound::{Outbound, Request, Scheme};
 use crate::protocol::pull::{Client, Patience};
 use crate::protocol::registry::{Addresses, Protocol};
-use crate::protocol::tags::{self, Body};
 use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
 use pull::FlvPull;
@@ -224,15 +224,15 @@ impl Package for FlvPackage {
         let mut tag = Tag::default();
         if let Some(metadata) = &chosen.all().metadata {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
-            let told = tags::without_left_out(chosen, metadata);
+            let told = flv_mapping::without_left_out(chosen, metadata);
             let payload = told.as_ref().unwrap_or(metadata);
             let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload };
             self.tag(&mut tag, &body, None);
         }
         for track in chosen.iter() {
-            // No colour, no channel order (`tags::extra`): a player of FLV cannot say that it knows them, and mpegts.js
+            // No colour, no channel order (`flv_mapping::extra`): a player of FLV cannot say that it knows them, and mpegts.js
             // ends at a packet type that it does not.
-            if let Some(body) = tags::config(track, chosen) {
+            if let Some(body) = flv_mapping::config(track, chosen) {
                 self.tag(&mut tag, &body, Some(dts_ms));
             }
         }
@@ -241,7 +241,7 @@ impl Package for FlvPackage {
 
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
         let mut tag = Tag::default();
-        if let Some(body) = tags::unit(entry, chosen) {
+        if let Some(body) = flv_mapping::unit(entry, chosen) {
             self.tag(&mut tag, &body, Some(entry.dts_ms));
         }
         tag.parts()

@@ -7,7 +7,7 @@ use media::{AccessUnit, TrackKind, Tracks};
 
 use super::Media;
 use crate::mail::Grant;
-use crate::protocol::{tags, ts};
+use crate::protocol::{flv_mapping, ts};
 
 /// What became of a piece of the stream.
 #[derive(Debug)]
@@ -37,16 +37,16 @@ pub(super) enum Output {
 /// The ingest that fits what comes.
 #[derive(Debug)]
 pub(super) enum Depackager {
-    Tags(Box<tags::Ingest>),
-    Ts(Box<ts::Ingest>),
+    Tags(Box<flv_mapping::Depackager>),
+    Ts(Box<ts::Depackager>),
 }
 
 impl Depackager {
     /// Continues the stream where the grant says it stands.
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
-            Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Ingest::new(grant))),
-            Some(Media::Tag(_)) | None => Self::Tags(Box::new(tags::Ingest::new(grant))),
+            Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
+            Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
         }
     }
 
@@ -78,14 +78,14 @@ impl Depackager {
     }
 }
 
-fn outcome_of(outcome: tags::Outcome, kind: TagKind, tracks: &Arc<Tracks>, out: &mut Vec<Output>) {
+fn outcome_of(outcome: flv_mapping::Outcome, kind: TagKind, tracks: &Arc<Tracks>, out: &mut Vec<Output>) {
     match outcome {
-        tags::Outcome::Unit(unit) => out.push(output(unit, tracks)),
-        tags::Outcome::Taken => {}
-        tags::Outcome::Dropped => out.push(Output::Dropped { units: 1, media: kind != TagKind::Data }),
-        tags::Outcome::Bad => out.push(Output::Bad),
-        tags::Outcome::Unsupported(what) => out.push(Output::Unsupported(what)),
-        tags::Outcome::Several(several) => {
+        flv_mapping::Outcome::Unit(unit) => out.push(output(unit, tracks)),
+        flv_mapping::Outcome::Taken => {}
+        flv_mapping::Outcome::Dropped => out.push(Output::Dropped { units: 1, media: kind != TagKind::Data }),
+        flv_mapping::Outcome::Bad => out.push(Output::Bad),
+        flv_mapping::Outcome::Unsupported(what) => out.push(Output::Unsupported(what)),
+        flv_mapping::Outcome::Several(several) => {
             several.into_iter().for_each(|one| outcome_of(one, kind, tracks, out));
         }
     }

@@ -7,7 +7,7 @@ use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
 use crate::hub::{Chosen, Entry, Package, Parts};
-use crate::protocol::tags::{self, Body};
+use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
 /// Heads are cut out of blocks of this size: one allocation for some hundred messages.
@@ -17,7 +17,7 @@ const HEAD_BYTES: usize = 32;
 
 /// Whether a player that announced `four_ccs` is sent the track.
 pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
-    tags::needed_four_cc(track).is_none_or(|four_cc| four_ccs.contains(four_cc))
+    flv_mapping::needed_four_cc(track).is_none_or(|four_cc| four_ccs.contains(four_cc))
 }
 
 /// RTMP messages.
@@ -87,13 +87,13 @@ impl Package for RtmpPackage {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         if let Some(metadata) = &chosen.all().metadata {
             // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
-            let told = tags::without_left_out(chosen, metadata);
+            let told = flv_mapping::without_left_out(chosen, metadata);
             self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
         }
         for track in chosen.iter() {
             let knows = track.config.codec().four_cc().is_some_and(|four_cc| self.four_ccs.contains(four_cc));
-            let extra = tags::extra(track, chosen).filter(|_| knows);
-            for body in tags::config(track, chosen).into_iter().chain(extra) {
+            let extra = flv_mapping::extra(track, chosen).filter(|_| knows);
+            for body in flv_mapping::config(track, chosen).into_iter().chain(extra) {
                 self.body(dts_ms, &body);
             }
         }
@@ -101,9 +101,9 @@ impl Package for RtmpPackage {
     }
 
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
-        match tags::unit(entry, chosen) {
+        match flv_mapping::unit(entry, chosen) {
             Some(body) if body.kind == TagKind::Data => {
-                let told = tags::without_left_out(chosen, body.payload);
+                let told = flv_mapping::without_left_out(chosen, body.payload);
                 let payload = told.as_ref().unwrap_or(body.payload);
                 self.message(MediaKind::Data, entry.dts_ms, &[], payload);
             }
@@ -195,7 +195,7 @@ mod tests {
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
         // Other data is nobody's business.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
-        assert_eq!(tags::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
+        assert_eq!(flv_mapping::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use wire::SendQueue;
 use crate::auth::access::Denial;
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
-use crate::protocol::tags::{Ingest, OtherTrack, OtherTracks, Outcome};
+use crate::protocol::flv_mapping::{Depackager, OtherTrack, OtherTracks, Outcome};
 use crate::protocol::{
     About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
     asked_selection,
@@ -35,7 +35,7 @@ enum Role {
     /// Waits for the verdict on a publish.
     AskedPublish { message_stream: u32 },
     /// Publishes.
-    Publisher { message_stream: u32, ingest: Box<Ingest> },
+    Publisher { message_stream: u32, ingest: Box<Depackager> },
     /// Waits for the verdict on a play.
     AskedPlay { message_stream: u32 },
     /// Plays.
@@ -215,7 +215,7 @@ impl RtmpSession {
         match verdict {
             Ok(grant) => {
                 self.known = true;
-                self.role = Role::Publisher { message_stream, ingest: Box::new(Ingest::new(&grant)) };
+                self.role = Role::Publisher { message_stream, ingest: Box::new(Depackager::new(&grant)) };
                 self.machine.accept_publish(ctx.now.mono, message_stream);
             }
             Err(refusal) => {

@@ -16,7 +16,7 @@ use super::statistics::SrtFigures;
 use super::stream_id::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
-use crate::protocol::ts::{self, Ingest};
+use crate::protocol::ts::{self, Depackager};
 use crate::protocol::{
     About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session, To,
     UnitSink, asked_selection,
@@ -35,7 +35,7 @@ enum Role {
     /// Waits for the verdict on a publish.
     AskedPublish,
     /// Publishes.
-    Publisher(Box<Ingest>),
+    Publisher(Box<Depackager>),
     /// Waits for the verdict on a play.
     AskedPlay,
     /// Plays.
@@ -152,7 +152,7 @@ impl SrtSession {
         match verdict {
             Ok(grant) => {
                 self.known = true;
-                self.role = Role::Publisher(Box::new(Ingest::new(&grant)));
+                self.role = Role::Publisher(Box::new(Depackager::new(&grant)));
                 self.connection.accept(ctx.now.mono, config);
             }
             Err(refusal) => {

@@ -1,6 +1,6 @@
 //! Access units as MPEG-TS and back: what SRT, TS over HTTP and HLS have in common.
 //!
-//! [`Ingest`] turns transport packets into access units, [`TsPackage`] access units into transport packets. How those
+//! [`Depackager`] turns transport packets into access units, [`TsPackage`] access units into transport packets. How those
 //! travel is the protocol's.
 //!
 //! Both count 90 kHz, and both take [`ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
@@ -13,7 +13,7 @@ mod ingest;
 use media::Timescale;
 
 pub(crate) use egress::TsPackage;
-pub(crate) use ingest::Ingest;
+pub(crate) use ingest::Depackager;
 pub(in crate::protocol) use ingest::Stats;
 
 /// Ticks of PTS and DTS.

@@ -25,12 +25,12 @@ const AUD: &[u8] = &h264::AUD;
 const IDR: &[u8] = &[0x65, 0x88, 0x84, 1];
 const INTER: &[u8] = &[0x41, 0x9a, 2, 3];
 
-fn ingest_at(position: media::Position) -> Ingest {
+fn ingest_at(position: media::Position) -> Depackager {
     let settings = Arc::new(AppSettings::defaults("live").unwrap());
-    Ingest::new(&Grant { stream: StreamId(1), position, epoch: 0, settings })
+    Depackager::new(&Grant { stream: StreamId(1), position, epoch: 0, settings })
 }
 
-fn ingest() -> Ingest {
+fn ingest() -> Depackager {
     ingest_at(media::Position::default())
 }
 
@@ -79,7 +79,7 @@ fn package(out: &mut Packager, tracks: &Arc<Tracks>, unit: AccessUnit) -> Vec<u8
     out.newest().slices().concat()
 }
 
-fn units(ingest: &mut Ingest) -> Vec<AccessUnit> {
+fn units(ingest: &mut Depackager) -> Vec<AccessUnit> {
     std::iter::from_fn(|| ingest.poll_unit()).map(|(unit, _)| unit).collect()
 }
 
@@ -91,7 +91,7 @@ fn seen(units: &[AccessUnit]) -> Vec<(TrackId, i64, i64, bool, &Bytes)> {
 /// A publisher's PES packets, as any muxer would send them.
 struct Publisher {
     muxer: Muxer,
-    ingest: Ingest,
+    ingest: Depackager,
 }
 
 impl Publisher {
@@ -368,7 +368,7 @@ fn several_pictures_in_a_packet_are_told_apart() {
 }
 
 /// A packet with or without a time, and without a length as video has: 188-byte packets by hand.
-fn pieces(parts: &[(Option<u64>, &[u8])]) -> Ingest {
+fn pieces(parts: &[(Option<u64>, &[u8])]) -> Depackager {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut ingest = ingest();

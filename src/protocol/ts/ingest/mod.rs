@@ -103,7 +103,7 @@ impl Reader {
 
 /// The state of one publisher.
 #[derive(Debug)]
-pub(crate) struct Ingest {
+pub(crate) struct Depackager {
     demuxer: Demuxer,
     timeline: Timeline,
     tracks: Arc<Tracks>,
@@ -120,11 +120,11 @@ pub(crate) struct Ingest {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
-    /// Of both, those that [`Ingest::take_dropped`] has told.
+    /// Of both, those that [`Depackager::take_dropped`] has told.
     told: u64,
 }
 
-impl Ingest {
+impl Depackager {
     /// Continues the stream where the grant says it stands.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {

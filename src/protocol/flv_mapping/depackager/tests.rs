@@ -3,8 +3,8 @@ use crate::config::AppSettings;
 use crate::hub::Chosen;
 use crate::types::StreamId;
 
-fn ingest() -> Ingest {
-    Ingest::new(&Grant {
+fn ingest() -> Depackager {
+    Depackager::new(&Grant {
         stream: StreamId(1),
         position: media::Position::default(),
         epoch: 0,
@@ -145,7 +145,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn feed(ingest: &mut Ingest, kind: TrackKind, timestamp: u32, body: &Bytes) -> Outcome {
+fn feed(ingest: &mut Depackager, kind: TrackKind, timestamp: u32, body: &Bytes) -> Outcome {
     match kind {
         TrackKind::Video => ingest.video(timestamp, body),
         TrackKind::Audio => ingest.audio(timestamp, body),
@@ -153,7 +153,7 @@ fn feed(ingest: &mut Ingest, kind: TrackKind, timestamp: u32, body: &Bytes) -> O
     }
 }
 
-fn whole(body: &crate::protocol::tags::Body<'_>) -> Vec<u8> {
+fn whole(body: &crate::protocol::flv_mapping::Body<'_>) -> Vec<u8> {
     [&body.head[..], body.payload].concat()
 }
 
@@ -172,9 +172,14 @@ fn every_codec_comes_in_and_goes_out() {
         assert_eq!((track.config.codec(), unit.config_epoch), (case.codec, tracks.epoch), "{name}");
         let chosen = Chosen::all_of(&tracks);
         let given = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, tracks);
-        assert_eq!(whole(&crate::protocol::tags::unit(&given, &chosen).unwrap()), case.given, "{name}");
+        assert_eq!(
+            whole(&crate::protocol::flv_mapping::unit(&given, &chosen).unwrap()),
+            case.given,
+            "{name}"
+        );
         // What is given as parameter sets makes the same track when it comes in again.
-        let start = crate::protocol::tags::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
+        let start =
+            crate::protocol::flv_mapping::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
         let mut second = tests::ingest();
         for body in start.iter().chain([&case.given]) {
             assert_ne!(feed(&mut second, kind, 7, body), Outcome::Bad, "{name}");
@@ -245,7 +250,7 @@ fn colours_and_channels_stay_with_their_tracks() {
     let tracks = ingest.tracks();
     let chosen = Chosen::all_of(tracks);
     let given =
-        |track: Option<&Track>| whole(&crate::protocol::tags::extra(track.unwrap(), &chosen).unwrap());
+        |track: Option<&Track>| whole(&crate::protocol::flv_mapping::extra(track.unwrap(), &chosen).unwrap());
     assert_eq!((given(tracks.video()), given(tracks.audio())), (colours(b"2").to_vec(), channels.to_vec()));
     let huge = bytes(&[b"\xd4hvc1", &[0; METADATA_BYTES_MAX + 1]]);
     assert_eq!(ingest.video(0, &huge), Outcome::Bad);
@@ -385,7 +390,7 @@ fn data_of_every_name_travels_once_media_flows() {
         assert_eq!((unit.track, &unit.payload), (TrackId::DATA, &body));
         let entry = crate::hub::Entry::new(std::time::Instant::now(), 0, unit, Arc::clone(ingest.tracks()));
         assert_eq!(
-            whole(&crate::protocol::tags::unit(&entry, &Chosen::all_of(&entry.tracks)).unwrap()),
+            whole(&crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).unwrap()),
             body
         );
     }

@@ -76,7 +76,7 @@ impl OtherTracks {
 
 /// The state of one publisher.
 #[derive(Debug)]
-pub(crate) struct Ingest {
+pub(crate) struct Depackager {
     timeline: Timeline,
     tracks: Arc<Tracks>,
     /// Video tracks that have had a key frame; what comes before it is dropped.
@@ -84,7 +84,7 @@ pub(crate) struct Ingest {
     others: OtherTracks,
 }
 
-impl Ingest {
+impl Depackager {
     /// Continues the stream where the grant says it stands.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
