@@ -66,6 +66,10 @@ pub(super) struct Subscription {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large state is the one that lasts, and every write goes through it"
+)]
 pub(super) enum SubscriptionState {
     /// Control was asked whether this may be played.
     Asked(Box<PlayAsk>),

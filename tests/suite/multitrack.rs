@@ -90,12 +90,17 @@ fn all_tracks_of_multitrack_are_played_over_srt_too() {
     let source = unit_md5(file.to_str().unwrap(), None);
     let _publisher = publish(&server);
     let address = server.srt.unwrap();
-    for (keys, tracks) in [("", &[0, 2][..]), (",tracks=all", &[0, 1, 2, 3])] {
-        let url = format!("srt://{address}?streamid=#!::r=live/multi,m=request{keys}");
-        let played = unit_md5(&url, Some(SECONDS));
-        assert_eq!(tracks_of(&played), tracks.len() as u32, "{keys}");
-        for (played_as, track) in (0..).zip(tracks) {
-            assert_track_within(1, (*track, &source), (played_as, &played));
+    std::thread::scope(|scope| {
+        let viewers = [("", &[0, 2][..]), (",tracks=all", &[0, 1, 2, 3])].map(|(keys, tracks)| {
+            let url = format!("srt://{address}?streamid=#!::r=live/multi,m=request{keys}");
+            (keys, tracks, scope.spawn(move || unit_md5(&url, Some(SECONDS))))
+        });
+        for (keys, tracks, viewer) in viewers {
+            let played = viewer.join().unwrap();
+            assert_eq!(tracks_of(&played), tracks.len() as u32, "{keys}");
+            for (played_as, track) in (0..).zip(tracks) {
+                assert_track_within(1, (*track, &source), (played_as, &played));
+            }
         }
-    }
+    });
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold no text of ours.
+/// Folders that hold no text of ours, beside those whose names begin with a dot.
 const SKIPPED: [&str; 4] = ["target", "corpus", "artifacts", "vectors"];
 
 /// The repository.
@@ -30,7 +30,7 @@ pub(crate) fn files(folder: &str, endings: &[&str]) -> Vec<File> {
 fn walk(path: &Path, endings: &[&str], found: &mut Vec<File>) {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if path.is_dir() {
-        if SKIPPED.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) || name.starts_with('.') {
             return;
         }
         for entry in fs::read_dir(path).unwrap() {
