@@ -4,7 +4,7 @@ use bytes::Bytes;
 use flv::amf0;
 use flv::data::Data;
 use flv::file::Reader as FileReader;
-use flv::tag::{AudioBody, AudioPacket, AudioTag, Multitrack, VideoBody, VideoPacket, VideoTag};
+use flv::tag::{AudioBody, AudioPacket, AudioTag, TrackPacket, VideoBody, VideoPacket, VideoTag};
 use media::codec::{aac, av1, flac, h264, h265, mp3, opus, vp8, vp9};
 use media::nal::{Nals, to_four_byte_lengths};
 use media::{Codec, CodecConfig, TrackKind};
@@ -86,36 +86,65 @@ const fn is_real((width, height): (u32, u32)) -> bool {
 }
 
 /// Enhanced RTMP bodies: the first byte chooses between video and audio. What is read is written in the enhanced form,
-/// and reads the same.
+/// and reads the same; each packet of a multitrack body besides as the only one of its own.
 pub fn enhanced_tags(data: &[u8]) {
     let Some((choice, rest)) = head(data) else { return };
     let body = Bytes::copy_from_slice(rest);
+    let legacy = body.first().is_none_or(|first| first & 0x80 == 0);
     if choice % 2 == 0 {
-        let tag = match VideoBody::read(&body) {
-            Ok(VideoBody::Tag(tag) | VideoBody::Multitrack(Multitrack { default: Some(tag), .. })) => tag,
-            _ => return,
-        };
-        assert!(tag.codec.kind() == TrackKind::Video && tag.offset_nanos < 1_000_000);
-        let four_cc = tag.codec.four_cc().unwrap_or_default();
-        let legacy = body.first().is_none_or(|first| first & 0x80 == 0);
-        if legacy && tag.packet != VideoPacket::Frame {
-            return;
+        match VideoBody::read(&body) {
+            Ok(VideoBody::Tag(tag)) => video_tag(tag, legacy),
+            Ok(VideoBody::Multitrack(packets)) => {
+                for (id, tag) in packets.into_iter().filter_map(|packet| Some((packet.id, packet.tag.ok()?)))
+                {
+                    video_track(id, &tag);
+                    video_tag(tag, legacy);
+                }
+            }
+            Ok(VideoBody::Command(_)) | Err(_) => {}
         }
-        let head = VideoTag::write_enhanced(tag.frame_type, tag.packet, four_cc, tag.composition_time_ms);
-        let again = [&head[..], &tag.payload].concat();
-        assert_eq!(VideoTag::read(&again.into()), Ok(VideoTag { offset_nanos: 0, ..tag }));
     } else {
-        let tag = match AudioBody::read(&body) {
-            Ok(AudioBody::Tag(tag) | AudioBody::Multitrack(Multitrack { default: Some(tag), .. })) => tag,
-            _ => return,
-        };
-        assert!(tag.codec.kind() == TrackKind::Audio && tag.offset_nanos < 1_000_000);
-        let Some(four_cc) = tag.codec.four_cc().filter(|_| tag.packet != AudioPacket::Silence) else {
-            return;
-        };
-        let again = [&AudioTag::write_enhanced(tag.packet, four_cc)[..], &tag.payload].concat();
-        assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { offset_nanos: 0, stereo: false, ..tag }));
+        match AudioBody::read(&body) {
+            Ok(AudioBody::Tag(tag)) => audio_tag(tag),
+            Ok(AudioBody::Multitrack(packets)) => {
+                packets.into_iter().filter_map(|packet| packet.tag.ok()).for_each(audio_tag);
+            }
+            Err(_) => {}
+        }
     }
+}
+
+fn video_tag(tag: VideoTag, legacy: bool) {
+    assert!(tag.codec.kind() == TrackKind::Video && tag.offset_nanos < 1_000_000);
+    let four_cc = tag.codec.four_cc().unwrap_or_default();
+    if legacy && tag.packet != VideoPacket::Frame {
+        return;
+    }
+    let head = VideoTag::write_enhanced(tag.frame_type, tag.packet, four_cc, tag.composition_time_ms);
+    let again = [&head[..], &tag.payload].concat();
+    assert_eq!(VideoTag::read(&again.into()), Ok(VideoTag { offset_nanos: 0, ..tag }));
+}
+
+fn video_track(id: u8, tag: &VideoTag) {
+    let four_cc = tag.codec.four_cc().unwrap_or_default();
+    let head = VideoTag::write_multitrack(id, tag.frame_type, tag.packet, four_cc, tag.composition_time_ms);
+    let again = [&head[..], &tag.payload].concat();
+    let Ok(VideoBody::Multitrack(packets)) = VideoBody::read(&again.into()) else {
+        panic!("own bytes do not read as multitrack");
+    };
+    let [TrackPacket { id: read_id, tag: Ok(read), .. }] = packets.as_slice() else {
+        panic!("one packet was written: {packets:?}");
+    };
+    assert_eq!((*read_id, &read.payload, read.packet), (id, &tag.payload, tag.packet));
+}
+
+fn audio_tag(tag: AudioTag) {
+    assert!(tag.codec.kind() == TrackKind::Audio && tag.offset_nanos < 1_000_000);
+    let Some(four_cc) = tag.codec.four_cc().filter(|_| tag.packet != AudioPacket::Silence) else {
+        return;
+    };
+    let again = [&AudioTag::write_enhanced(tag.packet, four_cc)[..], &tag.payload].concat();
+    assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { offset_nanos: 0, stereo: false, ..tag }));
 }
 
 /// `AudioSpecificConfig`.

@@ -27,21 +27,21 @@ mod ws_targets;
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod auth;
-#[path = "../../src/http/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
-mod http;
 #[path = "../../src/protocol/http_live/url.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]
 mod flv_url;
+#[path = "../../src/http/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod http;
+#[path = "../../src/config/properties.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod properties_file;
 #[path = "../../src/protocol/rtmp/url.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]
 mod rtmp_url;
 #[path = "../../src/protocol/srt/url.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]
 mod srt_url;
-#[path = "../../src/config/properties.rs"]
-#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
-mod properties_file;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};

@@ -15,8 +15,14 @@ pub fn ts_demux(data: &[u8]) {
     if seed & 1 == 1 {
         let mut muxer = Muxer::new();
         muxer.set_streams(Some(StreamKind::H264), Some(audio_kind(seed)));
-        let unit =
-            Unit { kind: Kind::Video, number: 0, pts: 0, dts: 0, random_access: true, payload: &[b"\0\0\x01\x09"] };
+        let unit = Unit {
+            kind: Kind::Video,
+            number: 0,
+            pts: 0,
+            dts: 0,
+            random_access: true,
+            payload: &[b"\0\0\x01\x09"],
+        };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
     bytes.extend_from_slice(stream);
