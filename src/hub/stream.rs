@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn inventive_viewers_leave_room_for_plain_ones() {
+    fn m_26_inventive_viewers_leave_room_for_plain_ones() {
         let mut stream = stream();
         let forwarding = crate::stats::ForwardingTable::default().index(Ingest::PULL, "rtmp");
         let mut subscribe = |slot: u32, variant: u64| {

@@ -376,7 +376,7 @@ fn a_publisher_hears_which_of_its_tracks_are_wanted() {
 }
 
 #[test]
-fn a_session_plays_many_streams_up_to_a_cap() {
+fn m_26_a_session_plays_many_streams_up_to_a_cap() {
     let mut rig = Rig::new(0);
     let viewer = rig.connect();
     let cap = u16::try_from(ROLES_MAX).unwrap();
@@ -439,7 +439,7 @@ fn several_streams_of_one_byte_stream_never_cut_into_each_others_units() {
 }
 
 #[test]
-fn sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
+fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     let mut rig = Rig::new(0);
     let parent = rig.connect();
     let children: Vec<Actor> = (0..=CHILDREN_MAX).map(|_| Actor::default()).collect();

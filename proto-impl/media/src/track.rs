@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn tracks_per_stream_are_capped_and_known_ones_are_still_replaced() {
+    fn m_26_tracks_per_stream_are_capped_and_known_ones_are_still_replaced() {
         let kinds = |n| [TrackKind::Video, TrackKind::Audio].map(|kind| TrackId::nth(kind, n).unwrap());
         let mut tracks = Tracks::default();
         for id in (0..8).flat_map(kinds) {

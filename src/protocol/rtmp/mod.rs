@@ -1,7 +1,7 @@
 //! RTMP: publishers and players on port 1935, and pushes to other servers.
 //!
-//! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, [`super::tags`] turns its
-//! messages into access units, [`RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] and
+//! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, [`super::flv_mapping`] turns its
+//! messages into access units, [`egress::RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] and
 //! [`RtmpPull`] are the client side.
 
 mod egress;

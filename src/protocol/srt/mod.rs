@@ -2,7 +2,7 @@
 //! the `srt` crate does not know.
 //!
 //! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
-//! port and the hub; [`OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
+//! port and the hub; [`outbound::OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
 //! [`SrtPush`] and [`SrtPull`] use; [`super::ts`] turns payloads into access units and back.
 //!
 //! A caller that comes:

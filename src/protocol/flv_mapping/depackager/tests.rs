@@ -296,7 +296,7 @@ fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
 }
 
 #[test]
-fn m_20_tracks_per_stream_are_capped() {
+fn m_26_tracks_per_stream_are_capped() {
     let mut ingest = ingest();
     ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
     for id in 1..=255 {
