@@ -58,7 +58,8 @@ fuzz: ## Each target for SECONDS seconds
 kills: ## 200 times kill -9 under concurrent writers
 	MILLSTREAM_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
 
-seeds: ## 1000 simulated lives of a stream
+seeds: ## 1000 simulated lives of a stream, and of viewers that select its tracks
+	MILLSTREAM_SEEDS=1000 cargo test --release -p millstream --lib --locked selection_tests
 	MILLSTREAM_SEEDS=1000 cargo test --release --test suite --locked simulation -- --nocapture
 
 clean:

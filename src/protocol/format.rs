@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, Tracks};
 
-use super::registry;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
 
@@ -34,12 +33,6 @@ impl Format {
     #[must_use]
     pub const fn new(kind: &'static FormatKind, variant: u64) -> Self {
         Self { kind, variant, selection: Selection::DEFAULT }
-    }
-
-    /// The default tracks in a variant of the kind with this name.
-    #[must_use]
-    pub fn find(name: &str, variant: u64) -> Option<Self> {
-        registry::format(name).map(|kind| Self::new(kind, variant))
     }
 
     /// The same with other tracks.

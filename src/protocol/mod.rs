@@ -11,9 +11,11 @@ mod http_live;
 pub mod load;
 pub mod outbound;
 mod planned;
+mod publisher;
 mod pull;
 mod push;
 mod registry;
+mod row;
 mod rtmp;
 #[cfg(test)]
 mod samples;
@@ -35,9 +37,8 @@ use crate::stats::Figures;
 use crate::types::{ConnId, Now};
 pub use format::{Format, FormatKind, asked_selection};
 pub use pull::Patience;
-pub use registry::{
-    Addresses, Bind, Listener, Port, Security, catalogues, listener_names, publish_port, publish_url, schema,
-};
+pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
+pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
     About, ByteStream, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk, PublishAsk, Reply,
     Session, To, UnitSink, Watched,

@@ -3,68 +3,15 @@
 //! A protocol reads a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else asks the target for its host, its
 //! port and its transport, and hands it back when the connection is to begin ([`begin_push`], [`begin_pull`]).
 
-use std::fmt::Debug;
-use std::sync::Arc;
-use std::time::Instant;
-
 use crypto::Seed;
 
-use super::load::LoadPublisher;
 use super::pull::{Client, Patience, PullSession};
-use super::registry::{Addresses, PROTOCOLS};
+use super::registry::schemes;
+use super::row::{Addresses, Request, Scheme};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
-use crate::mail::{PullOrder, PushOrder, Target, Transport};
+use crate::mail::{PullOrder, PushOrder, Target};
 use crate::types::StreamKey;
-
-/// A scheme of URLs that streams are sent to or fetched from.
-#[derive(Debug)]
-pub struct Scheme {
-    /// As written in a URL.
-    pub(super) name: &'static str,
-    /// The port when the URL has none.
-    pub(super) default_port: u16,
-    /// Whether streams are sent there.
-    pub(super) pushes: bool,
-    /// Whether streams are fetched from there; else only the load generator plays them.
-    pub(super) pulls: bool,
-    /// What the load generator calls it.
-    pub(super) load: &'static str,
-    /// Reads a URL.
-    pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
-}
-
-impl Scheme {
-    /// Reads a URL of this scheme.
-    pub(super) fn target(&self, url: &Url<'_>) -> Result<Target, UrlError> {
-        if url.authority.contains('@') {
-            return Err(UrlError::Credentials);
-        }
-        let Outbound { host, port, transport, request } = (self.read)(url, self)?;
-        Ok(Target::new(self.name, (host, port), transport, Arc::new(request)))
-    }
-}
-
-/// A URL as its protocol has read it.
-#[derive(Debug)]
-pub(super) struct Outbound {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) transport: Transport,
-    pub(super) request: Box<dyn Request>,
-}
-
-/// What a URL asks its server for.
-pub(super) trait Request: Debug + Send + Sync {
-    /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
-    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
-    /// The session of a push; `via` are the streams that this one went through, itself last.
-    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
-    /// The client of a pull.
-    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client>;
-    /// A publisher of the load generator.
-    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>>;
-}
 
 /// Reads the URL of an endpoint: where a stream is pushed to.
 ///
@@ -113,10 +60,6 @@ pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>
     Some(request(target)?.pull(Patience::PULL, seed))
 }
 
-pub(super) fn schemes() -> impl Iterator<Item = &'static Scheme> {
-    PROTOCOLS.iter().flat_map(|protocol| protocol.schemes)
-}
-
 fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlError> {
     let url = Url::parse(text)?;
     let scheme = schemes().find(|scheme| scheme.name == url.scheme && is_allowed(scheme));
@@ -137,6 +80,7 @@ pub(crate) fn request_text(target: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mail::Transport;
 
     #[test]
     fn u_30_only_media_schemes_in_lower_case() {

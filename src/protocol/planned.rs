@@ -1,6 +1,6 @@
 //! Keys of protocols that this build does not speak: the settings files have them, and a bad value is an error already.
 
-use super::registry::Protocol;
+use super::row::Protocol;
 use crate::config::{Extensions, Key, Section, Values, key};
 
 const RTSP: &[Key] = &[key("rtsp.port", "5554", "RTSP port")];

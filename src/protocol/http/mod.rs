@@ -19,7 +19,7 @@ use std::time::Instant;
 use crypto::Seed;
 use wire::SendQueue;
 
-use super::registry::{Bind, Listener, Protocol, Security};
+use super::row::{Bind, Listener, Protocol, Security};
 use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};

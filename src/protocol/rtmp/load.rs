@@ -10,8 +10,9 @@ use rtmp::{Client, ClientEvent, CloseReason, MediaKind, MediaMessage};
 use wire::SendQueue;
 
 use super::url::RtmpUrl;
-use crate::protocol::load::{ClientDatagrams, ClientStream, LoadPublisher, PublisherEvent};
+use crate::protocol::publisher::{LoadPublisher, PublisherEvent};
 use crate::protocol::pull::Patience;
+use crate::protocol::pull::{ClientDatagrams, ClientStream};
 
 /// The publisher.
 #[derive(Debug)]

@@ -18,10 +18,9 @@ use ::rtmp::{ClientConfig, FourCcs};
 use crypto::Seed;
 use media::Codec;
 
-use super::load::LoadPublisher;
-use super::outbound::{Outbound, Request, Scheme};
+use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
-use super::registry::{Addresses, Listener, Protocol, Publish, Security};
+use super::row::{Addresses, Listener, Outbound, Protocol, Publish, Request, Scheme, Security};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;

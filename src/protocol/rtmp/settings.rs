@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
-use crate::protocol::registry::Bind;
+use crate::protocol::row::Bind;
 
 const SERVER: &[Key] = &[
     key("rtmp.host", "", "Address of the RTMP listener; empty: server.host"),

@@ -13,7 +13,8 @@ use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::url::SrtAddress;
 use crate::mail::SessionSettings;
-use crate::protocol::load::{ClientDatagrams, ClientStream, LoadPublisher, PublisherEvent, TsMux};
+use crate::protocol::publisher::{LoadPublisher, PublisherEvent, TsMux};
+use crate::protocol::pull::{ClientDatagrams, ClientStream};
 
 /// The publisher.
 #[derive(Debug)]

@@ -32,10 +32,9 @@ use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason
 use bytes::Bytes;
 use crypto::Seed;
 
-use super::load::LoadPublisher;
-use super::outbound::{Outbound, Request, Scheme};
+use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
-use super::registry::{Addresses, Port, Protocol};
+use super::row::{Addresses, Outbound, Port, Protocol, Request, Scheme};
 use super::{Now, Session};
 use crate::auth::access::Secret;
 use crate::config::AppSettings;

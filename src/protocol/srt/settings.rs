@@ -8,7 +8,7 @@ use crate::auth::access::Secret;
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values};
 use crate::config::{explicit, key, secret};
 use crate::mail::SessionSettings;
-use crate::protocol::registry::Bind;
+use crate::protocol::row::Bind;
 
 const SERVER: &[Key] = &[
     key("srt.enabled", "true", "SRT port for publishers and viewers"),

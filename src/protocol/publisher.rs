@@ -1,0 +1,101 @@
+//! Publishers of the load generator: they speak as pushes do, and are handed bodies of FLV.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use flv::file::TagKind;
+
+use super::flv_mapping::{self, Outcome};
+use super::pull::{ClientDatagrams, ClientStream};
+use super::ts::TsPackage;
+use crate::config::AppSettings;
+use crate::hub::{Chosen, Entry, Package, Parts, Selection};
+use crate::mail::Grant;
+use crate::types::StreamId;
+
+/// What a publisher reports.
+#[derive(Debug)]
+pub enum PublisherEvent {
+    /// The server consented.
+    Ready,
+    /// The end, with the reason.
+    Closed(String),
+}
+
+/// A client that publishes, over a byte stream or in datagrams.
+pub trait LoadPublisher: Debug + Send {
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
+    /// A deadline may have passed.
+    fn handle_timeout(&mut self, now: Instant);
+    /// Sends what the body of a tag of FLV holds.
+    fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes);
+    /// The next event.
+    fn poll_event(&mut self) -> Option<PublisherEvent>;
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Says goodbye.
+    fn close(&mut self, now: Instant);
+}
+
+/// Bodies of FLV as packets of MPEG-TS.
+#[derive(Debug)]
+pub struct TsMux {
+    ingest: flv_mapping::Depackager,
+    package: TsPackage,
+    chosen: Chosen,
+}
+
+impl Default for TsMux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TsMux {
+    /// Without parameter sets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            ingest: flv_mapping::Depackager::new(&grant()),
+            package: TsPackage::new(),
+            chosen: Chosen::default(),
+        }
+    }
+
+    /// The packets of a video or audio unit; `None` for parameter sets, which go with the video, and for data.
+    pub fn packets(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
+        Some(self.parts(now, kind, timestamp, body)?.slices().concat().into())
+    }
+
+    pub(super) fn parts(
+        &mut self,
+        now: Instant,
+        kind: TagKind,
+        timestamp: u32,
+        body: &Bytes,
+    ) -> Option<Parts> {
+        let outcome = match kind {
+            TagKind::Video => self.ingest.video(timestamp, body),
+            TagKind::Audio => self.ingest.audio(timestamp, body),
+            TagKind::Data | TagKind::Other(_) => return None,
+        };
+        let Outcome::Unit(unit) = outcome else { return None };
+        let tracks = self.ingest.tracks();
+        if !Arc::ptr_eq(tracks, self.chosen.all()) {
+            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
+        }
+        Some(self.package.unit(&Entry::new(now, 0, unit, Arc::clone(tracks)), &self.chosen))
+    }
+}
+
+/// A stream's beginning, for the mappings.
+pub(super) fn grant() -> Grant {
+    #[allow(clippy::expect_used, reason = "the defaults are checked by a test of theirs")]
+    let settings = Arc::new(AppSettings::defaults("bench").expect("the defaults of an application"));
+    Grant { stream: StreamId(0), position: media::Position::default(), epoch: 0, settings }
+}

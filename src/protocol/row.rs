@@ -1,0 +1,228 @@
+//! What a protocol says of itself in its row of the [`super::registry`]: listeners, shared ports, settings, figures, and the
+//! URLs that streams are sent to and fetched from.
+
+use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::Seed;
+
+use super::publisher::LoadPublisher;
+use super::pull::{Client, Patience};
+use super::{Demux, FormatKind, Now, Session};
+use crate::auth::url::{Url, UrlError};
+use crate::config::{Section, ServerSettings};
+use crate::mail::{Target, Transport};
+use crate::stats::Catalogue;
+use crate::types::{StreamKey, WorkerId};
+
+/// What a protocol brings to the server beside its sessions.
+#[derive(Debug)]
+pub(super) struct Protocol {
+    /// Its TCP listeners.
+    pub(super) listeners: &'static [Listener],
+    /// Its settings.
+    pub(super) section: &'static Section,
+    /// The figures that its connections have.
+    pub(super) statistics: Option<&'static Catalogue>,
+    /// Its UDP ports that many peers share.
+    pub(super) ports: &'static [Port],
+    /// Names that the ready line has although this build has nothing of theirs.
+    pub(super) absent: &'static [&'static str],
+    /// The formats of its viewers.
+    pub(super) formats: &'static [&'static FormatKind],
+    /// Schemes of the URLs that it pushes to and pulls from.
+    pub(super) schemes: &'static [Scheme],
+    /// How encoders publish. The API shows the first protocol that has it.
+    pub(super) publish: Option<Publish>,
+}
+
+impl Protocol {
+    /// Nothing; a row says what it has.
+    pub(super) const NONE: Self = Self {
+        listeners: &[],
+        section: &Section::NONE,
+        statistics: None,
+        ports: &[],
+        absent: &[],
+        formats: &[],
+        schemes: &[],
+        publish: None,
+    };
+}
+
+/// What lies between a listener's sockets and its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// Nothing.
+    Plain,
+    /// TLS.
+    Tls,
+    /// TLS for a peer that may ask which HTTP is spoken.
+    TlsHttp,
+}
+
+/// How encoders publish.
+#[derive(Debug)]
+pub(super) struct Publish {
+    /// To which listener.
+    pub(super) listener: &'static str,
+    /// The URL of a host, a port and a stream.
+    pub(super) url: fn(&str, Option<u16>, &StreamKey) -> String,
+}
+
+/// What is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind {
+    /// The address; `None`: every one, IPv4 and IPv6.
+    pub host: Option<IpAddr>,
+    /// The port; 0: any free one.
+    pub port: u16,
+}
+
+/// A TCP listener.
+#[derive(Debug)]
+pub struct Listener {
+    /// In the ready line.
+    pub name: &'static str,
+    /// What secures it.
+    pub security: Security,
+    /// Whether the management API is there: nobody makes this server connect to it.
+    pub manages: bool,
+    /// Where it listens; `None`: it is off.
+    pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
+    /// Creates the session of an accepted connection.
+    pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
+}
+
+impl Listener {
+    /// Where it listens; `None`: it is off.
+    #[must_use]
+    pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
+        (self.listen)(server)
+    }
+
+    /// Creates the session of an accepted connection.
+    #[must_use]
+    pub fn begin(&self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
+        (self.begin)(now, peer, seed)
+    }
+}
+
+/// A UDP port that many peers share.
+#[derive(Debug)]
+pub struct Port {
+    /// In the ready line.
+    pub name: &'static str,
+    /// Where it is, as of a [`Listener`].
+    pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
+    /// Creates what tells its peers apart.
+    pub(super) demux: fn(Now, WorkerId, &Seed) -> Box<dyn Demux>,
+}
+
+impl Port {
+    /// Where it is; `None`: it is off.
+    #[must_use]
+    pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
+        (self.listen)(server)
+    }
+
+    /// What tells its peers apart. `secret` is the same for all workers of the server.
+    #[must_use]
+    pub fn demux(&self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
+        (self.demux)(now, worker, secret)
+    }
+}
+
+/// Names are unique.
+impl PartialEq for Port {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Port {}
+
+/// Where the server listens, as bound, by the names of listeners and ports. What is off is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Addresses(Vec<(&'static str, SocketAddr)>);
+
+impl Addresses {
+    /// Ports of no particular address; for tests and simulations.
+    #[must_use]
+    pub fn of(ports: &[(&'static str, u16)]) -> Self {
+        Self(ports.iter().map(|(name, port)| (*name, SocketAddr::from(([0, 0, 0, 0], *port)))).collect())
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        self.0.iter().copied()
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, name: &'static str, address: SocketAddr) {
+        self.0.push((name, address));
+    }
+
+    /// Where the listener or port of that name is.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<SocketAddr> {
+        self.0.iter().find(|(of, _)| *of == name).map(|(_, address)| *address)
+    }
+
+    /// The port of that listener.
+    #[must_use]
+    pub fn port(&self, name: &str) -> Option<u16> {
+        self.get(name).map(|address| address.port())
+    }
+}
+
+/// A scheme of URLs that streams are sent to or fetched from.
+#[derive(Debug)]
+pub(super) struct Scheme {
+    /// As written in a URL.
+    pub(super) name: &'static str,
+    /// The port when the URL has none.
+    pub(super) default_port: u16,
+    /// Whether streams are sent there.
+    pub(super) pushes: bool,
+    /// Whether streams are fetched from there; else only the load generator plays them.
+    pub(super) pulls: bool,
+    /// What the load generator calls it.
+    pub(super) load: &'static str,
+    /// Reads a URL.
+    pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
+}
+
+impl Scheme {
+    /// Reads a URL of this scheme.
+    pub(super) fn target(&self, url: &Url<'_>) -> Result<Target, UrlError> {
+        if url.authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let Outbound { host, port, transport, request } = (self.read)(url, self)?;
+        Ok(Target::new(self.name, (host, port), transport, Arc::new(request)))
+    }
+}
+
+/// A URL as its protocol has read it.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) transport: Transport,
+    pub(super) request: Box<dyn Request>,
+}
+
+/// What a URL asks its server for.
+pub(super) trait Request: Debug + Send + Sync {
+    /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
+    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
+    /// The session of a push; `via` are the streams that this one went through, itself last.
+    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
+    /// The client of a pull.
+    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client>;
+    /// A publisher of the load generator.
+    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>>;
+}
