@@ -1,6 +1,6 @@
-//! How many strangers may connect: in total, per address, and how fast. Without a lock: workers share counters.
+//! How many unauthenticated peers may connect: in total, per address, and how fast. Without a lock: workers share counters.
 //!
-//! A peer is a stranger until its session has been granted something (a publish, a play, an answered request).
+//! A peer is unauthenticated until its session has been granted something (a publish, a play, an answered request).
 //! Addresses are hashed into a fixed table of counters with a key of this process; two addresses that share a
 //! counter share its limit, which makes the limit stricter and never wider.
 
@@ -16,7 +16,7 @@ use crate::stats::Refused;
 
 /// Counters for addresses; a power of two.
 const BUCKETS: usize = 8192;
-/// From this share of the strangers' limit on, new ones are refused at random: early drop, as OpenSSH does.
+/// From this share of the limit on unauthenticated peers on, new ones are refused at random: early drop, as OpenSSH does.
 const EARLY_DROP_FROM: u32 = 2;
 
 /// TLS handshakes that run at a time (docs/robustness.md).
@@ -52,7 +52,7 @@ pub(super) struct Place {
     budget: Arc<Budget>,
     /// The counters of its address. `None`: no limit per address holds for it.
     bucket: Option<usize>,
-    /// It counts among the strangers.
+    /// It counts among the unauthenticated.
     is_stranger: bool,
     /// It counts among the TLS handshakes.
     is_handshaking: bool,
@@ -139,7 +139,7 @@ impl Budget {
 }
 
 impl Place {
-    /// The peer is no stranger any more.
+    /// The peer is authenticated from now on.
     pub(super) fn known(&mut self) {
         if std::mem::replace(&mut self.is_stranger, false)
             && let Some(bucket) = self.bucket()

@@ -40,7 +40,7 @@ impl<'a> Nack<'a> {
 pub struct Pli {
     /// Who asks.
     pub sender: Ssrc,
-    /// Of whom.
+    /// The source of the video that is asked for.
     pub media: Ssrc,
 }
 
@@ -61,7 +61,7 @@ pub struct Fir<'a> {
 /// One request of a [`Fir`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirEntry {
-    /// Of whom.
+    /// The source of the video that is asked for.
     pub ssrc: Ssrc,
     /// Counts the requests; one that is repeated asks for nothing new.
     pub sequence: u8,

@@ -20,7 +20,7 @@ pub struct SourceDescription<'a> {
 /// One item of a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Of whom.
+    /// The source that is described.
     pub ssrc: Ssrc,
     /// What: 1 is the canonical name.
     pub kind: u8,
