@@ -1,6 +1,7 @@
 //! Other programs: ffmpeg, GStreamer, nginx, libsrt's. Each is ended by its id when its value goes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -103,6 +104,7 @@ pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<
     hash_packets(ffmpeg, options, url, seconds, &[])
 }
 
+/// Ends the program once so much media has come: ffmpeg's own `-t` counts from the time 0 of a stream that is long live.
 fn hash_packets(
     ffmpeg: &Path,
     options: &[&str],
@@ -111,19 +113,28 @@ fn hash_packets(
     filters: &[&str],
 ) -> Vec<Packet> {
     let mut command = Command::new(ffmpeg);
-    command
-        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts"])
-        .args(options)
-        .args(["-i", url]);
-    if let Some(seconds) = seconds {
-        command.args(["-t", &seconds.to_string()]);
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-copyts"]).args(options);
+    command.args(["-i", url, "-map", "0:v?", "-map", "0:a?", "-c", "copy", "-copyts"]);
+    command.args(["-enc_time_base", "1:1000"]).args(filters).args(["-flush_packets", "1"]);
+    let command = command.args(["-f", "framemd5", "-"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut program = Program(command.spawn().unwrap(), None);
+    let (mut ticks, mut packets, mut first) = (Vec::new(), Vec::new(), i64::MAX);
+    for line in BufReader::new(program.0.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        ticks.extend(ticks_per_ms(&line));
+        if line.starts_with('#') {
+            continue;
+        }
+        let packet = packet(&line, &ticks);
+        first = first.min(packet.1);
+        if seconds.is_some_and(|seconds| packet.1 - first >= i64::from(seconds) * 1000) {
+            return packets;
+        }
+        packets.push(packet);
     }
-    command.args(["-map", "0:v?", "-map", "0:a?", "-c", "copy", "-copyts", "-enc_time_base", "1:1000"]);
-    command.args(filters);
-    let (status, out, err) = run(command.args(["-f", "framemd5", "-"]));
-    assert!(status.success() || !out.is_empty(), "ffmpeg: {err}");
-    let ticks: Vec<f64> = out.lines().filter_map(ticks_per_ms).collect();
-    out.lines().filter(|line| !line.starts_with('#')).map(|line| packet(line, &ticks)).collect()
+    let status = program.0.wait().unwrap();
+    assert!(status.success() || !packets.is_empty(), "ffmpeg: {status} of {url}");
+    packets
 }
 
 /// Of `#tb 0: 1/90000`, one line for each stream: filters keep the ticks of their input.
