@@ -148,9 +148,9 @@ impl FanOut {
         for cursor in &mut self.cursors {
             cursor.skip_undecodable(&self.ring, self.packager.chosen(), head);
             let mut gather = Gather::new(usize::MAX);
-            cursor.gather_units(&self.ring, &self.packager, head, &mut gather);
+            cursor.gather_units(&self.packager, head, &mut gather);
             let taken = black_box(gather.slices()).iter().map(|slice| slice.len()).sum();
-            cursor.units_sent(&self.ring, &self.packager, head, taken, |_| ());
+            cursor.units_sent(&self.packager, head, taken, |_| ());
         }
         self.ring.trim(true, Some(head));
         self.packager.trim(self.ring.base());

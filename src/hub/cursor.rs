@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes};
-use media::{TrackKind, TrackSet};
+use media::{TrackId, TrackKind, TrackSet};
 use wire::Gather;
 
-use super::packager::Packaged;
 use super::{Chosen, Entry, Packager, Parts, Ring};
 
 /// The outcome of a look at a cursor's lag.
@@ -48,8 +47,16 @@ pub struct Cursor {
 pub struct Forwarded {
     /// When it came.
     pub received: Instant,
-    /// A picture, not sound.
+    /// A video frame, not audio.
     pub video: bool,
+}
+
+impl Forwarded {
+    /// What is counted of a unit when it is sent: video and audio.
+    pub(super) fn of(entry: &Entry) -> Option<Self> {
+        let kind = entry.kind.filter(|kind| *kind != TrackKind::Data)?;
+        Some(Self { received: entry.received, video: kind == TrackKind::Video })
+    }
 }
 
 /// A unit that a subscriber has taken whole.
@@ -191,14 +198,15 @@ impl Cursor {
 
     /// Whether a unit is sent, to a subscriber for whom these tracks still wait for a key frame. Its key frame ends the
     /// wait of a track.
-    fn passes(waits: &mut TrackSet, entry: &Entry) -> bool {
-        if waits.is_empty() || !waits.contains(entry.unit.track) {
+    #[inline]
+    const fn passes(waits: &mut TrackSet, track: TrackId, key_frame: bool) -> bool {
+        if waits.is_empty() || !waits.contains(track) {
             return true;
         }
-        if entry.unit.key_frame {
-            *waits = waits.without(entry.unit.track);
+        if key_frame {
+            *waits = waits.without(track);
         }
-        entry.unit.key_frame
+        key_frame
     }
 
     /// Names the rest of a unit begun. False when the gather is full.
@@ -207,30 +215,24 @@ impl Cursor {
     }
 
     /// Names units up to (not including) `until`. False when the gather is full.
-    pub fn gather_units<'a>(
-        &self,
-        ring: &Ring,
-        packager: &'a Packager,
-        until: u64,
-        gather: &mut Gather<'a>,
-    ) -> bool {
+    pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
+        if !self.started {
+            return true;
+        }
         let (mut epoch, mut zero_ms, mut waits) = (self.epoch, self.zero_ms, self.waits);
         for sequence in self.next..until {
-            if !self.started {
-                return true;
-            }
-            let (Some(entry), Some(Packaged { parts: unit, epoch: needs })) =
-                (ring.get(sequence), packager.unit(sequence))
-            else {
-                return true;
-            };
-            if unit.is_empty() || !Self::passes(&mut waits, entry) {
+            let Some(unit) = packager.unit(sequence) else { return true };
+            if unit.parts.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 continue;
             }
-            let prelude = (*needs != epoch).then(|| packager.prelude(sequence)).flatten();
-            epoch = *needs;
-            let zero_ms = *zero_ms.get_or_insert(entry.dts_ms);
-            if !prelude.into_iter().chain([unit]).all(|parts| parts.gather(zero_ms, gather)) {
+            let zero_ms = *zero_ms.get_or_insert(unit.dts_ms);
+            if unit.epoch != epoch {
+                epoch = unit.epoch;
+                if packager.prelude(sequence).is_some_and(|prelude| !prelude.gather(zero_ms, gather)) {
+                    return false;
+                }
+            }
+            if !unit.parts.gather(zero_ms, gather) {
                 return false;
             }
         }
@@ -267,7 +269,6 @@ impl Cursor {
     /// was cut. Gives back what is left for those behind them.
     pub fn units_sent(
         &mut self,
-        ring: &Ring,
         packager: &Packager,
         until: u64,
         sent: usize,
@@ -275,32 +276,28 @@ impl Cursor {
     ) -> usize {
         let mut sent = sent;
         while self.next < until && self.started {
-            let (Some(entry), Some(Packaged { parts: unit, epoch: needs })) =
-                (ring.get(self.next), packager.unit(self.next))
-            else {
-                return sent;
-            };
+            let Some(unit) = packager.unit(self.next) else { return sent };
             let mut waits = self.waits;
             // What is left out is nobody's zero, and moves no epoch.
-            if unit.is_empty() || !Self::passes(&mut waits, entry) {
+            if unit.parts.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 self.next = self.next.saturating_add(1);
                 continue;
             }
             if sent == 0 {
                 return 0;
             }
-            let prelude = (*needs != self.epoch).then(|| packager.prelude(self.next)).flatten();
-            let total = unit.len().saturating_add(prelude.map_or(0, Parts::len));
-            let zero_ms = *self.zero_ms.get_or_insert(entry.dts_ms);
-            let of = self.forwarded(entry);
+            let prelude = (unit.epoch != self.epoch).then(|| packager.prelude(self.next)).flatten();
+            let total = unit.parts.len().saturating_add(prelude.map_or(0, Parts::len));
+            let zero_ms = *self.zero_ms.get_or_insert(unit.dts_ms);
+            let counted = unit.forwarded.filter(|_| self.next >= self.fresh_from);
             if sent < total {
-                self.rest_of = of;
-                self.keep_rest(prelude.into_iter().chain([unit]), zero_ms, sent);
+                self.rest_of = counted;
+                self.keep_rest(prelude.into_iter().chain([&unit.parts]), zero_ms, sent);
             } else {
-                of.map(&mut forwarded);
+                counted.map(&mut forwarded);
             }
             sent = sent.saturating_sub(total);
-            (self.epoch, self.waits) = (*needs, waits);
+            (self.epoch, self.waits) = (unit.epoch, waits);
             self.next = self.next.saturating_add(1);
         }
         sent
@@ -323,9 +320,9 @@ impl Cursor {
             };
             let is_sent =
                 packager.chosen().contains(entry.unit.track) && unit.is_none_or(|unit| !unit.is_empty());
-            let forwarded = self.forwarded(entry);
+            let forwarded = Forwarded::of(entry).filter(|_| sequence >= self.fresh_from);
             self.next = self.next.saturating_add(1);
-            if is_sent && Self::passes(&mut self.waits, entry) {
+            if is_sent && Self::passes(&mut self.waits, entry.unit.track, entry.unit.key_frame) {
                 let prelude = (needs != self.epoch).then(|| packager.prelude(sequence)).flatten();
                 self.epoch = needs;
                 let (chosen, shared) = (packager.chosen(), packager.shared());
@@ -374,8 +371,8 @@ impl Cursor {
     }
 
     /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
-    pub fn skip_empty(&mut self, ring: &Ring, packager: &Packager, until: u64) {
-        self.units_sent(ring, packager, until, 0, |_| ());
+    pub fn skip_empty(&mut self, packager: &Packager, until: u64) {
+        self.units_sent(packager, until, 0, |_| ());
     }
 
     /// Number of the next unit.
@@ -388,13 +385,6 @@ impl Cursor {
     #[must_use]
     pub const fn has_rest(&self) -> bool {
         self.rest_bytes > 0
-    }
-
-    /// What is counted of a unit when it is sent: pictures and sound that came after the subscriber did.
-    fn forwarded(&self, entry: &Entry) -> Option<Forwarded> {
-        let kind = entry.tracks.get(entry.unit.track)?.kind();
-        let counts = self.next >= self.fresh_from && kind != TrackKind::Data;
-        counts.then_some(Forwarded { received: entry.received, video: kind == TrackKind::Video })
     }
 
     fn keep_rest<'a>(&mut self, parts: impl Iterator<Item = &'a Parts>, zero_ms: i64, sent: usize) {
@@ -453,11 +443,11 @@ mod tests {
             let bytes: Vec<u8> = {
                 let mut gather = Gather::new(1 << 20);
                 let _ = cursor.gather_rest(&mut gather)
-                    && cursor.gather_units(&self.ring, &self.packager, self.ring.head(), &mut gather);
+                    && cursor.gather_units(&self.packager, self.ring.head(), &mut gather);
                 gather.slices().iter().flat_map(|s| s.to_vec()).take(room).collect()
             };
             let left = cursor.rest_sent(bytes.len(), |_| ());
-            cursor.units_sent(&self.ring, &self.packager, self.ring.head(), left, |_| ());
+            cursor.units_sent(&self.packager, self.ring.head(), left, |_| ());
             bytes
         }
     }
@@ -511,13 +501,13 @@ mod tests {
         cursor.start();
         line.push(0, false);
         assert!(line.write(&mut cursor, usize::MAX).is_empty());
-        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        cursor.skip_empty(&line.packager, line.ring.head());
         assert_eq!((cursor.next(), cursor.zero_ms), (1, None));
         line.push(33, true);
         line.push(66, false);
         line.push(99, true);
         // A unit that was not begun stays.
-        cursor.skip_empty(&line.ring, &line.packager, line.ring.head());
+        cursor.skip_empty(&line.packager, line.ring.head());
         assert_eq!(cursor.next(), 1);
         assert_eq!(line.write(&mut cursor, 6), b"[33][9");
         assert_eq!(line.write(&mut cursor, usize::MAX), b"9]");
@@ -614,7 +604,7 @@ mod tests {
         cursor.resume(&line.ring, line.packager.chosen());
         line.push(66, false);
         let mut counted = 0;
-        cursor.units_sent(&line.ring, &line.packager, 3, usize::MAX, |_| counted += 1);
+        cursor.units_sent(&line.packager, 3, usize::MAX, |_| counted += 1);
         assert_eq!((cursor.next(), counted), (3, 1));
     }
 

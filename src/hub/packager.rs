@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use media::{Track, Tracks};
+use media::{AccessUnit, Track, TrackId, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
-use super::Entry;
+use super::{Entry, Forwarded};
 use super::selection::{Chosen, Selection};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
@@ -162,13 +162,28 @@ struct Prelude {
     parts: Parts,
 }
 
-/// A packaged unit.
+/// A packaged unit, with what a cursor asks of the unit: it looks here alone while it writes.
 #[derive(Debug)]
 pub(super) struct Packaged {
     /// Its bytes; none when the subscribers are not sent it.
     pub(super) parts: Parts,
     /// The [`Chosen::epoch`] of the prelude that it needs.
     pub(super) epoch: u32,
+    /// Its track.
+    pub(super) track: TrackId,
+    /// Whether decoding can begin at it.
+    pub(super) key_frame: bool,
+    /// Its DTS in milliseconds.
+    pub(super) dts_ms: i64,
+    /// What is counted when it is sent.
+    pub(super) forwarded: Option<Forwarded>,
+}
+
+impl Packaged {
+    fn new(entry: &Entry, parts: Parts, epoch: u32) -> Self {
+        let AccessUnit { track, key_frame, .. } = entry.unit;
+        Self { parts, epoch, track, key_frame, dts_ms: entry.dts_ms, forwarded: Forwarded::of(entry) }
+    }
 }
 
 /// What the subscribers of one format and selection share: which tracks they are sent, and, where they are sent bytes, the
@@ -208,7 +223,7 @@ impl Packager {
         let Some(package) = &mut self.package else { return changed };
         if !self.chosen.contains(entry.unit.track) {
             let epoch = self.preludes.back().map_or(0, |prelude| prelude.epoch);
-            self.units.push_back(Packaged { parts: Parts::default(), epoch });
+            self.units.push_back(Packaged::new(entry, Parts::default(), epoch));
             return changed;
         }
         let epoch = self.chosen.epoch();
@@ -226,7 +241,7 @@ impl Packager {
             });
         }
         let parts = package.unit(entry, &self.chosen);
-        self.units.push_back(Packaged { parts, epoch });
+        self.units.push_back(Packaged::new(entry, parts, epoch));
         changed
     }
 
@@ -367,7 +382,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_not_selected_is_not_packaged() {
-        let second = media::TrackId::nth(media::TrackKind::Video, 1).unwrap();
+        let second = TrackId::nth(media::TrackKind::Video, 1).unwrap();
         let selection = Selection::only(media::TrackKind::Video, second);
         let key = FormatKey { selection, ..PLAIN };
         let mut packager = Packager::new(key, Some(Box::new(Plain)), &vp8_tracks(2), 0);
@@ -376,7 +391,7 @@ pub(super) mod tests {
             entry.unit.track = track;
             packager.push(&entry)
         };
-        push(&mut packager, 0, media::TrackId::VIDEO);
+        push(&mut packager, 0, TrackId::VIDEO);
         push(&mut packager, 10, second);
         assert!(packager.unit(0).unwrap().parts.is_empty() && !packager.unit(1).unwrap().parts.is_empty());
         assert_eq!((packager.preludes.len(), packager.preludes[0].from), (1, 1));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{AccessUnit, TrackId, TrackSet, Tracks};
+use media::{AccessUnit, Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 
 /// Bytes a ring may retain: payload, and the parameter sets that its units point at.
@@ -21,6 +21,8 @@ pub struct Entry {
     pub unit: AccessUnit,
     /// The tracks that decode it.
     pub tracks: Arc<Tracks>,
+    /// The kind of its track; `None`: these tracks do not list it.
+    pub kind: Option<TrackKind>,
     /// Its DTS in milliseconds, for lag and limits.
     pub dts_ms: i64,
     /// When its last byte came to this server, on whichever worker.
@@ -33,8 +35,10 @@ impl Entry {
     /// An entry for a unit that was received at this time.
     #[must_use]
     pub fn new(received: Instant, wall_ms: u64, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
-        let dts_ms = dts_ms(&unit, &tracks);
-        Self { unit, tracks, dts_ms, received, wall_ms }
+        let track = tracks.get(unit.track);
+        let dts_ms = track.map_or(unit.dts, |track| track.timescale.to_ms(unit.dts));
+        let kind = track.map(Track::kind);
+        Self { unit, tracks, kind, dts_ms, received, wall_ms }
     }
 }
 

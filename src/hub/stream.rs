@@ -433,7 +433,7 @@ impl Stream {
         let until = self.until(subscriber);
         subscriber.cursor.skip_undecodable(&self.ring, chosen, until);
         if packager.is_packaged() && !subscriber.paused {
-            subscriber.cursor.skip_empty(&self.ring, packager, until);
+            subscriber.cursor.skip_empty(packager, until);
         }
         skipped
     }
@@ -462,7 +462,7 @@ impl Stream {
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
-                subscriber.cursor.gather_units(&self.ring, packager, self.until(subscriber), gather)
+                subscriber.cursor.gather_units(packager, self.until(subscriber), gather)
             }
             _ => true,
         }
@@ -473,7 +473,7 @@ impl Stream {
         let until = self.until(subscriber);
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
-                subscriber.cursor.units_sent(&self.ring, packager, until, bytes, forwarded)
+                subscriber.cursor.units_sent(packager, until, bytes, forwarded)
             }
             _ => bytes,
         }
