@@ -32,6 +32,11 @@ pub(super) struct Scanner {
     blank_skipped: bool,
 }
 
+/// RFC 9110 §5.5: VCHAR, obs-text, SP and HTAB.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | 0x20..=0x7e | 0x80..)
+}
+
 impl Scanner {
     /// How many bytes were looked at.
     pub(super) const fn scanned(&self) -> usize {
@@ -42,9 +47,14 @@ impl Scanner {
     /// line and the header lines, with the empty line that ends them.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
         let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };
-        for &byte in bytes.get(self.at..).unwrap_or_default() {
+        while let Some(&byte) = bytes.get(self.at) {
             if self.at >= limits.head_bytes.saturating_add(head_start) {
                 return Err(Error::HeadTooLarge);
+            }
+            let text = self.text_ahead(bytes, limits);
+            if text > 0 {
+                self.at = self.at.saturating_add(text);
+                continue;
             }
             self.at = self.at.saturating_add(1);
             if self.after_cr {
@@ -63,8 +73,8 @@ impl Scanner {
             match byte {
                 b'\r' => self.after_cr = true,
                 b'\n' => return Err(Error::Malformed("bare LF")),
-                b'\t' | 0x20..=0x7e | 0x80..=0xff => {}
-                0..=0x1f | 0x7f => return Err(Error::Malformed("control character")),
+                _ if is_text(byte) => {}
+                _ => return Err(Error::Malformed("control character")),
             }
             let line = self.at.saturating_sub(self.line_start);
             if self.lines == 0 && line > limits.target_bytes.saturating_add(REQUEST_LINE_EXTRA) {
@@ -72,6 +82,18 @@ impl Scanner {
             }
         }
         Ok(None)
+    }
+
+    /// Bytes ahead that neither end a line nor break a rule or a limit.
+    fn text_ahead(&self, bytes: &[u8], limits: &Limits) -> usize {
+        if self.after_cr {
+            return 0;
+        }
+        let line_bytes_max =
+            if self.lines == 0 { limits.target_bytes.saturating_add(REQUEST_LINE_EXTRA) } else { usize::MAX };
+        let end = bytes.len().min(limits.head_bytes).min(self.line_start.saturating_add(line_bytes_max));
+        let ahead = bytes.get(self.at..end).unwrap_or_default();
+        ahead.iter().position(|byte| !is_text(*byte)).unwrap_or(ahead.len())
     }
 
     /// Whether the line that ends here was the empty one.
@@ -281,14 +303,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Lines of a head, without their CR LF.
+/// Lines of a head, without their CR LF. The scanner has let no other CR pass.
 struct Lines<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = self.0.windows(2).position(|w| w == b"\r\n")?;
+        let end = self.0.iter().position(|byte| *byte == b'\r')?;
         let (line, rest) = self.0.split_at_checked(end)?;
         self.0 = rest.get(2..)?;
         Some(line)
