@@ -8,6 +8,7 @@
 
 mod blobs;
 mod cursor;
+mod flush;
 mod mirror;
 mod packager;
 mod ring;
@@ -16,8 +17,9 @@ mod stream;
 
 pub use blobs::{BLOB_BYTES_MAX, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
+pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits, dts_ms};
 pub use selection::{Chosen, Pick, Selection};
-pub use stream::{Flush, FormatIndex, Pushed, Stream, Subscriber};
+pub use stream::{FormatIndex, Pushed, Stream, Subscriber};

@@ -9,8 +9,8 @@ use media::{AccessUnit, Track, TrackId, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
-use super::{Entry, Forwarded};
 use super::selection::{Chosen, Selection};
+use super::{Entry, Forwarded};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;

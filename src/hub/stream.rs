@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{TrackId, TrackKind, TrackSet, Tracks};
+use media::{TrackId, TrackSet, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
 use super::mirror::{Credit, Mirror};
 use super::{
-    Chosen, Cursor, Delivery, Entry, FormatKey, Forwarded, Jump, Package, Packager, Ring, RingLimits,
+    Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager, Ring,
+    RingLimits,
 };
 use crate::config::AppSettings;
 use crate::stats::ForwardingIndex;
@@ -28,8 +29,6 @@ const PLAIN_FORMATS: usize = 16;
 const TRIM_UNITS: u32 = 64;
 /// Requests for key frames of one track are passed on at most so often.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
-/// Video counts as flowing for this long after a video unit; meanwhile sound may wait for the next one.
-const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 
 /// A subscriber's side of a subscription, kept in its session.
 #[derive(Debug)]
@@ -74,15 +73,6 @@ pub struct Pushed {
     pub rechosen: bool,
 }
 
-/// When an appended unit is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
-    /// To all subscribers at the end of the turn.
-    Now,
-    /// It may ride with the next video unit, but not longer than until then.
-    By(Instant),
-}
-
 /// A live stream.
 #[derive(Debug)]
 pub struct Stream {
@@ -105,19 +95,19 @@ pub struct Stream {
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
-    /// Subscribers are sent the units before this one.
-    flush_to: u64,
-    flush_at: Option<Instant>,
-    /// Whether the deadline table has an entry for this stream.
-    pub flush_armed: Option<Instant>,
-    /// In the worker's list of streams that have something to send.
-    pub flushing: bool,
-    last_video: Option<Instant>,
+    /// How far it was flushed.
+    pub flush: FlushState,
     untrimmed: u32,
-    /// The tracks that somebody here is sent.
-    wanted: TrackSet,
     /// The tracks as published, and with what can be derived of them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
+    demand: Demand,
+}
+
+/// What its source was told of.
+#[derive(Debug, Default)]
+struct Demand {
+    /// The tracks that somebody here is sent.
+    wanted: TrackSet,
     /// When a key frame of a video track was asked for last.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
 }
@@ -145,15 +135,10 @@ impl Stream {
             tracks: Arc::default(),
             ring: Ring::new(RingLimits::with_lag_ms(lag_ms)),
             formats: Vec::new(),
-            flush_to: 0,
-            flush_at: None,
-            flush_armed: None,
-            flushing: false,
-            last_video: None,
+            flush: FlushState::default(),
             untrimmed: 0,
-            wanted: TrackSet::EMPTY,
             completed: None,
-            key_asked: SmallVec::new(),
+            demand: Demand::default(),
         }
     }
 
@@ -175,7 +160,6 @@ impl Stream {
 
     /// Appends a unit and packages it for the formats in use.
     pub fn push(&mut self, now: Instant, entry: Entry) -> Pushed {
-        let kind = entry.tracks.get(entry.unit.track).map(media::Track::kind);
         self.untrimmed = self.untrimmed.saturating_add(1);
         let trim = entry.unit.key_frame || self.untrimmed >= TRIM_UNITS;
         if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
@@ -185,8 +169,9 @@ impl Stream {
         for packager in self.formats.iter_mut().flatten() {
             rechosen |= packager.push(&entry);
         }
+        let flush = self.flush.push(now, &entry, &self.settings);
         self.ring.push(entry);
-        Pushed { flush: self.flush_when(now, kind == Some(TrackKind::Video)), trim, rechosen }
+        Pushed { flush, trim, rechosen }
     }
 
     /// After a panic in [`Stream::push`]: the unit is nowhere, not in some of the packages alone.
@@ -197,15 +182,7 @@ impl Stream {
 
     /// Everything appended so far is to be sent.
     pub fn flush(&mut self) {
-        self.flush_to = self.ring.head();
-        self.flush_at = None;
-        self.flushing = false;
-    }
-
-    /// When the units that wait must be sent.
-    #[must_use]
-    pub const fn flush_at(&self) -> Option<Instant> {
-        self.flush_at
+        self.flush.flush(self.ring.head());
     }
 
     // ---- mirrors
@@ -265,7 +242,7 @@ impl Stream {
         if self.mirrored_here {
             self.ring.keep_keys(wanted);
         }
-        (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(wanted)
+        (std::mem::replace(&mut self.demand.wanted, wanted) != wanted).then_some(wanted)
     }
 
     /// The tracks that a mirror asks its source for. None while it knows no tracks: it is sent one unit, which brings them,
@@ -285,12 +262,12 @@ impl Stream {
     /// What is still on its way of another would be followed by a gap.
     #[must_use]
     pub fn takes_mirrored(&self, track: TrackId) -> bool {
-        self.mirrored_here && (!self.demand_is_known() || self.wanted.contains(track))
+        self.mirrored_here && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
     /// What was told of the demand before means nothing to who has to hear of it now.
     pub const fn forget_demand(&mut self) {
-        self.wanted = TrackSet::EMPTY;
+        self.demand.wanted = TrackSet::EMPTY;
     }
 
     /// The tracks that somebody is sent, here or by way of another worker.
@@ -303,11 +280,11 @@ impl Stream {
     /// Whether a key frame of a track may be asked for now: requests are merged for [`KEY_FRAME_INTERVAL`].
     pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
         let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
-        self.key_asked.retain(|(_, at)| recent(*at));
-        if self.key_asked.iter().any(|(asked, _)| *asked == track) {
+        self.demand.key_asked.retain(|(_, at)| recent(*at));
+        if self.demand.key_asked.iter().any(|(asked, _)| *asked == track) {
             return false;
         }
-        self.key_asked.push((track, now));
+        self.demand.key_asked.push((track, now));
         true
     }
 
@@ -338,7 +315,7 @@ impl Stream {
         self.subscribers.push(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
         // A backlog is sent at once, also when the head has not been flushed to the others yet.
-        self.flush_to = self.flush_to.max(self.ring.head());
+        self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
     }
@@ -447,7 +424,7 @@ impl Stream {
     /// The subscriber is sent the units before this one.
     fn until(&self, subscriber: &Subscriber) -> u64 {
         let switch_at = subscriber.switch.and_then(|switch| switch.at);
-        switch_at.map_or(self.flush_to, |at| at.min(self.flush_to))
+        self.flush.until().min(switch_at.unwrap_or(u64::MAX))
     }
 
     /// After a pause: from the newest key frame on.
@@ -492,7 +469,7 @@ impl Stream {
     /// Whether a subscriber has something to be sent.
     #[must_use]
     pub fn has_more(&self, subscriber: &Subscriber) -> bool {
-        subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush_to)
+        subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush.until())
     }
 
     /// Forgets what lies before the newest key frame, but nothing that `slowest`, the slowest cursor, still needs.
@@ -591,25 +568,6 @@ impl Stream {
         };
         self.formats.get_mut(index)?.as_mut()?.add_subscriber();
         Some(FormatIndex(index))
-    }
-
-    fn flush_when(&mut self, now: Instant, video: bool) -> Flush {
-        if video {
-            self.last_video = Some(now);
-        }
-        let flowing = self.last_video.is_some_and(|at| now.saturating_duration_since(at) < VIDEO_FLOWS);
-        let wait = match (video, flowing) {
-            (true, _) => self.settings.merge_write,
-            (false, true) => self.settings.coalesce.max(self.settings.merge_write),
-            (false, false) => self.settings.merge_write,
-        };
-        if wait.is_zero() {
-            return Flush::Now;
-        }
-        // A flush that is due keeps its time: what joins it must not delay it.
-        let at = self.flush_at.map_or(now + wait, |at| at.min(now + wait));
-        self.flush_at = Some(at);
-        Flush::By(at)
     }
 }
 

@@ -408,16 +408,12 @@ impl Worker {
     /// Flushes what has waited long enough, up to a grid step early; else looks again later.
     fn flush_timeout(&mut self, id: StreamId, at: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if stream.flush_armed == Some(at) {
-            stream.flush_armed = None;
-        }
-        match stream.flush_at() {
-            Some(due) if due <= self.now.mono + dispatch::FLUSH_GRID => {
-                stream.flushing = true;
-                self.flushing.push(id);
-            }
-            Some(_) => self.arm_flush(id),
-            None => {}
+        stream.flush.disarm(at);
+        let Some(due) = stream.flush.due() else { return };
+        if due > self.now.mono + dispatch::FLUSH_GRID {
+            self.arm_flush(id);
+        } else if stream.flush.queue() {
+            self.flushing.push(id);
         }
     }
 

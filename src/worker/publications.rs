@@ -163,7 +163,7 @@ impl Worker {
             catch_unwind(AssertUnwindSafe(|| stream.push(now, entry))).inspect_err(|_| stream.leave_out())?;
         match pushed.flush {
             Flush::Now => {
-                if !std::mem::replace(&mut stream.flushing, true) {
+                if stream.flush.queue() {
                     self.flushing.push(id);
                 }
             }
@@ -197,13 +197,12 @@ impl Worker {
     /// moved forward onto a grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Some(at) = stream.flush_at() else { return };
+        let Some(at) = stream.flush.due() else { return };
         let since = at.saturating_duration_since(self.began).as_nanos();
         let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
         let on_grid = at - Duration::from_nanos(early);
         let on_grid = on_grid.max(self.now.mono);
-        if stream.flush_armed.is_none_or(|armed| on_grid < armed) {
-            stream.flush_armed = Some(on_grid);
+        if stream.flush.arm(on_grid) {
             self.deadlines.arm(on_grid, Timer::Flush(id));
         }
     }
