@@ -1,4 +1,4 @@
-//! DTLS: what a stranger's records do to a session, a handshake between two ends to which everything may happen, and
+//! DTLS: records of an unauthenticated peer against a session, a handshake over a hostile network, and
 //! certificates.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use crypto::{Hash, Seed, SignatureAlgorithm};
-use dtls::{CloseReason, Config, Connection, Event, Gate, Identity, SrtpKeys, SrtpProfile};
+use dtls::{CloseReason, Config, Connection, CookieVerifier, Event, Identity, SrtpKeys, SrtpProfile};
 use wire::Datagrams;
 
 use crate::http_targets::epoch;
@@ -35,26 +35,27 @@ pub fn x509_peer(data: &[u8]) {
     assert!(!IDENTITIES[0].fingerprint().matches(data) || data == IDENTITIES[0].certificate());
 }
 
-/// Datagrams of a stranger, each behind its length in two bytes: at a gate, at a session, at a server that waits.
+/// Datagrams of an unauthenticated peer, each behind its length in two bytes, are sent to a cookie verifier, to a session
+/// and to a waiting server.
 pub fn dtls_record(data: &[u8]) {
     let mut ends = Ends::new(0);
     ends.connect();
     let mut waiting = ends.server(0);
     waiting.start(ends.now);
-    let gate = Gate::new(&Seed::from_number(5));
+    let verifier = CookieVerifier::new(&Seed::from_number(5));
     let from = std::net::SocketAddr::from(([192, 0, 2, 1], 9));
     let mut rest = data;
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
         let (datagram, behind) = behind.split_at(usize::from(u16::from_be_bytes(*length)).min(behind.len()));
         rest = behind;
         let mut reply = Vec::new();
-        assert_ne!(gate.check(from, datagram, &mut reply), dtls::Checked::Pass, "a cookie was guessed");
+        assert_ne!(verifier.check(from, datagram, &mut reply), dtls::Checked::Pass, "a cookie was guessed");
         assert!(reply.is_empty() || reply.len() < datagram.len(), "amplification");
         for end in [&mut ends.client, &mut ends.server] {
             end.connection.handle_datagram(ends.now, &mut datagram.to_vec());
             end.drain(ends.now);
-            assert!(end.connection.is_connected(), "a stranger ended a session");
-            assert!(end.out.is_empty(), "a stranger was answered");
+            assert!(end.connection.is_connected(), "an unauthenticated peer ended a session");
+            assert!(end.out.is_empty(), "an unauthenticated peer was answered");
         }
         waiting.connection.handle_datagram(ends.now, &mut datagram.to_vec());
         waiting.drain(ends.now);

@@ -1,4 +1,4 @@
-//! STUN messages, and agents among strangers.
+//! STUN messages, and agents under attack.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -81,7 +81,7 @@ fn address(host: u8) -> SocketAddr {
 }
 
 /// Two agents: the first byte says which. Then each byte is an operation: what becomes of the next datagram, what time
-/// does, what the application does, what a stranger and an insider send.
+/// does, what the application does, what peers with and without the credentials send.
 pub fn ice_agent(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut world = World::new(*flags);
@@ -254,7 +254,7 @@ impl World {
             19 => self.tell_address(to, argument),
             20 => self.restart(to),
             21 => self.insider(to, argument),
-            22 => self.stranger(to, argument),
+            22 => self.unauthenticated(to, argument),
             23 => self.add_local(to, argument),
             24 if argument == 77 => match &mut self.ends[to].side {
                 Side::Full(agent) => agent.close(),
@@ -347,7 +347,7 @@ impl World {
 
     fn tell_address(&mut self, to: usize, host: u8) {
         if let Side::Full(agent) = &mut self.ends[to].side {
-            // From 200 there are only strangers.
+            // From 200 on there are only unauthenticated peers.
             let candidate = Candidate::host(Transport::Udp, address(host % 200), u16::from(host));
             let _ = agent.add_remote(self.now, &candidate);
         }
@@ -398,8 +398,8 @@ impl World {
         self.send(to, Flying::new(path, out, class == Class::Request));
     }
 
-    /// Who does not.
-    fn stranger(&mut self, to: usize, argument: u8) {
+    /// A request of a peer that does not know the credentials.
+    fn unauthenticated(&mut self, to: usize, argument: u8) {
         let local = self.ends[to].side.local();
         let mut out = Vec::new();
         let writer = MessageWriter::new(&mut out, Class::Request, TransactionId([argument; 12]))
@@ -455,7 +455,10 @@ impl World {
                 continue;
             }
             assert!(end.valid.iter().all(|path| end.side.is_valid(path)), "events and state differ");
-            assert!(end.side.selected().is_none_or(|path| end.side.is_valid(&path)), "media to a stranger");
+            assert!(
+                end.side.selected().is_none_or(|path| end.side.is_valid(&path)),
+                "media to an unauthenticated peer"
+            );
             assert!(!end.side.is_valid(&Path::udp(address(1), address(200))));
             match &end.side {
                 Side::Full(agent) => {

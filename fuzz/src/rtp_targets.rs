@@ -1,4 +1,4 @@
-//! RTP, RTCP and SRTP: packets of a stranger, and of one who has the key.
+//! RTP, RTCP and SRTP: packets of a peer without the key, and of one that has it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

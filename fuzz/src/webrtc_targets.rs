@@ -11,7 +11,7 @@ use ice::Path;
 use media::codec::{Codec, CodecConfig, vp8};
 use rtp::NtpAnchor;
 use sdp::{Description, Direction, MediaKind};
-use webrtc::{Config, Event, IceMode, Peer, SectionId, Track, Wish, offered_formats};
+use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
 /// Steps of one input: what it can do is bounded by it.
@@ -70,7 +70,7 @@ impl End {
 pub fn webrtc_peer(data: &[u8]) {
     let Some((&start, mut rest)) = data.split_first() else { return };
     let mut now = *EPOCH;
-    let [client, server, stranger] = addresses();
+    let [client, server, attacker] = addresses();
     let lite = IceMode::Lite { config: Arc::default(), addresses: vec![server] };
     let mut ends = [End::new(now, IceMode::Full(Arc::default()), 0), End::new(now, lite, 1)];
     let mut track = Track::new(Codec::Vp8, 1100).expect("VP8 is carried");
@@ -79,7 +79,7 @@ pub fn webrtc_peer(data: &[u8]) {
         connect(&mut now, &mut ends);
     }
     let paths = [Path::udp(client, server), Path::udp(server, client)];
-    let foreign = [Path::udp(client, stranger), Path::udp(server, stranger)];
+    let foreign = [Path::udp(client, attacker), Path::udp(server, attacker)];
     for _ in 0..STEPS_MAX {
         let [step, value, behind @ ..] = rest else { break };
         rest = behind;
@@ -140,11 +140,14 @@ pub fn webrtc_peer(data: &[u8]) {
 fn exchange(now: Instant, ends: &mut [End; 2], client: SocketAddr) {
     let [publisher, receiver] = ends;
     publisher.peer.add_local(now, client).expect("an address like others");
-    let wish = |direction| Wish { direction, formats: offered_formats(Codec::Vp8, 96), msid: None };
-    let offer =
-        publisher.peer.offer(&[(MediaKind::Video, wish(Direction::SendOnly))]).expect("the first offer");
+    let preference =
+        |direction| MediaPreference { direction, formats: offered_formats(Codec::Vp8, 96), msid: None };
+    let offer = publisher
+        .peer
+        .offer(&[(MediaKind::Video, preference(Direction::SendOnly))])
+        .expect("the first offer");
     let offer = Description::read(offer.write().as_bytes()).expect("what is written is read");
-    let answer = receiver.peer.handle_offer(now, &offer, |_, _| Some(wish(Direction::RecvOnly)));
+    let answer = receiver.peer.handle_offer(now, &offer, |_, _| Some(preference(Direction::RecvOnly)));
     let answer = answer.expect("it is what we offer").write();
     let answer = Description::read(answer.as_bytes()).expect("what is written is read");
     publisher.peer.handle_answer(now, &answer).expect("it is what we answer");

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn r_20_headers_of_strangers_are_ignored() {
+    fn r_20_headers_of_untrusted_peers_are_ignored() {
         assert_eq!(client("9.9.9.9", &["127.0.0.1"], "").unwrap(), "9.9.9.9");
         assert_eq!(client("127.0.0.2", &["127.0.0.1"], "127.0.0.1").unwrap(), "127.0.0.2");
     }

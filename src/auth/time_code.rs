@@ -22,9 +22,9 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
 
-/// The key of a subscriber that nobody has stored: made of the application's secret and what the code is for.
+/// The key of a subscriber without a record: derived from the application's secret and what the code is for.
 #[must_use]
-pub fn key_of_stranger(secret: &str, subscriber: &str, stream: &str, kind: &str) -> Vec<u8> {
+pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str) -> Vec<u8> {
     let mut key = [secret, subscriber, stream, kind].concat().into_bytes();
     let length = key.len().next_multiple_of(PADDING);
     key.resize(length, b'X');
@@ -98,7 +98,7 @@ mod tests {
         for bad in ["", "GEZDGNB", "gezdgnbv", "GEZDGNB1", "GEZDGNBVG", "========"] {
             assert_eq!(key_of_secret(bad), None, "{bad}");
         }
-        assert_eq!(key_of_stranger("secret", "sub1", "s1", "play"), b"secretsub1s1play");
-        assert_eq!(key_of_stranger("secret", "sub1", "s1", "publish"), b"secretsub1s1publishXXXXX");
+        assert_eq!(derived_key("secret", "sub1", "s1", "play"), b"secretsub1s1play");
+        assert_eq!(derived_key("secret", "sub1", "s1", "publish"), b"secretsub1s1publishXXXXX");
     }
 }

@@ -26,7 +26,7 @@ const HANDSHAKES_PER_ADDRESS: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Bucket {
-    strangers: AtomicU32,
+    unauthenticated: AtomicU32,
     handshakes: AtomicU32,
     /// The time, in microseconds since the start, up to which the allowance of new connections is used (GCRA).
     used_until: AtomicU64,
@@ -40,20 +40,20 @@ pub(super) struct Budget {
     began: Instant,
     hasher: RandomState,
     buckets: Box<[Bucket]>,
-    strangers: AtomicU32,
+    unauthenticated: AtomicU32,
     connections: AtomicU32,
     drops: AtomicU32,
     handshakes: AtomicU32,
 }
 
-/// A connection's share; given back when dropped.
+/// A connection's share of the limits; released when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Permit {
     budget: Arc<Budget>,
     /// The counters of its address. `None`: no limit per address holds for it.
     bucket: Option<usize>,
-    /// It counts among the unauthenticated.
-    is_stranger: bool,
+    /// It counts as an unauthenticated peer.
+    is_unauthenticated: bool,
     /// It counts among the TLS handshakes.
     is_handshaking: bool,
 }
@@ -66,37 +66,41 @@ impl Budget {
             began: now,
             hasher: RandomState::new(),
             buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
-            strangers: AtomicU32::new(0),
+            unauthenticated: AtomicU32::new(0),
             connections: AtomicU32::new(0),
             drops: AtomicU32::new(0),
             handshakes: AtomicU32::new(0),
         })
     }
 
-    /// A place for a new connection.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, now: Instant) -> Result<Place, Refused> {
+    /// Issues the permit of a new connection.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, now: Instant) -> Result<Permit, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
-        // From here on dropping the place gives back what was taken.
-        let mut place =
-            Place { budget: Arc::clone(self), bucket: None, is_stranger: false, is_handshaking: false };
+        // From here on dropping the permit releases what was taken.
+        let mut permit = Permit {
+            budget: Arc::clone(self),
+            bucket: None,
+            is_unauthenticated: false,
+            is_handshaking: false,
+        };
         if usize_of(connections) >= self.limits.connections {
             return Err(Refused::Connections);
         }
         if self.is_exempt(peer.ip()) {
-            return Ok(place);
+            return Ok(permit);
         }
         let index = self.bucket_of(peer.ip());
-        let Some(bucket) = self.buckets.get(index) else { return Ok(place) };
+        let Some(bucket) = self.buckets.get(index) else { return Ok(permit) };
         if !self.take_rate(bucket, now) {
             return Err(Refused::Rate);
         }
-        (place.bucket, place.is_stranger) = (Some(index), true);
-        let of_address = bucket.strangers.fetch_add(1, Ordering::AcqRel);
-        let strangers = self.strangers.fetch_add(1, Ordering::AcqRel);
+        (permit.bucket, permit.is_unauthenticated) = (Some(index), true);
+        let of_address = bucket.unauthenticated.fetch_add(1, Ordering::AcqRel);
+        let unauthenticated = self.unauthenticated.fetch_add(1, Ordering::AcqRel);
         if usize_of(of_address) >= self.limits.connections_per_address {
             return Err(Refused::Address);
         }
-        if self.drops_early(strangers) { Err(Refused::Unauthenticated) } else { Ok(place) }
+        if self.drops_early(unauthenticated) { Err(Refused::Unauthenticated) } else { Ok(permit) }
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
@@ -126,26 +130,26 @@ impl Budget {
     }
 
     /// Refuses all at the limit and an evenly rising share from half of it on.
-    fn drops_early(&self, strangers: u32) -> bool {
+    fn drops_early(&self, unauthenticated: u32) -> bool {
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
         let from = limit / EARLY_DROP_FROM;
-        if strangers < from {
+        if unauthenticated < from {
             return false;
         }
-        let over = u64::from(strangers - from).saturating_mul(100);
+        let over = u64::from(unauthenticated - from).saturating_mul(100);
         let percent = over.checked_div(u64::from(limit.saturating_sub(from).max(1))).unwrap_or(100);
         u64::from(self.drops.fetch_add(37, Ordering::Relaxed) % 100) < percent
     }
 }
 
-impl Place {
+impl Permit {
     /// The peer is authenticated from now on.
     pub(super) fn known(&mut self) {
-        if std::mem::replace(&mut self.is_stranger, false)
+        if std::mem::replace(&mut self.is_unauthenticated, false)
             && let Some(bucket) = self.bucket()
         {
-            bucket.strangers.fetch_sub(1, Ordering::AcqRel);
-            self.budget.strangers.fetch_sub(1, Ordering::AcqRel);
+            bucket.unauthenticated.fetch_sub(1, Ordering::AcqRel);
+            self.budget.unauthenticated.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -178,7 +182,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.known();
         self.end_handshake();
@@ -226,11 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_are_limited_in_total_and_per_address_and_given_back() {
+    fn handshakes_are_limited_in_total_and_per_address_and_released() {
         let (budget, now) = budget(1000, 4096, u32::MAX);
         let begin = |address: String| {
-            let mut place = budget.admit(peer(&address), now).unwrap();
-            place.begin_handshake().map(|()| place)
+            let mut permit = budget.admit(peer(&address), now).unwrap();
+            permit.begin_handshake().map(|()| permit)
         };
         let of_one: Vec<_> = (0..300).filter_map(|_| begin("10.0.0.1:1".into()).ok()).collect();
         assert_eq!(of_one.len(), 32);
@@ -242,11 +246,11 @@ mod tests {
         let exempt: Vec<_> = (0..40).filter_map(|_| begin("127.0.0.1:1".into()).ok()).collect();
         assert_eq!(exempt.len(), 32, "what is free");
         drop(exempt);
-        let mut place = begin("10.0.0.1:1".into()).unwrap();
-        place.begin_handshake().unwrap();
-        place.end_handshake();
-        place.end_handshake();
-        drop((place, others));
+        let mut permit = begin("10.0.0.1:1".into()).unwrap();
+        permit.begin_handshake().unwrap();
+        permit.end_handshake();
+        permit.end_handshake();
+        drop((permit, others));
         assert_eq!(budget.handshakes.load(Ordering::Relaxed), 0);
         assert!(budget.buckets.iter().all(|bucket| bucket.handshakes.load(Ordering::Relaxed) == 0));
     }
@@ -272,23 +276,23 @@ mod tests {
         let (budget, now) = budget(1000, 4096, u32::MAX);
         for n in 0..1_000_000u32 {
             let address = IpAddr::from((0x0a00_0000 | (n % 5000)).to_be_bytes());
-            let place = budget.admit(SocketAddr::new(address, 1), now + Duration::from_millis(u64::from(n)));
+            let permit = budget.admit(SocketAddr::new(address, 1), now + Duration::from_millis(u64::from(n)));
             if n % 3 == 0
-                && let Ok(mut place) = place
+                && let Ok(mut permit) = permit
             {
-                place.known();
-                place.known();
+                permit.known();
+                permit.known();
             }
         }
         assert_eq!(
-            (budget.strangers.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)),
+            (budget.unauthenticated.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)),
             (0, 0)
         );
-        assert!(budget.buckets.iter().all(|bucket| bucket.strangers.load(Ordering::SeqCst) == 0));
+        assert!(budget.buckets.iter().all(|bucket| bucket.unauthenticated.load(Ordering::SeqCst) == 0));
     }
 
     #[test]
-    fn strangers_are_dropped_early_and_then_all() {
+    fn unauthenticated_peers_are_dropped_early_and_then_all() {
         let (budget, now) = budget(100_000, 1000, u32::MAX);
         let addresses =
             (0..4000u32).map(|n| SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1));

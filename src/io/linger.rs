@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use super::budget::Place;
+use super::budget::Permit;
 use super::tls::Transport;
 use crate::worker::CLOSE_STALL;
 
@@ -33,7 +33,7 @@ struct Lingering {
     flushed: u64,
     /// Our side is closed.
     shut: bool,
-    _place: Option<Place>,
+    _permit: Option<Permit>,
 }
 
 impl Lingering {
@@ -82,7 +82,13 @@ impl Lingerers {
     }
 
     /// Takes a connection over. `ended`: the peer has closed its side, and nothing of it is left to read.
-    pub(super) fn add(&mut self, now: Instant, mut transport: Transport, place: Option<Place>, ended: bool) {
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        mut transport: Transport,
+        permit: Option<Permit>,
+        ended: bool,
+    ) {
         transport.begin_close();
         let mut lingering = Lingering {
             flushed: transport.flushed(),
@@ -90,7 +96,7 @@ impl Lingerers {
             until: now + CLOSE_STALL,
             flush_until: now + FLUSH_MAX,
             shut: false,
-            _place: place,
+            _permit: permit,
         };
         let whole = lingering.shut(now);
         if whole && !(ended && lingering.shut) && self.connections.len() < CONNECTIONS_MAX {

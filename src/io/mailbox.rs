@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use mio::net::TcpStream;
 
-use super::budget::Place;
+use super::budget::Permit;
 use super::tls::Configs;
 use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
@@ -38,7 +38,7 @@ pub(super) struct Handover {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
     pub(super) listener: &'static Listener,
-    pub(super) place: Place,
+    pub(super) permit: Permit,
 }
 
 /// Waking a sleeping thread costs some microseconds on both sides, telling an awake one nothing.

@@ -19,7 +19,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use wire::{Datagrams, Gather, SCRATCH_BYTES};
 
-use super::budget::{Budget, Place};
+use super::budget::{Budget, Permit};
 use super::clock;
 use super::control_thread::{ControlMail, ControlSender};
 use super::jobs::{Asker, Jobs};
@@ -72,7 +72,7 @@ struct Socket {
     ended: bool,
     /// TLS has ended with an alert that the peer is to hear.
     alerted: bool,
-    place: Option<Place>,
+    place: Option<Permit>,
 }
 
 impl Socket {
@@ -364,15 +364,15 @@ impl Shell {
 
     fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: &'static Listener) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let place = match self.parts.budget.admit(peer, now.mono) {
-            Ok(place) => place,
+        let permit = match self.parts.budget.admit(peer, now.mono) {
+            Ok(permit) => permit,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "connection refused");
                 self.worker.note_refused(why);
                 return;
             }
         };
-        let handover = Handover { stream, peer, listener, place };
+        let handover = Handover { stream, peer, listener, permit };
         let target = self.less_loaded();
         match target.and_then(|index| Some((self.parts.peers.get(index)?, self.parts.loads.get(index)?))) {
             Some((peer, load)) => {
@@ -393,7 +393,7 @@ impl Shell {
     }
 
     fn begin(&mut self, now: Now, handover: Handover) {
-        let Handover { stream, peer, listener, place } = handover;
+        let Handover { stream, peer, listener, permit } = handover;
         // A slot that was freed in this turn may be given out again: its former socket must be gone by then.
         while let Some(output) = self.worker.poll_output() {
             self.perform(now, output);
@@ -401,7 +401,7 @@ impl Shell {
         let _ = stream.set_nodelay(true);
         let Some(transport) = self.accepted(stream, listener) else { return };
         let Some(id) = self.worker.accept(now, listener, peer) else { return };
-        self.install(now, id, Socket { place: Some(place), ..Socket::new(id, transport) });
+        self.install(now, id, Socket { place: Some(permit), ..Socket::new(id, transport) });
     }
 
     /// The transport that the listener speaks.
@@ -476,7 +476,7 @@ impl Shell {
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
                 // Only now: a peer that says nothing must not keep the others out.
-                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                if let Some(Err(why)) = socket.place.as_mut().map(Permit::begin_handshake) {
                     socket.ended = true;
                     self.worker.note_refused(why);
                     self.broken(now, id, &io::Error::other("too many TLS handshakes"));
@@ -663,7 +663,7 @@ impl Shell {
                 }
             }
             Output::Authenticated(id) => {
-                let of_peer = self.peer(id).and_then(|peer| peer.place.as_mut());
+                let of_peer = self.peer(id).and_then(|peer| peer.permit.as_mut());
                 if let Some(place) = of_peer {
                     place.known();
                 } else if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {

@@ -11,7 +11,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use smallvec::SmallVec;
 use wire::Datagrams;
 
-use super::budget::Place;
+use super::budget::Permit;
 use super::sys;
 use crate::protocol::{PathId, Remote};
 
@@ -167,7 +167,7 @@ fn is_refusal(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) generation: u32,
-    pub(super) place: Option<Place>,
+    pub(super) permit: Option<Permit>,
     /// Its own sockets; none: it shares a port.
     pub(super) own: Vec<(PathId, UdpSocket)>,
 }

@@ -87,7 +87,7 @@ impl Refused {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::Unauthenticated => "strangers",
+            Self::Unauthenticated => "unauthenticated",
             Self::Address => "address",
             Self::Rate => "rate",
             Self::Handshakes => "handshakes",

@@ -264,7 +264,7 @@ mod tests {
         };
         assert_eq!((ask(0, "x", address(1)), ask(1, "y", address(2))), (Renewed::New, Renewed::New));
         assert_eq!((ask(2, "z", address(2)), ask(3, "y", address(2))), (Renewed::New, Renewed::Again));
-        // Full: `z` is the oldest of its address by now; a stranger finds no room and takes nobody's.
+        // Full: `z` is the oldest of its address by now; a new address finds no room and evicts nobody.
         assert_eq!(ask(4, "v", address(3)), Renewed::Full);
         assert_eq!(ask(5, "w", address(2)), Renewed::New);
         assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));

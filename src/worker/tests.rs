@@ -445,7 +445,7 @@ impl Demux for Gate {
 }
 
 #[test]
-fn a_port_that_panics_at_a_stranger_goes_on() {
+fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     let mut rig = Rig::new();
     let script = Arc::new(Mutex::new(("", Vec::new())));
     let port = Port::all().next().unwrap();

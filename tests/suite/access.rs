@@ -254,7 +254,7 @@ fn from_outside(server: &Server, path: &str, fields: &str) -> String {
 }
 
 #[test]
-fn r_20_no_header_of_a_stranger_makes_it_a_neighbour() {
+fn r_20_no_header_of_an_untrusted_peer_makes_it_local() {
     let server = Server::start(&[]);
     let path = "/live/rest/v2/broadcasts/count";
     for name in ["X-Forwarded-For", "X-Real-IP", "True-Client-IP", "X-Client-IP", "CF-Connecting-IP"] {

@@ -57,7 +57,7 @@ fn the_page_is_for_those_whom_the_operator_names() {
         server.http,
         b"GET /metrics HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.1.1.1\r\nConnection: close\r\n\r\n",
     );
-    assert!(spoofed.starts_with(b"HTTP/1.1 200"), "headers of strangers say nothing");
+    assert!(spoofed.starts_with(b"HTTP/1.1 200"), "headers of untrusted peers are ignored");
 }
 
 #[test]

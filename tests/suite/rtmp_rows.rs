@@ -296,15 +296,15 @@ fn half_closed_and_vanishing_peers_leave_nothing_behind() {
 }
 
 #[test]
-fn h_23_viewers_and_publishers_are_no_strangers_once_they_are_let_in() {
+fn h_23_viewers_and_publishers_no_longer_count_as_unauthenticated() {
     let server = Server::start(&["limits.exempt_loopback=false", "limits.connections_per_address=4"]);
     let _publisher = Publisher::start(server.rtmp, "live", "s");
     let viewers: Vec<_> = (0..20).map(|_| Player::start(server.rtmp, "live", "s")).collect();
     wait_for("all to play", secs(10), || viewers.iter().all(|viewer| viewer.units() > 0));
-    let strangers: Vec<_> = (0..8).map(|_| TcpStream::connect(server.rtmp).unwrap()).collect();
-    let refused = strangers.iter().filter(|stranger| {
-        stranger.set_read_timeout(Some(ms(300))).unwrap();
-        matches!((&mut &**stranger).read(&mut [0]), Ok(0))
+    let unauthenticated: Vec<_> = (0..8).map(|_| TcpStream::connect(server.rtmp).unwrap()).collect();
+    let refused = unauthenticated.iter().filter(|peer| {
+        peer.set_read_timeout(Some(ms(300))).unwrap();
+        matches!((&mut &**peer).read(&mut [0]), Ok(0))
     });
-    assert_eq!(refused.count(), 4, "the limit is for strangers");
+    assert_eq!(refused.count(), 4, "the limit is for unauthenticated peers");
 }

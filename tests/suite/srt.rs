@@ -322,15 +322,15 @@ fn s_09_what_comes_from_another_address_does_nothing() {
     let _publisher = publish(&server, SrtTool::Libsrt, &SrtUrl::caller(relay.address()), "robbed");
     let player = Player::start(server.rtmp, "live", "robbed");
     goes_on(&player);
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let forger = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..50 {
         for datagram in forged(id.load(Ordering::SeqCst)) {
-            stranger.send_to(&datagram, srt(&server)).unwrap();
+            forger.send_to(&datagram, srt(&server)).unwrap();
         }
     }
     goes_on(&player);
-    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(stranger.recv_from(&mut [0; 1500]).is_err(), "it is answered");
+    forger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(forger.recv_from(&mut [0; 1500]).is_err(), "it is answered");
 }
 
 #[test]

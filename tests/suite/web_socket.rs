@@ -180,7 +180,7 @@ fn w_08_a_peer_that_never_reads_holds_nothing_and_is_closed() {
 }
 
 #[test]
-fn w_11_many_sockets_of_one_address_are_limited_like_all_strangers() {
+fn w_11_many_sockets_of_one_address_are_limited_like_all_unauthenticated_peers() {
     let mut server = Server::start(&["limits.exempt_loopback=false", "limits.connections_per_address=50"]);
     let bystander = Bystander::start(&server);
     let refused = HANDSHAKE.replace("bystander", "offline");

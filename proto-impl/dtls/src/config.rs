@@ -12,7 +12,7 @@ pub enum PeerCheck {
     /// By a certificate with one of the announced fingerprints. A server asks for one.
     #[default]
     Fingerprint,
-    /// Any certificate will do: its key is proven, its holder is a stranger. A server asks for one.
+    /// Accepts any certificate: possession of its key is proven, the holder's identity is not. A server requests one.
     AnyCertificate,
     /// A client takes any certificate; a server does not ask for one.
     Nobody,
@@ -37,7 +37,7 @@ pub struct Config {
     /// A handshake that takes longer has failed.
     pub handshake_timeout: Duration,
     /// A server asks for a cookie first (RFC 6347 §4.2.1). Behind ICE a peer has proven its address already; on a bare
-    /// port a [`crate::Gate`] does the same for all callers without keeping anything.
+    /// port a [`crate::CookieVerifier`] does the same for all callers without keeping anything.
     pub cookie: bool,
     /// Whether application data is taken; otherwise it is counted and forgotten.
     pub receives_data: bool,

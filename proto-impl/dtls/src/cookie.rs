@@ -14,12 +14,12 @@ use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0};
 /// Bytes of a cookie: chance finds it once in 2^128.
 const COOKIE_BYTES: usize = 16;
 
-/// What to do with a datagram of a stranger.
+/// What to do with a datagram of an unknown peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// Send the reply, keep nothing. It is shorter than the question.
     Reply,
-    /// The caller has its cookie: make a [`crate::Connection::server_behind_gate`] and give it this datagram.
+    /// The caller has its cookie: make a [`crate::Connection::server_with_cookie`] and give it this datagram.
     Pass,
     /// Nothing to answer.
     Drop,
@@ -27,11 +27,11 @@ pub enum Checked {
 
 /// Stands in front of a bare port. Keeps nothing but a secret.
 #[derive(Clone)]
-pub struct Gate {
+pub struct CookieVerifier {
     secret: [u8; 32],
 }
 
-impl Gate {
+impl CookieVerifier {
     /// With a secret from `seed`. A new one makes cookies that are on their way worthless.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
@@ -94,8 +94,8 @@ impl Gate {
 }
 
 /// Never prints the secret.
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for CookieVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate(..)")
+        f.write_str("CookieVerifier(..)")
     }
 }

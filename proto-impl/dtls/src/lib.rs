@@ -1,5 +1,5 @@
 //! DTLS 1.2 for WebRTC (RFC 6347, RFC 5246, RFC 5764, RFC 7627, RFC 5705, RFC 8422) as a sans-IO machine: [`Connection`]
-//! for one end, client or server, and [`Gate`] for a bare port at which strangers call.
+//! for one end, client or server, and [`CookieVerifier`] for a port that unknown clients can reach.
 //!
 //! Datagrams go in with the time, events and datagrams come out by polling. The rooms, bottom up: `record` (heads,
 //! protection, replays), `reassembly` and `flight` (messages from fragments and back, the timer), `handshake` (messages),
@@ -81,7 +81,7 @@ pub use alert::AlertDescription;
 pub use certificate::{Fingerprint, Identity, public_key};
 pub use config::{Config, PeerCheck};
 pub use connection::{Connection, Role};
-pub use cookie::{Checked, Gate};
+pub use cookie::{Checked, CookieVerifier};
 pub use error::{Error, Failure};
 pub use event::{CloseReason, Connected, Event};
 pub use handshake::MessageType;

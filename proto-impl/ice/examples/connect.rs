@@ -191,7 +191,7 @@ fn flood(count: u32) {
             .finish(key);
         out
     };
-    let stranger = request("nobody-1", b"a guess");
+    let unknown_ufrag = request("nobody-1", b"a guess");
     let each = |name: &str, mut step: Box<dyn FnMut() + '_>| {
         let start = Instant::now();
         (0..count).for_each(|_| step());
@@ -200,7 +200,7 @@ fn flood(count: u32) {
     let unknown = Route::Drop(DropReason::UnknownFragment);
     each(
         "routed to nobody, 10 000 sessions",
-        Box::new(|| assert_eq!(port.route(&path, black_box(&stranger)), unknown)),
+        Box::new(|| assert_eq!(port.route(&path, black_box(&unknown_ufrag)), unknown)),
     );
     let local = lite.local().clone();
     let guess = request(local.ufrag(), b"a guess");

@@ -12,7 +12,7 @@
 //! remembered, [`REQUESTS_KEPT`] of them: a copy validates no path, moves nothing and is no consent.
 //!
 //! What is not authentic is dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
-//! nothing that it could use, and a stranger that somebody is here. A peer that is lite as well is out of scope.
+//! nothing that it could use, and an attacker that an agent is here. A peer that is lite as well is out of scope.
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +83,7 @@ struct Pair {
     nominated: bool,
 }
 
-/// Authentic requests that were there, the oldest first: 32 of the 96 bits of their ids, which no stranger chooses.
+/// Authentic requests seen before, the oldest first: 32 of the 96 bits of their ids, which no attacker chooses.
 #[derive(Debug, Default)]
 struct Requests(VecDeque<u32>);
 

@@ -345,8 +345,8 @@ mod tests {
         let clock = Clock::new();
         let (mut caller, mut listener) = pair(KeyLength::Bytes32);
         let other = Passphrase::new("another one").unwrap();
-        let stranger = SessionKeys::draw(&other, KeyLength::Bytes32, Seed::from_number(9).random());
-        for body in [&[][..], &[0; 4], &[0x5a; 1400], &stranger.message()] {
+        let foreign = SessionKeys::draw(&other, KeyLength::Bytes32, Seed::from_number(9).random());
+        for body in [&[][..], &[0; 4], &[0x5a; 1400], &foreign.message()] {
             assert!(listener.handle_request(clock.now(), body).is_err());
         }
         // Another derivation within the second is not done, even if it would open.

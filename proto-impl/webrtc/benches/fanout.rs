@@ -33,7 +33,7 @@ use netsim::MediaSource;
 use rtp::{Header, NtpAnchor, PayloadType, SequenceNumber, Ssrc};
 use sdp::{Description, Direction, MediaKind};
 use srtp::{MasterKey, Outbound, Profile};
-use webrtc::{Config, Event, IceMode, Peer, SectionId, Track, Wish, offered_formats};
+use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
 const VIDEO: SectionId = SectionId(0);
@@ -177,10 +177,12 @@ fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> 
     let mut server =
         Peer::new(now, Arc::clone(server), anchor, Seed::from_number(n).derive("server", 0)).unwrap();
     client.add_local(now, "203.0.113.7:5000".parse().unwrap()).unwrap();
-    let wish = |direction| Wish { direction, formats: offered_formats(Codec::H264, 96), msid: None };
-    let offer = client.offer(&[(MediaKind::Video, wish(Direction::RecvOnly))]).unwrap().write();
+    let preference =
+        |direction| MediaPreference { direction, formats: offered_formats(Codec::H264, 96), msid: None };
+    let offer = client.offer(&[(MediaKind::Video, preference(Direction::RecvOnly))]).unwrap().write();
     let offer = Description::read(offer.as_bytes()).unwrap();
-    let answer = server.handle_offer(now, &offer, |_, _| Some(wish(Direction::SendOnly))).unwrap().write();
+    let answer =
+        server.handle_offer(now, &offer, |_, _| Some(preference(Direction::SendOnly))).unwrap().write();
     client.handle_answer(now, &Description::read(answer.as_bytes()).unwrap()).unwrap();
     let mut connected = 0;
     while connected < 2 {

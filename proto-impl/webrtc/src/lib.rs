@@ -29,7 +29,7 @@
 //! use ice::Path;
 //! use media::codec::Codec;
 //! use sdp::{Description, Direction, MediaKind};
-//! use webrtc::{Config, Event, IceMode, Peer, Wish, offered_formats};
+//! use webrtc::{Config, Event, IceMode, Peer, MediaPreference, offered_formats};
 //! use wire::Datagrams;
 //!
 //! let now = netsim::Clock::new().now();
@@ -44,10 +44,10 @@
 //!
 //! // What a client offers, and a server answers, as text.
 //! client.add_local(now, here).unwrap();
-//! let sends = Wish { direction: Direction::SendOnly, formats: offered_formats(Codec::H264, 96), msid: None };
+//! let sends = MediaPreference { direction: Direction::SendOnly, formats: offered_formats(Codec::H264, 96), msid: None };
 //! let offer = client.offer(&[(MediaKind::Video, sends)])?.write();
 //! let offer = Description::read(offer.as_bytes()).unwrap();
-//! let takes = Wish { direction: Direction::RecvOnly, formats: offered_formats(Codec::H264, 96), msid: None };
+//! let takes = MediaPreference { direction: Direction::RecvOnly, formats: offered_formats(Codec::H264, 96), msid: None };
 //! let answer = server.handle_offer(now, &offer, |_, _| Some(takes.clone()))?.write();
 //! client.handle_answer(now, &Description::read(answer.as_bytes()).unwrap())?;
 //!
@@ -92,8 +92,8 @@ pub use config::{Config, IceMode};
 pub use error::Error;
 pub use event::{CloseReason, Event};
 pub use negotiate::{
-    SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, Wish, describe_candidate, offered_formats,
-    read_candidate,
+    MediaPreference, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, describe_candidate,
+    offered_formats, read_candidate,
 };
 pub use peer::Peer;
 pub use send::{SentUnit, Track};

@@ -103,5 +103,5 @@ impl Control {
 pub(super) fn code_key(app: &AppSettings, kind: &str, key: &StreamKey, id: &str) -> Option<Vec<u8>> {
     let direction = if kind == Direction::Play.word() { Direction::Play } else { Direction::Publish };
     let secret = app.security.secrets.time_code(direction);
-    (!secret.is_empty()).then(|| time_code::key_of_stranger(secret.reveal(), id, &key.id, kind))
+    (!secret.is_empty()).then(|| time_code::derived_key(secret.reveal(), id, &key.id, kind))
 }

@@ -162,7 +162,7 @@ fn a_token_is_not_used_up_for_a_stream_that_is_not_there() {
     let mut rig = Rig::with(&[], &[("playTokenControlEnabled", "true")]);
     let token = token_of(&mut rig, "s", "play");
     assert_eq!(rig.play_with("s", &[("token", &token)]), Err(NoSubscription::NotFound));
-    // Strangers do not learn what is live.
+    // Whoever may not play does not learn what is live.
     assert_eq!(rig.play_with("s", &[]), Err(no(Denial::Token)));
     rig.publish("s", 0);
     assert_eq!(rig.play_with("s", &[("token", &token)]), Ok(()));

@@ -206,14 +206,14 @@ fn paths_methods_and_types_that_do_not_fit() {
 }
 
 #[test]
-fn r_23_strangers_get_403_on_every_route() {
+fn r_23_unauthenticated_peers_get_403_on_every_route() {
     let mut rig = Rig::new();
     for route in routes().filter(|route| route.base == Base::App) {
         for peer in ["127.0.0.2:1", "[2001:db8::1]:1", "8.8.8.8:1"] {
             let path = format!("/live/rest/v2{}", route.path.replace(['{', '}'], ""));
-            let mut stranger = request(route.method, &path, "");
-            stranger.headers.push("X-Forwarded-For", "127.0.0.1");
-            let session = rig.send_request(peer, stranger);
+            let mut unauthenticated = request(route.method, &path, "");
+            unauthenticated.headers.push("X-Forwarded-For", "127.0.0.1");
+            let session = rig.send_request(peer, unauthenticated);
             let (status, body) = rig.answer(session).unwrap();
             assert!(status == 403 && body.contains("Not allowed IP"), "{path} {status}");
         }

@@ -109,13 +109,13 @@ impl Shell {
         }
     }
 
-    fn install_peer(&mut self, id: ConnId, place: Option<crate::io::budget::Place>) {
+    fn install_peer(&mut self, id: ConnId, place: Option<crate::io::budget::Permit>) {
         let slot = usize::try_from(id.slot).unwrap_or(usize::MAX);
         if self.peers.len() <= slot {
             self.peers.resize_with(slot.saturating_add(1), || None);
         }
         if let Some(entry) = self.peers.get_mut(slot) {
-            *entry = Some(Peer { generation: id.generation, place, own: Vec::new() });
+            *entry = Some(Peer { generation: id.generation, permit: place, own: Vec::new() });
             self.load().fetch_add(1, Ordering::Relaxed);
         }
     }

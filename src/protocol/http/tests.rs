@@ -93,7 +93,7 @@ fn a_connection_is_a_viewers_once_it_watches_and_not_for_asking() {
 }
 
 #[test]
-fn who_was_answered_with_success_is_no_stranger() {
+fn an_answer_with_success_authenticates_the_peer() {
     for (target, status, known) in [
         ("/live/play.html", 200, true),
         ("/live/none.html", 404, false),

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_without_the_passphrase_is_refused_and_the_peer_still_waited_for() {
+    fn a_caller_without_the_passphrase_is_refused_and_the_peer_still_waited_for() {
         let now = Instant::now();
         let passphrase = Some(Secret::new("the right one"));
         let address = SrtAddress { listens: true, passphrase, ..SrtAddress::default() };

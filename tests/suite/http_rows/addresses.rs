@@ -1,4 +1,4 @@
-//! H-23, Q-05: limits for strangers, and that they are given back.
+//! H-23, Q-05: limits for unauthenticated peers, and that permits are released.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,11 +50,11 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
         assert_eq!(status_from("127.0.5.2", server.http), Some(200), "another address");
         assert_ne!(status_from("127.0.5.1", server.http), Some(200), "the same address");
         drop(peers);
-        wait_for("the places to be given back", secs(8), || {
+        wait_for("the permits to be released", secs(8), || {
             status_from("127.0.5.1", server.http) == Some(200)
         });
     }
-    // Who was served is no stranger: its connection does not count.
+    // A peer that was served is authenticated: its connection does not count.
     let mut known: Vec<_> = (0..40).map(|_| connect_from("127.0.5.3", server.http)).take(15).collect();
     for stream in &mut known {
         stream.set_read_timeout(Some(secs(8))).unwrap();
@@ -69,7 +69,7 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
 }
 
 #[test]
-fn h_23_new_connections_are_paced_and_strangers_dropped_early() {
+fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
     let mut server = Server::start(&[
         "limits.exempt_loopback=false",
         "limits.unauthenticated=100",
@@ -91,9 +91,9 @@ fn h_23_new_connections_are_paced_and_strangers_dropped_early() {
     let open = held(&crowd, 100);
     assert!((50..=100).contains(&open), "{open}");
     drop(crowd);
-    wait_for("strangers to be admitted again", secs(8), || {
+    wait_for("unauthenticated peers to be admitted again", secs(8), || {
         status_from("127.0.9.1", server.http) == Some(200) || {
-            // A place was refused at random, or its pace: the next address.
+            // Refused at random or by the rate limit: the next address.
             status_from("127.0.9.2", server.http) == Some(200)
         }
     });
@@ -132,7 +132,7 @@ fn fail(server_http: SocketAddr, server_rtmp: SocketAddr, kind: usize) {
 fn q_05_failed_handshakes_of_each_kind_give_everything_back() {
     const KINDS: usize = 30;
     const ROUNDS: usize = 120;
-    // Limits far below the number of tries: what was not given back would shut the door.
+    // Limits far below the number of tries: permits that are not released would run out.
     let mut server = Server::start(&[
         "limits.exempt_loopback=false",
         "limits.connections=600",
@@ -158,8 +158,8 @@ fn q_05_failed_handshakes_of_each_kind_give_everything_back() {
     });
     // Descriptors, threads and the bystander's frames are checked here.
     bystander.finish(&mut server);
-    // Every place is free again: as many strangers as the limit allows are held at the same time.
+    // Every permit is free again: as many unauthenticated peers as the limit allows are held at the same time.
     let peers: Vec<_> = (0..290).map(|_| connect(server.http)).collect();
     server.api().get("/live/rest/v2/version");
-    assert!(peers.iter().all(|peer| !is_closed(peer)), "places were lost");
+    assert!(peers.iter().all(|peer| !is_closed(peer)), "permits were lost");
 }

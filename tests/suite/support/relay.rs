@@ -471,7 +471,7 @@ mod tests {
             for (number, port) in relay.ports().into_iter().enumerate() {
                 let back = SocketAddr::new(relay.address().ip(), port);
                 // Only the server is let in.
-                socket(address).send_to(b"stranger", back).unwrap();
+                socket(address).send_to(b"foreign", back).unwrap();
                 server.send_to(&[number as u8, 1], back).unwrap();
             }
             for (number, client) in clients.iter().enumerate() {

@@ -32,7 +32,7 @@ impl Connection {
         if matches!(self.phase, Phase::Idle { .. } | Phase::Closed) {
             return count(&mut self.stats.dropped_idle);
         }
-        if !self.passes_gate(datagram) {
+        if !self.passes_verifier(datagram) {
             return;
         }
         let mut rest = datagram;
@@ -46,13 +46,13 @@ impl Connection {
     }
 
     /// A server that wants a cookie answers, and keeps nothing, until it sees it.
-    fn passes_gate(&mut self, datagram: &[u8]) -> bool {
+    fn passes_verifier(&mut self, datagram: &[u8]) -> bool {
         let Phase::Handshaking(handshaking) = &mut self.phase else { return true };
-        let Some(gate) = &handshaking.gate else { return true };
+        let Some(verifier) = &handshaking.verifier else { return true };
         let mut reply = Vec::new();
-        match gate.check(NO_ADDRESS, datagram, &mut reply) {
+        match verifier.check(NO_ADDRESS, datagram, &mut reply) {
             Checked::Pass => {
-                handshaking.gate = None;
+                handshaking.verifier = None;
                 handshaking.reassembly.begin_at(1);
                 true
             }

@@ -14,7 +14,7 @@ use wire::Datagrams;
 use crate::alert::{Alert, AlertDescription};
 use crate::certificate::Fingerprint;
 use crate::config::{Config, Expected};
-use crate::cookie::Gate;
+use crate::cookie::CookieVerifier;
 use crate::error::{Error, Failure};
 use crate::event::{CloseReason, Connected, Event};
 use crate::flight::{Flight, Timer};
@@ -70,7 +70,7 @@ pub struct Connection {
 
 #[derive(Debug)]
 enum Phase {
-    Idle { seed: Seed, expected: Expected, behind_gate: bool },
+    Idle { seed: Seed, expected: Expected, cookie_verified: bool },
     Handshaking(Box<Handshaking>),
     Connected(Box<Established>),
     Closed,
@@ -83,7 +83,7 @@ struct Handshaking {
     /// `None` while it takes a message.
     side: Option<Side>,
     /// A server that wants a cookie, until it has it.
-    gate: Option<Gate>,
+    verifier: Option<CookieVerifier>,
     /// Answers are numbered as their questions, up to the cookie.
     follows: bool,
     timer: Timer,
@@ -116,17 +116,17 @@ impl Connection {
         Self::new(config, Role::Server, seed, false)
     }
 
-    /// A server for a caller that a [`Gate`] let pass; the datagram that passed is the first to be given to it.
+    /// A server for a caller that a [`CookieVerifier`] let pass; the datagram that passed is the first to be given to it.
     #[must_use]
-    pub fn server_behind_gate(config: Arc<Config>, seed: Seed) -> Self {
+    pub fn server_with_cookie(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, true)
     }
 
-    fn new(config: Arc<Config>, role: Role, seed: Seed, behind_gate: bool) -> Self {
+    fn new(config: Arc<Config>, role: Role, seed: Seed, cookie_verified: bool) -> Self {
         Self {
             config,
             role,
-            phase: Phase::Idle { seed, expected: Expected::Unknown, behind_gate },
+            phase: Phase::Idle { seed, expected: Expected::Unknown, cookie_verified },
             records: RecordLayer::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -137,15 +137,16 @@ impl Connection {
 
     /// Begins: a client says hello, a server listens. The time for the handshake runs from here.
     pub fn start(&mut self, now: Instant) {
-        let Phase::Idle { seed, expected, behind_gate } = &self.phase else { return };
+        let Phase::Idle { seed, expected, cookie_verified } = &self.phase else { return };
         let mut exchange = Exchange::new(Arc::clone(&self.config), seed.derive("dtls handshake", 0).random());
         exchange.expected = expected.clone();
         let mut reassembly = Reassembly::default();
-        if *behind_gate {
+        if *cookie_verified {
             reassembly.begin_at(1);
         }
-        let gate = (self.config.cookie && !behind_gate && self.role == Role::Server).then(|| Gate::new(seed));
-        let follows = gate.is_some() || *behind_gate;
+        let verifier = (self.config.cookie && !cookie_verified && self.role == Role::Server)
+            .then(|| CookieVerifier::new(seed));
+        let follows = verifier.is_some() || *cookie_verified;
         let side = match self.role {
             Role::Server => Ok(Side::Server(Server::Hello)),
             Role::Client => Client::start(&mut exchange).map(Side::Client),
@@ -163,7 +164,7 @@ impl Connection {
                     reassembly,
                     exchange,
                     side,
-                    gate,
+                    verifier,
                     follows,
                     timer,
                     deadline,

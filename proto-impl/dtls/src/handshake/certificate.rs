@@ -44,7 +44,7 @@ impl<'a> CertificateMessage<'a> {
     }
 }
 
-/// What a client's certificate may be signed with. Types and names of authorities mean nothing between strangers.
+/// A `CertificateRequest`: the signature schemes the server accepts. Certificate types and authorities are ignored: peers are identified by fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateRequest {
     pub(crate) schemes: Vec<u16>,

@@ -19,13 +19,13 @@ use crate::suite::{CipherSuite, GROUPS, choose_scheme, group_number, group_of_nu
 /// What is awaited.
 #[derive(Debug)]
 pub(crate) enum Client {
-    /// `ServerHello`, or the wish for a cookie, once.
+    /// Expects `ServerHello`, or once `HelloVerifyRequest`.
     Hello { verified: bool },
     /// The server's certificate.
     Certificate,
     /// The server's public value.
     KeyExchange,
-    /// The wish for a certificate, or the end of the flight.
+    /// Expects `CertificateRequest` or `ServerHelloDone`.
     RequestOrDone { key: Box<AgreementKey>, public: Vec<u8> },
     /// The end of the flight.
     HelloDone { key: Box<AgreementKey>, public: Vec<u8>, request: CertificateRequest },

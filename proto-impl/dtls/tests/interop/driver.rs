@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use dtls::{
-    Checked, CloseReason, Config, Connected, Connection, Event, Fingerprint, Gate, Identity, SrtpProfile,
+    Checked, CloseReason, Config, Connected, Connection, CookieVerifier, Event, Fingerprint, Identity,
+    SrtpProfile,
 };
 use wire::Datagrams;
 
@@ -23,7 +24,7 @@ pub(crate) struct Ours {
 pub(crate) struct Listener {
     socket: UdpSocket,
     config: Arc<Config>,
-    gate: Option<Gate>,
+    verifier: Option<CookieVerifier>,
 }
 
 fn seed() -> Seed {
@@ -120,8 +121,8 @@ impl Ours {
     }
 
     pub(crate) fn listen(own: Certificate, profiles: &[SrtpProfile], mtu: usize, cookie: bool) -> Listener {
-        let gate = cookie.then(|| Gate::new(&seed()));
-        Listener { socket: socket(), config: config(own, profiles, mtu), gate }
+        let verifier = cookie.then(|| CookieVerifier::new(&seed()));
+        Listener { socket: socket(), config: config(own, profiles, mtu), verifier }
     }
 }
 
@@ -137,17 +138,17 @@ impl Listener {
         let (length, from) = loop {
             assert!(Instant::now() < end, "nobody came");
             let Some((length, from)) = receive(&self.socket, &mut buffer) else { continue };
-            let Some(gate) = &self.gate else { break (length, from) };
+            let Some(verifier) = &self.verifier else { break (length, from) };
             let mut reply = Vec::new();
-            match gate.check(from, &buffer[..length], &mut reply) {
+            match verifier.check(from, &buffer[..length], &mut reply) {
                 Checked::Pass => break (length, from),
                 Checked::Reply => drop(self.socket.send_to(&reply, from).unwrap()),
                 Checked::Drop => {}
             }
         };
         let config = Arc::clone(&self.config);
-        let mut connection = if self.gate.is_some() {
-            Connection::server_behind_gate(config, seed())
+        let mut connection = if self.verifier.is_some() {
+            Connection::server_with_cookie(config, seed())
         } else {
             Connection::server(config, seed())
         };

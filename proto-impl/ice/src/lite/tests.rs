@@ -132,7 +132,7 @@ fn i_01_what_is_not_authentic_is_dropped_and_harms_nobody() {
     let mut server = Server::new();
     assert!(server.check(1, true));
     server.events();
-    let stranger = Credentials::random(&Seed::from_number(9));
+    let foreign = Credentials::random(&Seed::from_number(9));
     let good = Request { nominates: true, ..server.request() };
     let mut no_integrity = Vec::new();
     let open = MessageWriter::new(&mut no_integrity, Class::Request, TransactionId([7; 12]));
@@ -148,10 +148,10 @@ fn i_01_what_is_not_authentic_is_dropped_and_harms_nobody() {
     let cases: [(&str, Vec<u8>); 8] = [
         ("no integrity", no_integrity),
         ("no user name", no_username),
-        ("unknown fragment", Request { ufrag: stranger.ufrag(), ..good.clone() }.bytes()),
+        ("unknown fragment", Request { ufrag: foreign.ufrag(), ..good.clone() }.bytes()),
         ("unknown peer", Request { peer: "somebody", ..good.clone() }.bytes()),
         ("a prefix of the fragment", Request { ufrag: &good.ufrag[..7], ..good.clone() }.bytes()),
-        ("wrong password", Request { password: stranger.password(), ..good.clone() }.bytes()),
+        ("wrong password", Request { password: foreign.password(), ..good.clone() }.bytes()),
         ("wrong fingerprint", wrong_fingerprint),
         ("wrong integrity", wrong_integrity),
     ];
@@ -360,7 +360,7 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // And a stranger gets not one byte, whatever it asks.
+    // Without the credentials a peer gets not one byte, whatever it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))

@@ -1,4 +1,4 @@
-//! A stranger on the wire.
+//! An attacker on the wire.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn i_01_a_full_agent_answers_nobody_without_credentials() {
 }
 
 #[test]
-fn i_04_answers_of_a_stranger_validate_nothing() {
+fn i_04_unauthenticated_answers_validate_nothing() {
     let clock = Clock::new();
     let mut agent = full(&clock, Role::Controlling, 1);
     let peer = Credentials::random(&Seed::from_number(2));

@@ -254,7 +254,7 @@ impl Server {
             .find(|id| f64::from(*id).to_bits() == number.to_bits() && self.streams.state(*id).is_some())
     }
 
-    /// Ends what the stream does, at the peer's wish.
+    /// Ends the publish or play of the stream, as the peer asks.
     fn stop(&mut self, message_stream: u32) {
         match self.streams.take(message_stream) {
             Some(State::Publishing { .. }) => {

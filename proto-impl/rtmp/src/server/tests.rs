@@ -466,9 +466,9 @@ fn a_ping_is_answered_with_its_own_value() {
 }
 
 #[test]
-fn m_11_what_is_live_is_unaffected_by_a_second_wish() {
+fn m_11_what_is_live_is_unaffected_by_a_second_request() {
     let mut rig = Rig::publishing();
-    let wishes = [
+    let requests = [
         (publish(1, "s2"), "error NetStream.Publish.BadName"),
         (play(1, "s1"), "error NetStream.Play.Failed"),
         (publish(5, "s2"), "error NetStream.Failed"),
@@ -478,9 +478,9 @@ fn m_11_what_is_live_is_unaffected_by_a_second_wish() {
         (delete_stream(-1.0), "error NetStream.Failed"),
         (delete_stream(1e300), "error NetStream.Failed"),
     ];
-    for (wish, status) in wishes {
+    for (request, status) in requests {
         let before = rig.events.len();
-        rig.feed(&wish);
+        rig.feed(&request);
         assert_eq!(rig.last_reply().status().as_deref(), Some(status));
         assert_eq!(rig.events.len(), before);
     }

@@ -69,7 +69,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// For a listener: the latencies are the larger of both wishes (draft-sharabayko-srt-01 §4.3.1.2), and the answer
+    /// For a listener: the latencies are the larger of both proposals (draft-sharabayko-srt-01 §4.3.1.2), and the answer
     /// repeats them. The first number is the caller's in both directions.
     pub(super) fn of_incoming(
         incoming: &Incoming,

@@ -18,7 +18,7 @@ use media::nal::Nals;
 use rtp::payload::{Frame, codec_of_description};
 use rtp::{NtpAnchor, NtpTime};
 use sdp::{Description, Direction, Media, MediaKind, Msid};
-use webrtc::{Config, Event, IceMode, Peer, Section, SectionId, Track, Wish, offered_formats};
+use webrtc::{Config, Event, IceMode, MediaPreference, Peer, Section, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
 use crate::http::{Request, Response};
@@ -360,8 +360,9 @@ impl<L: FnMut(String)> Relay<L> {
         let mut peer =
             Peer::new(now, Arc::clone(&self.config), self.anchor, seed).map_err(|error| refuse(&error))?;
         let stream = &self.stream;
-        let wish = |_, media: &Media| if publishes { take(media) } else { give(media, stream.as_ref()?) };
-        let answer = peer.handle_offer(now, &offer, wish).map_err(|error| refuse(&error))?;
+        let preference =
+            |_, media: &Media| if publishes { take(media) } else { give(media, stream.as_ref()?) };
+        let answer = peer.handle_offer(now, &offer, preference).map_err(|error| refuse(&error))?;
         if publishes {
             if let Some(old) = self.stream.as_ref().map(|stream| stream.publisher)
                 && let Some(old_session) = self.sessions.get_mut(&old)
@@ -452,18 +453,18 @@ fn codec_of(section: &Section) -> Option<Codec> {
 }
 
 /// What the relay takes of a publisher: of each kind the first codec that it knows, and no other.
-fn take(media: &Media) -> Option<Wish> {
+fn take(media: &Media) -> Option<MediaPreference> {
     let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
     let formats = media.rtp_formats().filter_map(known).find(|formats| !formats.is_empty())?;
-    Some(Wish { direction: Direction::RecvOnly, formats, msid: None })
+    Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
 }
 
 /// What a viewer gets: the publisher's codec of that kind.
-fn give(media: &Media, stream: &Stream) -> Option<Wish> {
+fn give(media: &Media, stream: &Stream) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let of_kind = |live: &&Live| live.codec.kind() == kind;
     let live = stream.tracks.iter().find(of_kind)?;
     let msid = Msid { stream: "relay".to_owned(), track: Some(live.codec.to_string()) };
     let formats = offered_formats(live.codec, 96);
-    Some(Wish { direction: Direction::SendOnly, formats, msid: Some(msid) })
+    Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(msid) })
 }

@@ -4,15 +4,15 @@ use rtp::extension::ExtensionMap;
 use sdp::{Attribute, Description, Media, Setup};
 
 use super::{
-    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, Wish, check_bundle, is_ours,
-    known_extensions, remote_sources, transport,
+    Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
+    is_ours, known_extensions, remote_sources, transport,
 };
 use crate::error::Error;
 
-/// Answers `offer`: `wish` says what we want with each section of media, or nothing.
+/// Answers `offer`: `preference` says what we want with each section of media, or nothing.
 pub(crate) fn answer(
     offer: &Description,
-    mut wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+    mut preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
     active: bool,
     local: &mut Local<'_>,
 ) -> Result<(Description, Negotiated), Error> {
@@ -31,10 +31,10 @@ pub(crate) fn answer(
     let mut sections: Vec<Section> = Vec::new();
     for (index, media) in offer.media.iter().enumerate() {
         let id = u8::try_from(index).ok().filter(|_| index < SECTIONS_MAX).map(SectionId);
-        let wish = id
+        let preference = id
             .filter(|_| is_ours(media) && !media.is_rejected())
-            .and_then(|id| wish(id, media).map(|wish| (id, wish)));
-        let taken = wish.and_then(|(id, wish)| take(offer, media, id, &wish, local));
+            .and_then(|id| preference(id, media).map(|preference| (id, preference)));
+        let taken = preference.and_then(|(id, preference)| take(offer, media, id, &preference, local));
         let Some((mut answer, section)) = taken else {
             description.media.push(media.reject());
             continue;
@@ -76,16 +76,16 @@ fn take(
     offer: &Description,
     media: &Media,
     id: SectionId,
-    wish: &Wish,
+    preference: &MediaPreference,
     local: &mut Local<'_>,
 ) -> Option<(Media, Section)> {
-    let selected = media.select(&wish.formats);
+    let selected = media.select(&preference.formats);
     let offered = offer.direction(media);
-    let direction = offered.answer(wish.direction);
+    let direction = offered.answer(preference.direction);
     if selected.is_empty() || !(direction.sends() || direction.receives()) {
         return None;
     }
-    let mut answer = media.accept(&selected, offered, wish.direction);
+    let mut answer = media.accept(&selected, offered, preference.direction);
     let known: Vec<&str> = known_extensions(direction).iter().map(|extension| extension.uri()).collect();
     answer.attributes.extend(media.answer_extmaps(&known));
     let formats: Vec<SectionFormat> = selected
@@ -95,7 +95,7 @@ fn take(
     let with_rtx = formats.iter().any(|format| format.rtx.is_some());
     let local_source = direction.sends().then(|| local.source(id, with_rtx));
     if let Some(source) = local_source {
-        local.describe_source(&mut answer, source, wish.msid.as_ref());
+        local.describe_source(&mut answer, source, preference.msid.as_ref());
     }
     let section = Section {
         id,
@@ -105,7 +105,7 @@ fn take(
         formats,
         extensions: ExtensionMap::of(answer.attributes.extmaps()),
         reduced_size: answer.attributes.has(&Attribute::RtcpRsize),
-        msid: wish.msid.clone(),
+        msid: preference.msid.clone(),
         remote_sources: remote_sources(media),
         local_source,
     };

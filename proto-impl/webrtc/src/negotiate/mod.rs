@@ -1,7 +1,7 @@
 //! Offers and answers (RFC 8829, RFC 9143): what both sides agreed on, as values.
 //!
 //! One transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
-//! refused. A section of an offer is answered by what its [`Wish`] says; data channels are rejected.
+//! refused. A section of an offer is answered by what its [`MediaPreference`] says; data channels are rejected.
 
 mod answer;
 mod formats;
@@ -36,7 +36,7 @@ pub struct SectionId(pub u8);
 
 /// What we want with a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct MediaPreference {
     /// Whether we would send or receive.
     pub direction: Direction,
     /// What we can send or read there, in order of preference. In an answer their numbers are the offer's.

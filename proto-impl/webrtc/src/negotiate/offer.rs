@@ -7,8 +7,8 @@ use sdp::{
 };
 
 use super::{
-    Local, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair, Wish, check_bundle,
-    is_ours, known_extensions, remote_sources, transport,
+    Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
+    check_bundle, is_ours, known_extensions, remote_sources, transport,
 };
 use crate::error::Error;
 
@@ -17,28 +17,28 @@ const PORT_DISCARD: u16 = 9;
 /// What browsers offer (RFC 8829 §5.1.2).
 const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
-/// Offers a section for each wish.
+/// Offers a section for each preference.
 pub(crate) fn offer(
-    wishes: &[(MediaKind, Wish)],
+    preferences: &[(MediaKind, MediaPreference)],
     local: &mut Local<'_>,
 ) -> (Description, Vec<Option<SourcePair>>) {
     let mut description = Description::default();
     local.describe_session(&mut description);
     description.attributes.push(Attribute::ExtmapAllowMixed);
-    let mids: Vec<String> = (0..wishes.len().min(SECTIONS_MAX)).map(|index| index.to_string()).collect();
+    let mids: Vec<String> = (0..preferences.len().min(SECTIONS_MAX)).map(|index| index.to_string()).collect();
     let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
     description.attributes.push(Attribute::Group(group));
     let mut sources = Vec::new();
-    for (id, ((kind, wish), mid)) in (0..).map(SectionId).zip(wishes.iter().zip(mids)) {
-        let mut media = section(kind, wish, mid);
+    for (id, ((kind, preference), mid)) in (0..).map(SectionId).zip(preferences.iter().zip(mids)) {
+        let mut media = section(kind, preference, mid);
         local.describe(&mut media, Setup::ActPass);
         if description.media.is_empty() {
             local.add_candidates(&mut media);
         }
-        let with_rtx = wish.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
-        let source = wish.direction.sends().then(|| local.source(id, with_rtx));
+        let with_rtx = preference.formats.iter().any(|format| media.rtx_of(format.payload_type()).is_some());
+        let source = preference.direction.sends().then(|| local.source(id, with_rtx));
         if let Some(source) = source {
-            local.describe_source(&mut media, source, wish.msid.as_ref());
+            local.describe_source(&mut media, source, preference.msid.as_ref());
         }
         description.media.push(media);
         sources.push(source);
@@ -46,10 +46,10 @@ pub(crate) fn offer(
     (description, sources)
 }
 
-fn section(kind: &MediaKind, wish: &Wish, mid: String) -> Media {
-    let rtx: Vec<(PayloadType, Format)> = rtx_formats(&wish.formats);
+fn section(kind: &MediaKind, preference: &MediaPreference, mid: String) -> Media {
+    let rtx: Vec<(PayloadType, Format)> = rtx_formats(&preference.formats);
     let mut types: Vec<PayloadType> = Vec::new();
-    for format in &wish.formats {
+    for format in &preference.formats {
         types.push(format.payload_type());
         types.extend(
             rtx.iter().filter(|(of, _)| *of == format.payload_type()).map(|(_, rtx)| rtx.payload_type()),
@@ -58,14 +58,14 @@ fn section(kind: &MediaKind, wish: &Wish, mid: String) -> Media {
     let mut media = Media::new(kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
     media.connection = Some(sdp::Connection::new(sdp::Host::UNSPECIFIED));
     media.attributes.push(Attribute::Mid(mid));
-    media.attributes.push(Attribute::Direction(wish.direction));
+    media.attributes.push(Attribute::Direction(preference.direction));
     media.attributes.push(Attribute::RtcpMux);
     media.attributes.push(Attribute::RtcpRsize);
-    for (id, extension) in (1..).zip(known_extensions(wish.direction)) {
+    for (id, extension) in (1..).zip(known_extensions(preference.direction)) {
         let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
         media.attributes.push(Attribute::Extmap(extmap));
     }
-    for format in &wish.formats {
+    for format in &preference.formats {
         media.push_format(format);
         if let Some((_, rtx)) = rtx.iter().find(|(of, _)| *of == format.payload_type()) {
             media.push_format(rtx);

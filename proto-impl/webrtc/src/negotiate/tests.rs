@@ -70,13 +70,13 @@ fn formats(codecs: &[Codec]) -> Vec<Format> {
 }
 
 /// What a server wants of a publisher.
-fn receive(media: &Media) -> Wish {
+fn receive(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio {
         &[Codec::Opus, Codec::G711(media::codec::g711::Law::A)]
     } else {
         &[Codec::H264, Codec::Vp8, Codec::Vp9, Codec::Av1]
     };
-    Wish { direction: Direction::RecvOnly, formats: formats(codecs), msid: None }
+    MediaPreference { direction: Direction::RecvOnly, formats: formats(codecs), msid: None }
 }
 
 fn answer_to(offer: &Description) -> Result<(Description, Negotiated), Error> {
@@ -128,12 +128,16 @@ fn a_player_gets_what_is_sent() {
     // The offer of a player is that of a publisher, the other way round.
     let offer = read(&CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly"));
     let msid = sdp::Msid { stream: "live".to_owned(), track: Some("video".to_owned()) };
-    let wish = |media: &Media| {
+    let preference = |media: &Media| {
         let codec = if media.kind == MediaKind::Video { Codec::H264 } else { Codec::Opus };
-        Wish { direction: Direction::SendOnly, formats: offered_formats(codec, 96), msid: Some(msid.clone()) }
+        MediaPreference {
+            direction: Direction::SendOnly,
+            formats: offered_formats(codec, 96),
+            msid: Some(msid.clone()),
+        }
     };
     let (answer, negotiated) =
-        answer(&offer, |_, media| Some(wish(media)), false, &mut Side::new(1, true).local()).unwrap();
+        answer(&offer, |_, media| Some(preference(media)), false, &mut Side::new(1, true).local()).unwrap();
     for (media, section) in answer.media.iter().zip(&negotiated.sections) {
         assert_eq!(answer.direction(media), Direction::SendOnly);
         let source = section.local_source.unwrap();
@@ -151,17 +155,21 @@ fn a_player_gets_what_is_sent() {
 #[test]
 fn an_offer_of_ours_is_answered_by_ourselves() {
     let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));
-    let wishes = [
+    let preferences = [
         (
             MediaKind::Audio,
-            Wish { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None },
+            MediaPreference { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None },
         ),
         (
             MediaKind::Video,
-            Wish { direction: Direction::SendRecv, formats: formats(&[Codec::Av1, Codec::H264]), msid: None },
+            MediaPreference {
+                direction: Direction::SendRecv,
+                formats: formats(&[Codec::Av1, Codec::H264]),
+                msid: None,
+            },
         ),
     ];
-    let (description, sources) = offer(&wishes, &mut ours.local());
+    let (description, sources) = offer(&preferences, &mut ours.local());
     let sent = read(&description.write());
     let (answered, there) =
         answer(&sent, |_, media| Some(receive(media)), false, &mut theirs.local()).unwrap();

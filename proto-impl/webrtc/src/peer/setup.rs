@@ -8,13 +8,15 @@ use sdp::{Description, Media, MediaKind};
 use super::Peer;
 use crate::config::IceMode;
 use crate::error::Error;
-use crate::negotiate::{self, Local, Negotiated, Section, SectionId, SourcePair, Wish, read_candidate};
+use crate::negotiate::{
+    self, Local, MediaPreference, Negotiated, Section, SectionId, SourcePair, read_candidate,
+};
 use crate::receive::Reception;
 use crate::send::Sender;
 use crate::transport::Agent;
 
 impl Peer {
-    /// Answers the peer's offer; `wish` says what we want with each of its sections of media, or nothing.
+    /// Answers the peer's offer; `preference` says what we want with each of its sections of media, or nothing.
     ///
     /// A later offer may restart ICE (RFC 8445 §9) for the same sections, by other credentials; then
     /// [`Peer::local_fragment`] is another one too. What else it changes is refused.
@@ -26,7 +28,7 @@ impl Peer {
         &mut self,
         now: Instant,
         offer: &Description,
-        wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+        preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
     ) -> Result<Description, Error> {
         if self.offered.is_some() || self.transport.is_closed() {
             return Err(Error::State);
@@ -37,28 +39,32 @@ impl Peer {
         if again {
             // Whether it is good is found out without touching the session.
             let trial =
-                self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+                self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
             if !same_sections(&trial.1.sections, &self.sections) {
                 return Err(Error::State);
             }
             self.version = self.version.saturating_add(1);
             if trial.1.remote.ufrag() == self.remote_fragment {
-                let (answer, _) =
-                    self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+                let (answer, _) = self.answer(
+                    offer,
+                    |id, _| self.repeated_preference(id),
+                    &known,
+                    &mut self.random.clone(),
+                )?;
                 return Ok(answer);
             }
             self.restarts = self.restarts.saturating_add(1);
             let seed = self.seed.derive("ice", self.restarts);
             self.transport.agent.restart(now, &seed);
             let (answer, negotiated) =
-                self.answer(offer, |id, _| self.repeated_wish(id), &known, &mut self.random.clone())?;
+                self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
             negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
             self.transport.set_negotiated(now, &negotiated);
             self.take_transport_events(now);
             return Ok(answer);
         }
         let mut random = self.random.clone();
-        let (answer, negotiated) = self.answer(offer, wish, &known, &mut random)?;
+        let (answer, negotiated) = self.answer(offer, preference, &known, &mut random)?;
         self.random = random;
         self.begin(now, negotiated);
         Ok(answer)
@@ -67,35 +73,35 @@ impl Peer {
     fn answer(
         &self,
         offer: &Description,
-        wish: impl FnMut(SectionId, &Media) -> Option<Wish>,
+        preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
         known: &[(SectionId, SourcePair)],
         random: &mut crypto::Random,
     ) -> Result<(Description, Negotiated), Error> {
         let candidates = self.local_candidates();
         let mut local = self.local(&candidates, known, random);
-        negotiate::answer(offer, wish, self.config.dtls_client, &mut local)
+        negotiate::answer(offer, preference, self.config.dtls_client, &mut local)
     }
 
     /// What we wanted of a section before.
-    fn repeated_wish(&self, id: SectionId) -> Option<Wish> {
+    fn repeated_preference(&self, id: SectionId) -> Option<MediaPreference> {
         let section = self.sections.iter().find(|section| section.id == id)?;
         let formats = section.formats.iter().map(|format| format.local.clone()).collect();
-        Some(Wish { direction: section.direction, formats, msid: section.msid.clone() })
+        Some(MediaPreference { direction: section.direction, formats, msid: section.msid.clone() })
     }
 
-    /// Offers a section for each wish. The answer is to be given to [`Peer::handle_answer`].
+    /// Offers a section for each preference. The answer is to be given to [`Peer::handle_answer`].
     ///
     /// # Errors
     ///
     /// An offer is open, or was answered.
-    pub fn offer(&mut self, wishes: &[(MediaKind, Wish)]) -> Result<Description, Error> {
+    pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
         if self.offered.is_some() || !self.sections.is_empty() || self.transport.is_closed() {
             return Err(Error::State);
         }
         let candidates = self.local_candidates();
         let mut random = self.random.clone();
         let mut local = self.local(&candidates, &[], &mut random);
-        let (offer, sources) = negotiate::offer(wishes, &mut local);
+        let (offer, sources) = negotiate::offer(preferences, &mut local);
         self.random = random;
         self.offered = Some((offer.clone(), sources));
         Ok(offer)

@@ -7,8 +7,8 @@ use webrtc::{CloseReason, SectionId, Track};
 use wire::Datagrams;
 
 use crate::harness::{
-    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, exchange, server_config,
-    session, wishes,
+    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, exchange, preferences,
+    server_config, session,
 };
 
 #[test]
@@ -139,12 +139,12 @@ fn an_answer_behind_the_end_begins_nothing() {
     let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 1);
     let now = clock.now();
     client.peer.add_local(now, CLIENT).unwrap();
-    let offer = client.peer.offer(&wishes(Direction::SendOnly)).unwrap();
-    let wish = |section: SectionId, _: &sdp::Media| {
-        let [sound, picture] = wishes(Direction::RecvOnly);
+    let offer = client.peer.offer(&preferences(Direction::SendOnly)).unwrap();
+    let preference = |section: SectionId, _: &sdp::Media| {
+        let [sound, picture] = preferences(Direction::RecvOnly);
         Some(if section == SOUND { sound.1 } else { picture.1 })
     };
-    let answer = server.peer.handle_offer(now, &offer, wish).unwrap();
+    let answer = server.peer.handle_offer(now, &offer, preference).unwrap();
     client.close(now);
     assert_eq!(client.peer.handle_answer(now, &answer), Err(webrtc::Error::State));
     assert_eq!((client.peer.poll_event(), client.peer.poll_timeout()), (None, None));

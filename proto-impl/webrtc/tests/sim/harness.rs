@@ -13,7 +13,7 @@ use media::codec::{Codec, CodecConfig, h264, opus};
 use netsim::{Clock, Input, Link, MediaSource, Pair, Peer as Machine, SyntheticUnit, Verifier, ms};
 use rtp::NtpAnchor;
 use sdp::{Direction, MediaKind};
-use webrtc::{CloseReason, Config, Event, IceMode, Peer, SectionId, Track, Wish, offered_formats};
+use webrtc::{CloseReason, Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
 pub(crate) const SERVER: SocketAddr =
@@ -238,10 +238,10 @@ impl Machine for End {
 }
 
 /// What a client offers: sound, then pictures.
-pub(crate) fn wishes(direction: Direction) -> [(MediaKind, Wish); 2] {
+pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference); 2] {
     [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
         let first = if codec == Codec::Opus { 111 } else { 96 };
-        (kind, Wish { direction, formats: offered_formats(codec, first), msid: None })
+        (kind, MediaPreference { direction, formats: offered_formats(codec, first), msid: None })
     })
 }
 
@@ -262,14 +262,14 @@ pub(crate) fn session_of(seed: u64, direction: Direction, client: Config, server
 pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direction: Direction) -> String {
     let now = clock.now();
     client.peer.add_local(now, client.local).unwrap();
-    let text = client.peer.offer(&wishes(direction)).unwrap().write();
+    let text = client.peer.offer(&preferences(direction)).unwrap().write();
     let offer = sdp::Description::read(text.as_bytes()).unwrap();
     let answer = server
         .peer
         .handle_offer(now, &offer, |_, media| {
             let codec = if media.kind == MediaKind::Audio { Codec::Opus } else { Codec::H264 };
             let direction = direction.reverse();
-            Some(Wish { direction, formats: offered_formats(codec, 96), msid: None })
+            Some(MediaPreference { direction, formats: offered_formats(codec, 96), msid: None })
         })
         .unwrap();
     let answer = sdp::Description::read(answer.write().as_bytes()).unwrap();

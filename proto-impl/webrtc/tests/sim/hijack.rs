@@ -19,7 +19,7 @@ const ATTACKER: SocketAddr =
 const MOVED: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)), 5001);
 
-/// Lets a stranger say something to the server.
+/// Sends a datagram to the server from the attacker's address.
 fn inject(end: &mut End, now: Instant, bytes: &[u8]) {
     let path = Path::udp(end.local, ATTACKER);
     end.peer.handle_datagram(now, path, &mut bytes.to_vec());
@@ -41,9 +41,9 @@ fn junk() -> Vec<Vec<u8>> {
     all
 }
 
-/// I-04, D-01, D-03: strangers come first, and keep coming.
+/// I-04, D-01, D-03: unauthenticated datagrams come first, and keep coming.
 #[test]
-fn i_04_strangers_before_the_peer_change_nothing() {
+fn i_04_unauthenticated_datagrams_before_the_peer_change_nothing() {
     let mut pair = session(1, Direction::RecvOnly);
     pair.b.wire = Some(Vec::new());
     let now = pair.clock.now();
@@ -60,7 +60,7 @@ fn i_04_strangers_before_the_peer_change_nothing() {
     }
     assert_eq!(pair.a.verifier.video().lost + pair.a.verifier.audio().lost, 0);
     let wire = pair.b.wire.as_ref().unwrap();
-    assert!(wire.iter().all(|(path, _)| path.remote == CLIENT), "0 bytes go to the stranger");
+    assert!(wire.iter().all(|(path, _)| path.remote == CLIENT), "0 bytes go to the attacker");
     assert!(pair.b.peer.stats().transport.not_valid > 0);
 }
 
@@ -176,8 +176,8 @@ fn d_01_a_flood_of_hellos_reaches_nobody() {
             assert!(ms < 5000, "session {n}");
             for _ in 0..10 {
                 flood = flood.wrapping_add(1);
-                let stranger = SocketAddr::from(((flood | 0x0a00_0000).to_be_bytes(), 6000));
-                let route = demux.route(&Path::udp(SERVER, stranger), &hello);
+                let attacker = SocketAddr::from(((flood | 0x0a00_0000).to_be_bytes(), 6000));
+                let route = demux.route(&Path::udp(SERVER, attacker), &hello);
                 reached += u32::from(!matches!(route, ice::Route::Drop(_)));
             }
             pair.run_for(netsim::ms(1)).unwrap();

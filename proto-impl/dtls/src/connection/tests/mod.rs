@@ -169,16 +169,16 @@ fn the_server_chooses_the_profile() {
     }
 }
 
-/// A gate in front of a bare port: nothing before the caller comes back with its cookie.
+/// On a bare port no state is kept before the client returns its cookie.
 #[test]
-fn d_01_a_stranger_gets_a_cookie_and_nothing_is_kept() {
+fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
     for mtu in [1200, 200] {
         let server = Config { cookie: true, ..config(2) };
         let client = Config { mtu, ..config(1) };
         let (ends, ..) = Ends::connected(client.clone(), server.clone());
         assert_eq!(ends.server.stats().retransmits, 0);
 
-        // A thousand strangers, whose hello comes in pieces: one reply each, shorter than the question.
+        // A thousand clients, whose hello comes in fragments: one reply each, shorter than the request.
         let mut ends = Ends::new(client, server).start();
         let hello = sent(&mut ends.client, ends.clock.now());
         let held = ends.server.held_bytes();
@@ -193,9 +193,9 @@ fn d_01_a_stranger_gets_a_cookie_and_nothing_is_kept() {
 }
 
 #[test]
-fn d_01_a_gate_passes_who_has_the_cookie_for_its_address() {
+fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
     let clock = Clock::new();
-    let gate = Gate::new(&Seed::from_number(5));
+    let verifier = CookieVerifier::new(&Seed::from_number(5));
     let address = |text: &str| text.parse().unwrap();
     let from = address("192.0.2.1:4000");
     let mut client = Connection::client(Arc::new(config(1)), Seed::from_number(6));
@@ -203,21 +203,21 @@ fn d_01_a_gate_passes_who_has_the_cookie_for_its_address() {
     client.start(clock.now());
     let hello = sent(&mut client, clock.now());
     let mut reply = Vec::new();
-    assert_eq!(gate.check(from, &hello[0], &mut reply), crate::Checked::Reply);
+    assert_eq!(verifier.check(from, &hello[0], &mut reply), crate::Checked::Reply);
     client.handle_datagram(clock.now(), &mut reply);
     let hello = sent(&mut client, clock.now());
-    for (gate, from, passes) in [
-        (&gate, from, crate::Checked::Pass),
-        (&gate, address("192.0.2.1:4001"), crate::Checked::Reply),
-        (&gate, address("192.0.2.2:4000"), crate::Checked::Reply),
-        (&Gate::new(&Seed::from_number(7)), from, crate::Checked::Reply),
+    for (verifier, from, passes) in [
+        (&verifier, from, crate::Checked::Pass),
+        (&verifier, address("192.0.2.1:4001"), crate::Checked::Reply),
+        (&verifier, address("192.0.2.2:4000"), crate::Checked::Reply),
+        (&CookieVerifier::new(&Seed::from_number(7)), from, crate::Checked::Reply),
     ] {
-        assert_eq!(gate.check(from, &hello[0], &mut Vec::new()), passes);
+        assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
     }
     for cut in 0..hello[0].len() {
-        gate.check(from, &hello[0][..cut], &mut Vec::new());
+        verifier.check(from, &hello[0][..cut], &mut Vec::new());
     }
-    let mut server = Connection::server_behind_gate(Arc::new(config(2)), Seed::from_number(8));
+    let mut server = Connection::server_with_cookie(Arc::new(config(2)), Seed::from_number(8));
     server.set_remote_fingerprints(clock.now(), vec![identity(1).fingerprint()]);
     server.start(clock.now());
     deliver(&mut server, clock.now(), &hello);
@@ -322,7 +322,7 @@ fn d_02_the_certificate_waits_for_its_announcement() {
 }
 
 #[test]
-fn strangers_may_connect_where_that_is_wanted() {
+fn peers_without_a_known_certificate_may_connect_where_that_is_wanted() {
     let open = |number: usize, check| Config { check, ..config(number) };
     let (_, a, b) = Ends::connected(open(1, PeerCheck::AnyCertificate), open(2, PeerCheck::AnyCertificate));
     assert!(a.peer_sha256.is_some() && b.peer_sha256.is_some());
