@@ -44,7 +44,7 @@ const ROWS: [Row; 9] = [
     row("tags", "4 s and 8 s of FLV", [4, 8], 2.05),
     row("package", "100 and 200 units packaged as RTMP", [100, 200], 2.05),
     // The payload is named and never touched.
-    row("package-size", "100 pictures of 5 KB and of 30 KB packaged as RTMP", [5_000, 30_000], 1.05),
+    row("package-size", "100 frames of 5 KB and of 30 KB packaged as RTMP", [5_000, 30_000], 1.05),
     row("requests", "50 and 100 HTTP requests on one connection", [50, 100], 2.05),
     row("request-length", "50 HTTP requests with headers of 2 KB and of 4 KB", [2_000, 4_000], 2.05),
 ];
@@ -120,8 +120,8 @@ fn run(name: &str, size: usize) {
         "package-size" => {
             let source =
                 netsim::MediaSource::new(&crypto::Seed::from_number(1)).sizes(size, 0).gop(1_000_000);
-            let pictures: Vec<SyntheticUnit> = source.skip(1).take(100).collect();
-            package(pictures.iter());
+            let frames: Vec<SyntheticUnit> = source.skip(1).take(100).collect();
+            package(frames.iter());
         }
         "requests" => requests(size, 0),
         "request-length" => requests(50, size),

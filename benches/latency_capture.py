@@ -73,7 +73,7 @@ def main():
             child.wait()
     came, went = {}, {}
     for stamp, source, target, payload in packets(capture):
-        # Pictures alone: the SEI message of 48 bytes says so before the UUID (H.264 D.1.7). Sound may ride along.
+        # Video frames only: the SEI message of 48 bytes precedes the UUID (H.264 D.1.7). Audio may share the packet.
         for found in re.finditer(re.escape(b"\x05\x30" + UUID), payload):
             sequence = payload[found.end():found.end() + 16]
             if target in ports:

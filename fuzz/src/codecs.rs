@@ -57,7 +57,7 @@ pub fn av1_config(data: &[u8]) {
     }
 }
 
-/// `VPCodecConfigurationRecord`, and the same bytes as the small records of sound.
+/// `VPCodecConfigurationRecord`, and the same bytes as the small audio records.
 pub fn vp9_config(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     if let Ok(config) = vp9::Config::read(record.clone()) {

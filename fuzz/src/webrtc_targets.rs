@@ -94,7 +94,7 @@ pub fn webrtc_peer(data: &[u8]) {
             }
             2 => drop(ends[from].queue.pop_front()),
             3 => {
-                // Damaged, cut, or said again later.
+                // Damaged, truncated, or replayed later.
                 if let Some(mut datagram) = ends[from].queue.pop_front() {
                     let at = usize::from(*value) % datagram.len();
                     let again = datagram.clone();

@@ -130,9 +130,9 @@ pub enum Denial {
     Blocked(String),
     /// This subscriber is there often enough.
     Connections,
-    /// The receiver that was asked said no.
+    /// The hook receiver denied it.
     Hook,
-    /// The receiver that was asked said nothing in time.
+    /// The hook receiver did not answer in time.
     HookSilent,
     /// A check that is switched on cannot be done for this.
     Unsupported,

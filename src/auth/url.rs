@@ -104,13 +104,13 @@ pub fn authority(host: &str, port: u16, default_port: u16) -> String {
     if port == default_port { host } else { format!("{host}:{port}") }
 }
 
-/// The address of a hook receiver, taken apart. Kept and sent as it was given.
+/// The address of a hook receiver, parsed. Stored and sent unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HookUrl {
     text: String,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port, given or the scheme's.
+    /// Explicit port, or the scheme's default.
     pub port: u16,
 }
 
@@ -139,7 +139,7 @@ impl HookUrl {
         Ok(Self { text: text.to_owned(), host, port })
     }
 
-    /// As it was given.
+    /// The URL as configured.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

@@ -24,7 +24,7 @@ pub use security::{HookSettings, SecuritySettings};
 pub use server::{Limits, ServerSettings};
 pub use values::{Origin, Values};
 
-/// Why the settings cannot be used. Always one line, naming the place and the key; never a secret value.
+/// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,10 +39,10 @@ pub enum Error {
         reason: String,
     },
     /// A value does not fit its key.
-    #[error("{key} (from {place}): {reason}")]
+    #[error("{key} (from {origin}): {reason}")]
     Value {
         /// The file, `the environment`, `--set` or `the default`.
-        place: String,
+        origin: String,
         /// The key.
         key: String,
         /// What is wrong.
@@ -61,7 +61,7 @@ pub enum Error {
     Io {
         /// Which one.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         reason: String,
     },
 }

@@ -56,7 +56,7 @@ impl Values {
     /// Sets one value; a key that nobody knows is a warning.
     pub fn set(&mut self, key: &str, value: String, origin: Origin, warnings: &mut Vec<String>) {
         if self.schema.find(self.level, key).is_none() {
-            warnings.push(format!("{}: unknown key {}", place(&self.file, origin), printable(key)));
+            warnings.push(format!("{}: unknown key {}", describe(&self.file, origin), printable(key)));
         }
         self.map.insert(key.to_owned(), (value, origin));
     }
@@ -117,7 +117,7 @@ impl Values {
     /// An error about the value of a key.
     pub(crate) fn bad(&self, key: &str, reason: impl Into<String>) -> Error {
         Error::Value {
-            place: place(&self.file, self.origin(key)),
+            origin: describe(&self.file, self.origin(key)),
             key: printable(key),
             reason: reason.into(),
         }
@@ -180,7 +180,7 @@ impl fmt::Debug for Values {
     }
 }
 
-fn place(file: &str, origin: Origin) -> String {
+fn describe(file: &str, origin: Origin) -> String {
     match origin {
         Origin::Default => "the default".to_owned(),
         Origin::File => file.to_owned(),

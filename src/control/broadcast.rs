@@ -49,7 +49,7 @@ pub struct EndpointRecord {
     /// Always `generic`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// As it was given.
+    /// The URL as the client sent it.
     pub endpoint_url: String,
     /// What removes it.
     pub endpoint_service_id: String,

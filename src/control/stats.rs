@@ -46,7 +46,7 @@ impl Load {
         sum / (self.workers.len().max(1) as u64 * LOAD_REPORTS as u64)
     }
 
-    /// What a worker said last, in parts per thousand; 0 when it said nothing lately.
+    /// The last load reported by a worker, in parts per thousand; 0 without a recent report.
     pub(super) fn latest_permille(&self, now: Now, worker: WorkerId) -> u64 {
         let last = self.workers.get(usize::from(worker.0)).and_then(VecDeque::back);
         let fresh = last.filter(|(at, _)| now.mono.saturating_duration_since(*at) <= LOAD_AGE);

@@ -1,4 +1,4 @@
-//! Main tracks and their subtracks: a room, or one programme in several pictures. A subtrack names its main track; a
+//! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track; a
 //! virtual main track is live while one of its subtracks is (docs/rest.md).
 
 use crate::types::{Now, StreamKey};

@@ -83,7 +83,7 @@ impl Blobs {
         }
     }
 
-    /// Takes a blob in the place of an older version, and drops the oldest ones while there are too many.
+    /// Stores a blob, replacing an older version, and drops the oldest ones while there are too many.
     pub fn publish(&mut self, blob: Arc<Blob>) -> Published {
         if blob.bytes.len() > self.caps.stream_bytes.min(self.caps.bytes) {
             return Published::Refused;

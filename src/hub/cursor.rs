@@ -156,7 +156,7 @@ impl Cursor {
 
     /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
     /// when the ring has dropped what comes next. Without a newer key frame a cursor that is only late stays; one
-    /// that has lost its place waits for the next. Sound alone can start anywhere: it goes to the head.
+    /// that has lost its place waits for the next. Audio alone can start anywhere: it goes to the head.
     pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
@@ -584,7 +584,7 @@ mod tests {
         push(&mut line, 10, true);
         line.push_entry(other(20, false));
         push(&mut line, 30, false);
-        // Its GOP began before the viewer's first picture: nobody could decode it.
+        // Its GOP began before the viewer's first video frame: nobody could decode it.
         let mut cursor = line.cursor();
         assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@10>[10][30]");
         line.push_entry(other(40, true));

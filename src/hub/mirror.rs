@@ -43,7 +43,7 @@ pub struct Mirror {
 enum Knows {
     /// It does not: the next unit, whatever its track, brings them.
     Nothing,
-    /// They are on their way; nothing more is sent until it has said what it wants. The tracks of which it has had a key
+    /// They are on their way; nothing more is sent until it has reported what it wants. The tracks of which it has had a key
     /// frame.
     Soon(TrackSet),
     /// It does.

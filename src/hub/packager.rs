@@ -56,8 +56,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Writes the time of a subscriber whose zero is `zero_ms` over the shared one. What lies before its zero (sound
-    /// that is a little older than the picture it began with) is at zero.
+    /// Writes the time of a subscriber whose zero is `zero_ms` over the shared one. What lies before its zero (audio
+    /// that is a little older than the video frame it began with) is at zero.
     fn restamp(self, slice: &mut [u8], zero_ms: i64) {
         let time = (self.write)(self.ms.saturating_sub(zero_ms).max(0));
         if let Some(place) = slice.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {

@@ -41,7 +41,7 @@ pub enum StartError {
         what: String,
         /// The configured port.
         port: u16,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The certificate cannot be used, or made.

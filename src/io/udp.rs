@@ -158,7 +158,7 @@ impl UdpSocket {
     }
 }
 
-/// Whether a run may have been refused for being one: EINVAL and EMSGSIZE are also said of addresses.
+/// Whether a run may have been refused for being one: EINVAL and EMSGSIZE are reported for bad addresses as well.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }

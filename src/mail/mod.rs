@@ -256,7 +256,7 @@ pub enum ToWorker {
         from: SessionRef,
         /// The receiver.
         to: SessionRef,
-        /// What is said.
+        /// The message.
         message: Message,
     },
     /// A session of another worker, to which one of this has spoken, is not there.

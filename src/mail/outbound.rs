@@ -23,7 +23,7 @@ pub enum Transport {
 pub struct Target {
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port, given or the scheme's.
+    /// Explicit port, or the scheme's default.
     pub port: u16,
     /// How it is connected to.
     pub transport: Transport,

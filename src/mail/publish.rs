@@ -65,7 +65,7 @@ pub struct Grant {
 /// How a publisher went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It said goodbye (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
+    /// It ended the publish (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
     Clean,
     /// The connection was lost or fell silent: the stream waits for it (grace).
     Lost,

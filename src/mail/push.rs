@@ -18,7 +18,7 @@ pub enum PushState {
     Failed(String),
     /// Was broadcasting, and broke.
     Error(String),
-    /// Ended because control said so.
+    /// Ended by control.
     Finished,
 }
 

@@ -21,7 +21,7 @@ pub struct SourceFigures {
     pub width: u32,
     /// Picture height, 0 when unknown.
     pub height: u32,
-    /// What the picture is coded with.
+    /// The video codec.
     pub video_codec: Option<Codec>,
     /// Units dropped at ingest.
     pub dropped: u64,

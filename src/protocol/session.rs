@@ -204,7 +204,7 @@ pub enum Event {
     Tell {
         /// The receiver.
         to: SessionRef,
-        /// What is said.
+        /// The message.
         message: Message,
     },
     /// Wants a UDP socket of its own; answered by [`Session::handle_path`].

@@ -291,7 +291,7 @@ impl Page {
             ]
             .map(|(reason, units)| (vec![worker(index), ("reason", reason.to_owned())], number(units)))
         });
-        out.counters("dropped_units", "Units that somebody was not given", drops)?;
+        out.counters("dropped_units", "Units that were not delivered to somebody", drops)?;
         out.counters(
             "jumps",
             "Times a subscriber jumped to a newer key frame",

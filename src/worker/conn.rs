@@ -16,7 +16,7 @@ use media::TrackId;
 const WRITE_STALL: Duration = Duration::from_secs(30);
 /// A push is given up sooner: its supervisor opens a new one.
 const PUSH_STALL: Duration = Duration::from_secs(10);
-/// A goodbye that is not taken by then is not said.
+/// A closing message that is not written by then is dropped.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Publications and subscriptions that one session may have at a time.
 pub(super) const ROLES_MAX: usize = 64;
@@ -41,7 +41,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The stream that the server has given it.
+    /// The stream that the server assigned to it.
     pub(super) const fn stream(self) -> Option<StreamId> {
         match self {
             Self::Push { stream, .. } | Self::Sink { stream } | Self::Producer { stream, .. } => Some(stream),
@@ -177,9 +177,9 @@ pub(super) struct Figures {
     pub(super) began: Instant,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// What its bytes count for, as its session has said.
+    /// What its bytes count for, as its session reported.
     pub(super) protocol: &'static str,
-    /// Whether it is there for media, as its session has said.
+    /// Whether it carries media, as its session reported.
     pub(super) is_media: bool,
     /// Bytes received and sent that have counted for something else before.
     pub(super) counted: (u64, u64),

@@ -65,7 +65,7 @@ impl Worker {
         self.after_drain(id);
     }
 
-    /// Resumes reading, closes what is said, arms the deadline.
+    /// Resumes reading, closes if the session asked for it, arms the deadline.
     pub(super) fn after_drain(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.closing.is_some() && !conn.has_own_bytes() {
@@ -132,11 +132,11 @@ impl Worker {
                 self.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
             Event::ClosePath(path) => self.close_path(id, path),
-            Event::Closed(reason) => self.close_said(id, reason),
+            Event::Closed(reason) => self.close_reported(id, reason),
         }
     }
 
-    fn close_said(&mut self, id: ConnId, reason: String) {
+    fn close_reported(&mut self, id: ConnId, reason: String) {
         self.end_holds(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.closing.get_or_insert(reason);
@@ -210,7 +210,7 @@ impl Worker {
                 if self.pushes.get(&push) == Some(&id) {
                     self.pushes.remove(&push);
                 }
-                // Most have said more already, and control hears only the first word of an attempt's end.
+                // Most have reported a reason already; control takes only the first report of an attempt's end.
                 let state = PushState::Failed(reason.to_owned());
                 self.tell(ToControl::Push { push, attempt, state });
             }

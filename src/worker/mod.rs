@@ -2,7 +2,7 @@
 //! descriptors nor clocks: [`crate::io`] drives it, and so does the simulator.
 //!
 //! A turn:
-//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that what control said first is known first;
+//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that earlier orders of control are known first;
 //! 2. sockets ([`Worker::accept`], [`Worker::handle_bytes`], [`Worker::handle_path`], ...);
 //! 3. deadlines ([`Worker::handle_timeout`]);
 //! 4. [`Worker::finish_turn`]: every dirty session is asked for events and bytes, streams that grew are flushed;
@@ -295,7 +295,7 @@ impl Worker {
         self.stats.refused.count(why);
     }
 
-    /// The shell was busy for so long since it last said so, and so much mail waits for it.
+    /// Takes the shell's busy time since its last report, and the length of its mail queue.
     pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
         self.busy = self.busy.saturating_add(busy);
         self.stats.busy = self.stats.busy.saturating_add(busy);

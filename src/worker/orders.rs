@@ -96,7 +96,7 @@ impl Worker {
         if self.pulls.get(&pull) == Some(&id) {
             self.pulls.remove(&pull);
         }
-        // Most have said more already, and control hears only the first word of an attempt's end.
+        // Most have reported a reason already; control takes only the first report of an attempt's end.
         let state = PullState::Failed(reason.to_owned());
         self.tell(ToControl::Pull { pull, attempt, state });
     }

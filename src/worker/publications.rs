@@ -193,7 +193,7 @@ impl Worker {
     }
 
     /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
-    /// flows the flush moves on with every picture, and the entry finds nothing to do when it fires. Deadlines are
+    /// flows the flush moves on with every video frame, and the entry finds nothing to do when it fires. Deadlines are
     /// moved forward onto a grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };

@@ -330,7 +330,7 @@ fn four_selections_on_two_workers_get_their_tracks_whole() {
 }
 
 #[test]
-fn a_switch_in_mid_stream_happens_at_a_key_frame_and_loses_no_sound() {
+fn a_switch_in_mid_stream_happens_at_a_key_frame_and_loses_no_audio() {
     use TrackKind::{Audio, Video};
     for seed in seeds() {
         let mut scene = Scene::new(seed);

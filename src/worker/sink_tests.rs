@@ -183,7 +183,7 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     let tracks = Arc::new(Tracks::new(1, [video(0), a_law()]));
     start_file_sink(&mut rig);
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
-    rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
+    rig.publish(TrackId::AUDIO, false, b"audio", &tracks);
     rig.publish(TrackId::VIDEO, false, b"next", &tracks);
     rig.do_jobs();
     // The rest is written before the sink goes.
@@ -195,7 +195,7 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.do_jobs();
     assert_eq!(rig.worker.connections(), sessions - 1);
     let payloads: Vec<Vec<u8>> = rig.written().into_iter().map(|(_, payload)| payload).collect();
-    assert_eq!(payloads, [&b"key"[..], b"sound", b"next", b"last"]);
+    assert_eq!(payloads, [&b"key"[..], b"audio", b"next", b"last"]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [video(0)]));
     start_file_sink(&mut rig);
-    // Ten seconds of pictures, a key frame each second; the disk takes nothing.
+    // Ten seconds of frames, a key frame each second; the disk takes nothing.
     for n in 0..500 {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");

@@ -191,8 +191,8 @@ fn video_tracks() -> Arc<Tracks> {
     Arc::new(Tracks::new(1, [Track { epoch: 1, ..track }]))
 }
 
-fn picture(dts: i64, key_frame: bool) -> Event {
-    let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"picture"));
+fn video_frame(dts: i64, key_frame: bool) -> Event {
+    let (track, payload) = (TrackId::VIDEO, Bytes::from_static(b"frame"));
     let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
     Event::Unit { publication: Handle::ONLY, unit, tracks: video_tracks() }
 }
@@ -256,7 +256,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
 fn a_stream_stands_where_its_units_do_whatever_they_count() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
-    let Event::Unit { mut unit, tracks, .. } = picture(180_000, true) else { panic!("no unit") };
+    let Event::Unit { mut unit, tracks, .. } = video_frame(180_000, true) else { panic!("no unit") };
     let mut tracks = Tracks::clone(&tracks);
     tracks.get_mut(TrackId::VIDEO).unwrap().timescale = Timescale::new(90_000);
     unit.pts += 3000;
@@ -292,18 +292,22 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
         });
         units.collect()
     };
-    rig.say(id, &actor, [picture(0, true), picture(33, false)]);
+    rig.say(id, &actor, [video_frame(0, true), video_frame(33, false)]);
     // As without a GOP cache, or behind a GOP longer than the ring.
     rig.worker.streams.get_mut(&STREAM).unwrap().clear();
     rig.worker.handle_mail(rig.now, mirror(None));
-    rig.say(id, &actor, [picture(66, false), picture(99, false), picture(132, true), picture(165, false)]);
+    rig.say(
+        id,
+        &actor,
+        [video_frame(66, false), video_frame(99, false), video_frame(132, true), video_frame(165, false)],
+    );
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.stats.units_unmirrored, 0, "nothing was refused");
     // Who has the beginning goes on where it is.
     rig.worker.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
-    rig.say(id, &actor, [picture(198, false)]);
+    rig.say(id, &actor, [video_frame(198, false)]);
     assert_eq!(mirrored(&mut rig), [198]);
 }
 
@@ -336,7 +340,7 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
     }
 }
 
-/// Packages a picture as its time; has no words for the time that it is told.
+/// Packages a frame as its time; cannot name the time that it is asked for.
 #[derive(Debug)]
 struct Fragile(i64);
 
@@ -356,7 +360,7 @@ impl Package for Fragile {
 }
 
 impl Rig {
-    /// A viewer in a format that fails at the picture of this time.
+    /// A viewer in a format that fails at the frame of this time.
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
         let key = FormatKey::new(name, 0);
@@ -392,7 +396,11 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
     let mut rig = Rig::new();
     let viewers = [("one", -1), ("two", 66), ("three", -1)].map(|(name, at)| rig.fragile_viewer(name, at));
     let (id, actor) = rig.publisher();
-    rig.say(id, &actor, [picture(0, true), picture(33, false), picture(66, false), picture(99, false)]);
+    rig.say(
+        id,
+        &actor,
+        [video_frame(0, true), video_frame(33, false), video_frame(66, false), video_frame(99, false)],
+    );
     assert!(rig.worker.conns.get(id).is_none());
     assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (1, 3));
     let gone = |output: &Output| {
@@ -402,7 +410,7 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[0][33]".to_owned())).into());
     // Whoever takes over the stream finds it in order.
     let (id, actor) = rig.publisher();
-    rig.say(id, &actor, [picture(132, true), picture(165, false)]);
+    rig.say(id, &actor, [video_frame(132, true), video_frame(165, false)]);
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[132][165]".to_owned())).into());
 }
 
@@ -412,7 +420,7 @@ fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let viewer = rig.fragile_viewer("one", 33);
     rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
-        let Event::Unit { unit, tracks, .. } = picture(dts, key_frame) else { panic!() };
+        let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
         let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);

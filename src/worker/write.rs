@@ -110,7 +110,7 @@ impl Worker {
         }
         let blocked = link.flow == Flow::Blocked;
         more |= conn.has_own_bytes();
-        // A socket that takes nothing is given time from its last byte, not from the newest unit.
+        // A stalled socket's time counts from its last byte, not from the newest unit.
         if let Some(link) = &mut conn.bytes {
             if !more {
                 link.waits_since = None;

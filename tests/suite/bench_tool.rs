@@ -46,7 +46,7 @@ fn check_players(report: &Value, count: u64) {
     }
     assert_eq!(report["ok"], true);
     let units = |kind: &str| report["units"][kind].as_u64().unwrap();
-    // 30 frames and 47 sounds a second; a busy machine has a window that is late, not units that are missing.
+    // 30 frames and 47 audio frames a second; a busy machine has a window that is late, not units that are missing.
     assert!(units("video") > count * 60 && units("audio") > count * 90, "{report}");
     assert_eq!(units("stamped"), units("video") + units("audio"), "{report}");
     for member in ["first_frame_ms", "latency_video_ms", "latency_audio_ms"] {

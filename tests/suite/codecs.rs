@@ -28,7 +28,7 @@ const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-params", 
 const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
 const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
 
-/// The files: a name, the picture's encoder, the sound's.
+/// The files: name, video encoder, audio encoder.
 fn files() -> Vec<(&'static str, PathBuf)> {
     let file = |name, video: &[&str], audio: &[&str]| (name, coded_file(name, &[video, audio].concat()));
     vec![
@@ -56,7 +56,7 @@ fn publish(server: &Server, name: &str, file: &Path) -> Program {
 /// A body of media, and its time.
 type Body = (MediaKind, u32, Bytes);
 
-/// The bodies of a file's pictures and sounds.
+/// The bodies of a file's video and audio frames.
 fn bodies(file: &Path) -> Vec<Body> {
     let mut reader = flv::file::Reader::new(16 << 20);
     reader.push(&std::fs::read(file).unwrap());
@@ -177,13 +177,13 @@ fn ffmpeg_9_plays_every_codec_by_http_flv() {
 }
 
 #[test]
-fn a_player_that_announces_nothing_gets_the_sound_it_knows_and_no_picture_that_it_does_not() {
+fn a_player_that_announces_nothing_gets_the_audio_it_knows_and_no_video_that_it_does_not() {
     let server = Server::start(&[]);
     let (_, file) = files().remove(0);
     let _publisher = publish(&server, "hevc-aac", &file);
     let played = played(&server, "hevc-aac", FourCcs::NONE, 100);
     assert!(played.iter().all(|body| body.0 == MediaKind::Audio), "{:?}", played.first());
-    // Nothing tells it to wait for a picture: ffmpeg would, for twenty seconds.
+    // Nothing tells it to wait for video: ffmpeg would, for twenty seconds.
     let mut peer = RtmpPeer::play_announcing(server.rtmp, "live", "hevc-aac", FourCcs::NONE).unwrap();
     let metadata = loop {
         let message = peer.next_media(secs(10)).unwrap();
@@ -200,7 +200,7 @@ fn a_player_that_announces_nothing_gets_the_sound_it_knows_and_no_picture_that_i
     let url = server.rtmp_url("live/hevc-aac");
     let source = frame_md5_by(&ffmpeg9(), &[], file.to_str().unwrap(), None);
     let played = frame_md5(&url, Some(3));
-    let sound = played.iter().map(|packet| packet.0).max().unwrap();
-    assert!(played.iter().all(|packet| packet.0 == sound));
-    assert_track_equal((1, &source), (sound, &played));
+    let audio = played.iter().map(|packet| packet.0).max().unwrap();
+    assert!(played.iter().all(|packet| packet.0 == audio));
+    assert_track_equal((1, &source), (audio, &played));
 }

@@ -170,7 +170,7 @@ fn r_36_wrong_logins_are_answered_late_and_lock_the_address_alone() {
 }
 
 #[test]
-fn r_33_a_flood_of_logins_delays_no_picture() {
+fn r_33_a_flood_of_logins_delays_no_frame() {
     let mut server = Server::start(&[]);
     Panel::first(&server);
     let bystander = Bystander::start(&server);
@@ -207,7 +207,7 @@ fn an_application_is_made_published_to_and_deleted_while_the_server_runs() {
     // On every worker: players land on both.
     let _publisher = Publisher::start(server.rtmp, "fresh-1", "s1");
     let viewers: Vec<_> = (0..6).map(|_| Player::start(server.rtmp, "fresh-1", "s1")).collect();
-    wait_for("the pictures", secs(20), || viewers.iter().all(|viewer| viewer.units() > 10));
+    wait_for("the video", secs(20), || viewers.iter().all(|viewer| viewer.units() > 10));
     server.api().post("/fresh-1/rest/v2/broadcasts/create", r#"{"streamId":"kept"}"#);
     assert_eq!(panel.get("/applications/live-streams/fresh-1")[0]["name"], "s1");
     let info = panel.get("/applications-info");

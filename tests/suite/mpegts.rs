@@ -12,7 +12,7 @@ use super::support::run;
 /// A packet: PTS, DTS, bytes.
 type Seen = (i64, i64, usize);
 
-/// A transport stream of ffmpeg: six seconds of 640x360 at 30 a second, with sound.
+/// A transport stream of ffmpeg: six seconds of 640x360 at 30 a second, with audio.
 fn ts_file(name: &str, coding: &[&str]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.ts", std::process::id()));
     let mut command = Command::new("ffmpeg");
@@ -28,7 +28,7 @@ fn ts_file(name: &str, coding: &[&str]) -> PathBuf {
     path
 }
 
-/// The packets of a stream of the file by ffprobe. It puts access units together again, so sound that has several
+/// The packets of a stream of the file by ffprobe. It puts access units together again, so audio that has several
 /// frames in a PES packet has more packets than that.
 fn probe(path: &Path, stream: &str) -> Vec<Seen> {
     let mut command = Command::new("ffprobe");
@@ -103,8 +103,8 @@ fn transport_streams_in_and_out_are_what_ffprobe_and_gstreamer_see() {
         assert_eq!(probe(&ours, "v"), probe(&file, "v"), "{name}");
         assert_eq!(probe(&ours, "a"), probe(&file, "a"), "{name}");
         assert_eq!(gstreamer_buffers(&ours, "video_0_0100"), seen(&packets, true).len(), "{name}");
-        let sound = |file| gstreamer_buffers(file, "audio_0_0101");
-        assert_eq!(sound(&ours), sound(&file), "{name}");
+        let audio = |file| gstreamer_buffers(file, "audio_0_0101");
+        assert_eq!(audio(&ours), audio(&file), "{name}");
         for file in [file, ours] {
             std::fs::remove_file(file).unwrap();
         }

@@ -20,7 +20,7 @@ fn the_page_counts_what_every_worker_has_done() {
     let server = Server::start(&["server.workers=2", "metrics.per_stream=true"]);
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     let players: Vec<_> = (0..8).map(|_| Player::start(server.rtmp, "live", "s1")).collect();
-    wait_for("the pictures", secs(20), || players.iter().all(|player| player.units() > 100));
+    wait_for("the video", secs(20), || players.iter().all(|player| player.units() > 100));
     let reply = server.api().get("/metrics");
     assert_eq!(reply.status, 200);
     assert!(reply.head.contains("application/openmetrics-text"), "{}", reply.head);
@@ -97,7 +97,7 @@ fn q_06_a_log_that_cannot_be_written_harms_nothing() {
         TcpStream::connect(server.rtmp).unwrap().write_all(b"\x09 no RTMP").unwrap();
     }
     assert_eq!(server.api().get("/live/rest/v2/version").status, 200);
-    wait_for("the picture", secs(20), || player.units() > 100);
+    wait_for("the video", secs(20), || player.units() > 100);
     assert!(player.finish().0.is_clean());
     assert!(server.terminate().success());
 }
@@ -107,7 +107,7 @@ fn a_log_of_objects_is_one_object_per_line() {
     let server = Server::start(&["logFormat=json", "logLevel=DEBUG"]);
     let publisher = Publisher::start(server.rtmp, "live", "s1");
     let player = Player::start(server.rtmp, "live", "s1");
-    wait_for("the pictures", secs(20), || player.units() > 10);
+    wait_for("the video", secs(20), || player.units() > 10);
     drop((player, publisher));
     wait_for("the end of the sessions", secs(20), || {
         server.log().matches("\"protocol\":\"rtmp\"").count() >= 2

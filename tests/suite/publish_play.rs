@@ -45,7 +45,7 @@ pub fn assert_track_within(
         |packets: &[Packet], track: u32| packets.iter().filter(|p| p.0 == track).cloned().collect::<Vec<_>>();
     let (source, played) = (of_track(source, track), of_track(played, played_as));
     assert!(played.len() > 60, "track {track}: {} packets played", played.len());
-    // Sound of silence repeats itself: the start is where the most packets in a row agree.
+    // Silence repeats itself: the start is where the most packets in a row agree.
     let hashes = |packets: &[Packet]| packets.iter().map(|p| (p.3, p.4.clone())).collect::<Vec<_>>();
     let (all, got) = (hashes(&source), hashes(&played));
     let start = (0..all.len())
@@ -62,12 +62,12 @@ pub fn assert_track_within(
 }
 
 #[test]
-fn ffmpeg_to_ffmpeg_is_equal_without_reordered_pictures() {
+fn ffmpeg_to_ffmpeg_is_equal_without_reordered_frames() {
     ffmpeg_round_trip(false);
 }
 
 #[test]
-fn ffmpeg_to_ffmpeg_is_equal_with_reordered_pictures() {
+fn ffmpeg_to_ffmpeg_is_equal_with_reordered_frames() {
     ffmpeg_round_trip(true);
 }
 
@@ -172,7 +172,7 @@ fn key_forms_of_real_encoders_mean_the_same_stream() {
 }
 
 #[test]
-fn refusals_are_said_before_the_connection_closes() {
+fn refusals_are_sent_before_the_connection_closes() {
     let server = Server::start(&[]);
     let _live = Publisher::start(server.rtmp, "live", "taken");
     let refused = |app: &str, name: &str| RtmpPeer::publish(server.rtmp, app, name).unwrap_err();

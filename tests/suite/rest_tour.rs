@@ -90,7 +90,7 @@ fn stop_and_delete_end_a_live_stream_at_once() {
         api.post(&format!("{BROADCASTS}/create"), &format!(r#"{{"streamId":"{id}"}}"#));
         let _publisher = Publisher::start(server.rtmp, "live", id);
         let viewer = Player::start(server.rtmp, "live", id);
-        wait_for("the picture", secs(10), || viewer.units() > 10);
+        wait_for("the video", secs(10), || viewer.units() > 10);
         let reply = if end == "stop" {
             api.post(&format!("{BROADCASTS}/{id}/stop"), "")
         } else {

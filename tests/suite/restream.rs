@@ -42,7 +42,7 @@ fn u_01_into_nginx_stopped_and_started_again() {
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     wait_for("the push", secs(10), || endpoint_status(&server, "s1") == "broadcasting");
     let player = Player::start(nginx.address, "live", "copy");
-    wait_for("the copy's picture", secs(10), || player.units() > 100);
+    wait_for("the copy's video", secs(10), || player.units() > 100);
     let (verifier, _) = player.finish();
     assert!(verifier.is_clean(), "{verifier:?}");
 
@@ -57,7 +57,7 @@ fn u_01_into_nginx_stopped_and_started_again() {
         wait_for("the push to come back", secs(15), || endpoint_status(&server, "s1") == "broadcasting");
     }
     let player = Player::start(nginx.address, "live", "copy");
-    wait_for("the copy's picture again", secs(10), || player.units() > 50);
+    wait_for("the copy's video again", secs(10), || player.units() > 50);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     let _publisher = Publisher::start(server.rtmp, "live", "s1");
     wait_for("the copy", secs(10), || server.api().broadcast("LiveApp", "copy").is_some());
     let player = Player::start(server.rtmp, "LiveApp", "copy");
-    wait_for("the copy's picture", secs(10), || player.units() > 100);
+    wait_for("the copy's video", secs(10), || player.units() > 100);
     assert!(player.finish().0.is_clean());
 
     for url in [server.rtmp_url("live/s1"), format!("rtmp://localhost:{}/live/s1?x=y", server.rtmp.port())] {

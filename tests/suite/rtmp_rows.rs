@@ -254,7 +254,7 @@ fn m_23_viewers_that_stop_reading_hold_no_memory_and_harm_nobody() {
     let source = MediaSource::new(&Seed::from_number(4)).gop(30).sizes(10_000, 300);
     let publisher = Publisher::start_from(server.rtmp, "live", "watched", source);
     let good = Player::start(server.rtmp, "live", "watched");
-    wait_for("the picture", secs(10), || good.units() > 30);
+    wait_for("the video", secs(10), || good.units() > 30);
     let stalled: Vec<_> = (0..200).map(|_| RtmpPeer::play(server.rtmp, "live", "watched").unwrap()).collect();
     std::thread::sleep(secs(2));
     let memory = server.rss_kb();

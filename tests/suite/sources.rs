@@ -126,7 +126,7 @@ fn what_is_pulled_equals_what_was_published_over_rtmp_rtmps_http_and_https() {
 }
 
 #[test]
-fn a_pull_passes_pictures_and_times_on_unchanged() {
+fn a_pull_passes_frames_and_times_on_unchanged() {
     let file = media_file(true, 12);
     let upstream = Server::start(&[]);
     let server = Server::start(&[]);
@@ -265,7 +265,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
     for id in ["rtmp", "flv", "ws"] {
         wait_for_status(&server, id, &["broadcasting"]);
     }
-    wait_for("the picture", secs(10), || player.units() > 100);
+    wait_for("the video", secs(10), || player.units() > 100);
     assert!(dead.join().unwrap().contains("StreamNotFound"));
     // A source that is watched goes on; without a viewer it stops.
     drop((flv, ws));
@@ -273,7 +273,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
         wait_for_status(&server, id, &["finished"]);
     }
     let before = player.units();
-    wait_for("the picture to go on", secs(10), || player.units() > before + 100);
+    wait_for("the video to go on", secs(10), || player.units() > before + 100);
     assert_eq!(status(&server, "rtmp"), "broadcasting");
     assert!(player.is_playing());
     // What viewers may not start is offline at once.
@@ -298,7 +298,7 @@ fn sources_run_from_the_start_of_the_server_and_records_survive_its_end() {
     let server = Server::start_in(&path, &["app.startStreamFetcherAutomatically=true"]);
     wait_for_status(&server, "s", &["broadcasting"]);
     let player = Player::start(server.rtmp, "live", "s");
-    wait_for("the picture", secs(10), || player.units() > 60);
+    wait_for("the video", secs(10), || player.units() > 60);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn an_update_pulls_from_the_new_address_and_a_delete_ends_it() {
         &format!(r#"{{"name":"second","streamUrl":"{}"}}"#, upstream.rtmp_url("live/two")),
     );
     assert_eq!(put.json()["success"], true);
-    wait_for("the other picture", secs(20), || {
+    wait_for("the other video", secs(20), || {
         let record = server.api().broadcast("live", "s").unwrap();
         record["name"] == "second" && record["status"] == "broadcasting" && record["width"] == 640
     });

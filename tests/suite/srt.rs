@@ -165,7 +165,7 @@ fn s_05_refusals_have_the_codes_of_their_reasons() {
 }
 
 #[test]
-fn s_22_a_wrong_passphrase_and_none_are_refused_and_said_so() {
+fn s_22_a_wrong_passphrase_and_none_are_refused_with_a_reason() {
     let closed = Server::start(&["srt.passphrase=correct horse battery"]);
     assert_eq!(Knock::new("live/x").connect(srt(&closed)), Err(11));
     assert_eq!(Knock::with_wrong_key("live/x").connect(srt(&closed)), Err(10));
@@ -181,7 +181,7 @@ fn s_22_a_wrong_passphrase_and_none_are_refused_and_said_so() {
 /// A viewer by RTMP gets more, from now on.
 fn goes_on(player: &Player) {
     let before = player.media();
-    wait_for("the picture to go on", secs(20), || player.media() > before + 60);
+    wait_for("the video to go on", secs(20), || player.media() > before + 60);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! S-26: the SRT machines and libsrt, each as sender and receiver, caller and listener, in the clear and encrypted.
 //!
-//! Ours is the example `live` of `proto-impl/srt`. What is compared is every picture and sound of a TS file.
+//! Ours is the example `live` of `proto-impl/srt`. Every video and audio frame of a TS file is compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -43,7 +43,7 @@ fn status(server: &Server, id: &str) -> String {
 
 fn plays(player: &Player) {
     let before = player.media();
-    wait_for("the picture", secs(30), || player.media() > before + 60);
+    wait_for("the video", secs(30), || player.media() > before + 60);
 }
 
 /// A server whose SRT port is known before it starts, and the same after its end.

@@ -13,12 +13,12 @@ pub enum Error {
     /// More than a datagram holds.
     #[error("{length} bytes, a datagram takes {most}")]
     TooLong {
-        /// What was given.
+        /// The length that was passed.
         length: usize,
         /// What is taken.
         most: usize,
     },
-    /// What was given before is not sent yet.
+    /// Earlier data is still waiting to be sent.
     #[error("the queue is full")]
     Full,
     /// Neither a P-256 nor an RSA key in PKCS#8.

@@ -10,7 +10,7 @@ use crate::suite::CipherSuite;
 /// What happened, in order. After [`Event::Closed`] nothing follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Both sides agree, and the peer is who it shall be.
+    /// The handshake is complete and the peer's certificate is the expected one.
     Connected(Box<Connected>),
     /// Application data, one record.
     Data(Bytes),
@@ -35,7 +35,7 @@ pub struct Connected {
 pub enum CloseReason {
     /// [`crate::Connection::close`].
     Local,
-    /// The peer said goodbye.
+    /// The peer sent `close_notify`.
     Peer,
     /// The peer gave up.
     Alert(AlertDescription),

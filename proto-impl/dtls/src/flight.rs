@@ -1,4 +1,4 @@
-//! What one side says until it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and said again until it is
+//! A flight: the messages one side sends before it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and retransmitted until it is
 //! answered.
 
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ impl Flight {
     }
 }
 
-/// When a flight is said again: doubling, from the first pause to the longest.
+/// When a flight is retransmitted: after a pause that doubles up to the longest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     first: Duration,

@@ -118,7 +118,7 @@ impl Reassembly {
             return Ok(Taken::Ahead);
         }
         let Some(slot) = self.slots.get_mut(ahead) else { return Ok(Taken::Ahead) };
-        // What is authentic replaces what anyone can have said.
+        // Authenticated messages replace those that anyone can have sent.
         if slot.as_ref().is_some_and(|partial| protected && !partial.protected) {
             *slot = None;
         }

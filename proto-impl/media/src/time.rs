@@ -2,7 +2,7 @@
 
 /// Ticks per second of a track's timestamps.
 ///
-/// Never one global 90 kHz: 44.1 kHz sound does not divide it.
+/// Never one global 90 kHz: 44.1 kHz audio does not divide it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timescale(u32);
 

@@ -1,6 +1,6 @@
 //! One clean clock per stream, whatever the publisher's clock does.
 //!
-//! All tracks of a publisher share one offset, so that sound and picture keep the distance that the publisher gave
+//! All tracks of a publisher share one offset, so that audio and video keep the distance that the publisher gave
 //! them. Within a track DTS never falls. A jump of the publisher's clock is repaired: the stream continues where it
 //! was, and the jump is counted. A returning publisher continues behind its predecessor.
 
@@ -13,15 +13,15 @@ const JUMP_BACK_MS: i64 = 3_000;
 /// First timestamps up to this are kept as they are, so that the usual publisher, which starts at or near zero, is
 /// passed on unchanged; a clock that starts higher is moved to zero.
 const START_KEPT_MS: i64 = 5_000;
-/// Time given to the unit behind a jump or a change of publisher.
+/// Distance in time of the first unit behind a jump or a change of publisher.
 const RESUME_GAP_MS: i64 = 40;
 
 /// Where a timeline stands; handed to the next publisher of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// The highest DTS given out, in milliseconds.
+    /// The highest DTS assigned so far, in milliseconds.
     pub dts_ms: i64,
-    /// Whether anything was given out.
+    /// Whether any DTS was assigned.
     pub started: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Timeline {
     last_raw: i64,
     /// The last DTS of each track; a stream has few.
     last_by_track: Vec<(crate::TrackId, i64)>,
-    /// The highest DTS given out.
+    /// The highest DTS assigned so far.
     head: i64,
     started: bool,
     jumps: u64,
@@ -76,7 +76,7 @@ impl Timeline {
         self.place(track, raw.saturating_add(offset).max(0))
     }
 
-    /// The stream's DTS for a unit beside sound and picture. Its stamp moves no clock: some encoders stamp metadata
+    /// The stream's DTS for a unit that is neither audio nor video. Its stamp moves no clock: some encoders stamp metadata
     /// zero at any time. One that makes no sense stands where the stream stands.
     pub fn map_beside(&mut self, track: crate::TrackId, raw: u64) -> i64 {
         let near = self.offset.and_then(|offset| {

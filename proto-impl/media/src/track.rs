@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_known_of_sound() {
+    fn audio_durations_are_known() {
         let aac = CodecConfig::Aac(aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap());
         let track = Track::new(TrackId::AUDIO, aac, Timescale::new(90_000));
         assert_eq!(track.duration_of(&unit(TrackId::AUDIO, b"x")), Some(1920));

@@ -6,7 +6,7 @@ use crate::TrackId;
 
 /// The data of one decode instant of one track, immutable once it has entered a ring.
 ///
-/// * H.264, H.265: NAL units with 4-byte lengths, at least one of them a picture. Parameter sets, SEI and delimiters
+/// * H.264, H.265: NAL units with 4-byte lengths, at least one of them a slice of a picture. Parameter sets, SEI and delimiters
 ///   may be inside, as the source sent them.
 /// * AV1: the OBUs of one temporal unit, each with its size. A temporal delimiter is not wanted (AV1 in ISOBMFF
 ///   §2.4), and passed on where a source sends one.

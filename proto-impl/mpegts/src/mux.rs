@@ -5,10 +5,10 @@
 //! that carry nothing but the clock.
 //!
 //! **The clock.** PCR stands [`PCR_LEAD`] before the DTS of the unit it is sent with. That is the time a receiver has
-//! to get the unit and to decode it, and what it has to even out sound and picture that come unevenly; a player that
+//! to get the unit and to decode it, and what it has to even out audio and video that come unevenly; a player that
 //! follows the PCR (VLC, set-top boxes) is late by as much. ffmpeg takes 700 ms, GStreamer 125 ms; 200 ms is taken
 //! here, because units are sent as the publisher interleaved them and are not sorted. Each video unit has a PCR, or
-//! each audio unit when there is no video. When pictures are rarer than that, the sound's packets are preceded by
+//! each audio unit when there is no video. When frames are rarer than that, the audio packets are preceded by
 //! clock packets on the video's PID. The clock never falls: a unit before its time is sent without one.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -36,7 +36,7 @@ pub const PCR_LEAD: u64 = 18_000;
 
 /// Tables are repeated after so much media time: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
-/// Without a picture, the clock is written after so long: with a frame of sound on top it stays below the 100 ms that
+/// Without a video frame, the clock is written after so long: with an audio frame on top it stays below the 100 ms that
 /// §2.7.2 allows.
 const PCR_INTERVAL: u64 = 5_400;
 /// The clock never pauses for longer: 100 ms.
@@ -437,11 +437,11 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_its_lead_before_each_picture_and_never_falls() {
+    fn the_clock_is_its_lead_before_each_frame_and_never_falls() {
         let mut muxer = both();
         let first = muxer.write(&unit(Kind::Video, 126_000, &[&[1]]));
         assert_eq!(clocks(&first), [(VIDEO_PID, 126_000 - PCR_LEAD)]);
-        // Sound that is ahead of the next picture, and the picture: at 25 a second the sound brings no clock.
+        // Audio ahead of the next video frame, then that frame: at 25 a second the audio carries no clock.
         assert_eq!(clocks(&muxer.write(&unit(Kind::Audio, 129_000, &[&[1]]))), []);
         let second = muxer.write(&unit(Kind::Video, 129_600, &[&[1]]));
         assert_eq!(clocks(&second), [(VIDEO_PID, 129_600 - PCR_LEAD)]);
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_clock_never_pauses_for_more_than_a_tenth_of_a_second() {
-        // Five pictures a second; sound of 1024 samples at 44.1 kHz; sound of 60 ms alone.
+        // Five video frames a second; audio frames of 1024 samples at 44.1 kHz; audio frames of 60 ms alone.
         let cases: [&[(Kind, u64)]; 3] = [
             &[(Kind::Video, 18_000)],
             &[(Kind::Video, 450_000), (Kind::Audio, 2089)],

@@ -114,13 +114,13 @@ impl StreamKind {
         }
     }
 
-    /// Whether it is a picture that this server carries.
+    /// Whether it is video that this server carries.
     #[must_use]
     pub const fn is_video(self) -> bool {
         matches!(self, Self::H264 | Self::H265)
     }
 
-    /// Whether it is sound that this server carries.
+    /// Whether it is audio that this server carries.
     #[must_use]
     pub const fn is_audio(self) -> bool {
         !self.is_video() && !matches!(self, Self::Other(_))

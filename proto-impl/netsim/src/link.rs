@@ -17,7 +17,7 @@ const QUEUE_MAX: Duration = Duration::from_millis(500);
 /// What became of the datagrams. `sent + duplicated == delivered + in flight +` all the losses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Given to the link.
+    /// Datagrams handed to the link.
     pub sent: u64,
     /// Taken from the link.
     pub delivered: u64,

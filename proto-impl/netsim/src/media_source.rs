@@ -48,11 +48,11 @@ pub struct MediaSource {
     audio_bytes: usize,
     reordering: bool,
     frames: u64,
-    sounds: u64,
+    audio_frames: u64,
 }
 
 impl MediaSource {
-    /// 30 frames a second, a key frame each 2 s, about 1 Mb/s, and 48 kHz stereo sound of 128 kb/s.
+    /// 30 frames a second, a key frame each 2 s, about 1 Mb/s, and 48 kHz stereo audio of 128 kb/s.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         let state = seed.derive("netsim media", 0).random().u64();
@@ -64,7 +64,7 @@ impl MediaSource {
             audio_bytes: 340,
             reordering: false,
             frames: 0,
-            sounds: 0,
+            audio_frames: 0,
         }
     }
 
@@ -83,7 +83,7 @@ impl MediaSource {
     }
 
     /// Mean bytes of a frame between key frames (they vary by half; key frames are eight times as large), and of
-    /// a sound. 0 leaves the kind out.
+    /// an audio frame. 0 leaves the kind out.
     #[must_use]
     pub const fn sizes(mut self, video_bytes: usize, audio_bytes: usize) -> Self {
         self.video_bytes = video_bytes;
@@ -122,9 +122,10 @@ impl MediaSource {
 
     /// The next unit.
     pub fn next_unit(&mut self) -> SyntheticUnit {
-        let (video, audio) = (self.frames * 1000 / self.fps, self.sounds * AAC_SAMPLES * 1000 / AAC_RATE);
+        let (video, audio) =
+            (self.frames * 1000 / self.fps, self.audio_frames * AAC_SAMPLES * 1000 / AAC_RATE);
         if self.audio_bytes > 0 && (self.video_bytes == 0 || audio < video) {
-            return self.sound(audio);
+            return self.audio_frame(audio);
         }
         self.frame(video)
     }
@@ -150,9 +151,9 @@ impl MediaSource {
         }
     }
 
-    fn sound(&mut self, dts_ms: u64) -> SyntheticUnit {
-        let number = self.sounds;
-        self.sounds += 1;
+    fn audio_frame(&mut self, dts_ms: u64) -> SyntheticUnit {
+        let number = self.audio_frames;
+        self.audio_frames += 1;
         // id_syn_ele 1: a channel pair.
         let payload = self.stamped(&[0x21], KIND_AUDIO, number, dts_ms, self.audio_bytes);
         SyntheticUnit { is_video: false, key_frame: true, dts_ms, cts_ms: 0, payload: payload.into() }

@@ -159,7 +159,7 @@ pub enum Timer {
 pub enum CloseReason {
     /// The owner wanted it.
     Requested,
-    /// The peer closed the transport; said by the owner.
+    /// The peer closed the transport, as reported by the owner.
     PeerClosed,
     /// The owner stopped: the process ends.
     Shutdown,
@@ -174,7 +174,7 @@ pub enum CloseReason {
 /// Counters of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Bytes given to the machine and read.
+    /// Bytes read by the machine.
     pub bytes_received: u64,
     /// Bytes that the machine itself wrote; the owner counts its media.
     pub bytes_sent: u64,

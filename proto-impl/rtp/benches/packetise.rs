@@ -31,7 +31,7 @@ const ROUNDS: usize = 200;
 
 fn main() {
     let video = CodecConfig::Vp8(vp8::Config::default());
-    let sound = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     println!("ns a frame, min/median/max of {ROUNDS} rounds of {BATCH}");
     for (name, codec, format, config, unit) in [
         ("H.264, 10 KB", Codec::H264, Format::H264, &video, nals(&[0x41, 0x9a], 10_000)),
@@ -40,7 +40,7 @@ fn main() {
         ("AV1, 10 KB", Codec::Av1, Format::Av1, &video, obu(10_000)),
         ("VP8, 10 KB", Codec::Vp8, Format::Vp8, &video, vec![1; 10_000]),
         ("VP9, 10 KB", Codec::Vp9, Format::Vp9, &video, vec![1; 10_000]),
-        ("Opus, 160 B", Codec::Opus, Format::Opus, &sound, vec![0xfc; 160]),
+        ("Opus, 160 B", Codec::Opus, Format::Opus, &audio, vec![0xfc; 160]),
     ] {
         Bench { codec, format, config, unit }.run(name);
     }

@@ -38,7 +38,7 @@ const WORD_BYTES: usize = 4;
 /// The head of a packet; what has no fixed length is borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// `M`: in video the last packet of a picture, in sound the first after silence.
+    /// `M`: in video the last packet of a frame, in audio the first after silence.
     pub marker: bool,
     /// What the payload is.
     pub payload_type: PayloadType,

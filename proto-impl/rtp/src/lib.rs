@@ -24,7 +24,7 @@
 //! let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::with_nack(90_000));
 //! for number in [65_534, 0, 65_535] {
 //!     let mut datagram = Vec::new();
-//!     Packet { header: header(number), payload: b"picture", padding: 0 }.write(&mut datagram);
+//!     Packet { header: header(number), payload: b"payload", padding: 0 }.write(&mut datagram);
 //!
 //!     let packet = Packet::read(&datagram)?;
 //!     receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(packet.payload));

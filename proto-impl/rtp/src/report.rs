@@ -20,7 +20,7 @@ pub struct ReportSchedule {
 }
 
 impl ReportSchedule {
-    /// The first one is due behind half of the interval: a player gets its sound and picture together with it.
+    /// The first one is due behind half of the interval: a player gets its audio and video together with it.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { next: now + REPORT_INTERVAL / 2 }
@@ -113,8 +113,8 @@ fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration>
     Some(from_compact(units)).filter(|&round_trip| round_trip <= LONGEST)
 }
 
-/// The time of a source's samples on its sender's wall clock, which all sources of that sender share: what puts sound
-/// and picture together on the receiving side.
+/// The time of a source's samples on its sender's wall clock, which all sources of that sender share: what puts audio
+/// and video together on the receiving side.
 #[derive(Debug, Clone)]
 pub struct ClockMapping {
     clock_rate: u32,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_tells_puts_sound_and_picture_together() {
+    fn sender_reports_synchronise_audio_and_video() {
         let start = netsim::Clock::new().now();
         let anchor = NtpAnchor::new(start, Duration::from_secs(1_770_000_000));
         let (mut video, mut audio) = (SenderState::new(90_000), SenderState::new(48_000));
@@ -183,15 +183,15 @@ mod tests {
         video.sent(200);
         video.map(u32::MAX - 10, at(start, 100));
         audio.map(500, at(start, 100));
-        let (picture, sound) =
+        let (video_report, audio_report) =
             (video.info(at(start, 350), &anchor).unwrap(), audio.info(at(start, 90), &anchor).unwrap());
-        assert_eq!((picture.packets, picture.octets), (2, 1200));
-        assert_eq!((picture.rtp_timestamp, sound.rtp_timestamp), (22_489, 20));
+        assert_eq!((video_report.packets, video_report.octets), (2, 1200));
+        assert_eq!((video_report.rtp_timestamp, audio_report.rtp_timestamp), (22_489, 20));
 
         let (mut video, mut audio) = (ClockMapping::new(90_000), ClockMapping::new(48_000));
         assert_eq!(video.time_of(7), None);
-        video.handle_sender_report(&picture);
-        audio.handle_sender_report(&sound);
+        video.handle_sender_report(&video_report);
+        audio.handle_sender_report(&audio_report);
         let (seen, heard) = (video.time_of(u32::MAX - 10).unwrap(), audio.time_of(500).unwrap());
         let apart = seen.since(heard).or_else(|| heard.since(seen)).unwrap();
         assert!(apart < Duration::from_micros(20), "{apart:?}");

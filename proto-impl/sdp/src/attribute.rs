@@ -73,7 +73,7 @@ pub enum Attribute {
     Ptime(u32),
     /// `maxptime`: at most so many.
     MaxPtime(u32),
-    /// `framerate`: pictures per second; finite and positive.
+    /// `framerate`: frames per second; finite and positive.
     Framerate(f64),
     /// `control`: the URL of RTSP, absolute or relative, as it came. Nobody has checked where it leads.
     Control(String),

@@ -83,7 +83,7 @@ pub struct ProfileLevelId {
 }
 
 impl ProfileLevelId {
-    /// Constrained Baseline, level 3.1: what is meant where nothing is said. RFC 6184 §8.1 says Baseline, level 1; but no
+    /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 says Baseline, level 1; but no
     /// encoder of today is so small, and browsers take it as here.
     pub const DEFAULT: Self = Self { idc: 0x42, flags: 0xe0, level: 31 };
 

@@ -180,7 +180,7 @@ impl fmt::Display for RtcpFb {
 /// Which way media goes, seen from the writer (RFC 8866 §6.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Both ways; so too where nothing is said.
+    /// Both ways; the default.
     #[default]
     SendRecv,
     /// The writer sends.

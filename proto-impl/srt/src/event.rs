@@ -41,7 +41,7 @@ pub struct Connected {
 pub enum CloseReason {
     /// [`crate::Connection::close`].
     Local,
-    /// The peer said goodbye.
+    /// The peer sent a shutdown.
     Peer,
     /// The peer was silent for too long.
     Idle,

@@ -1,5 +1,5 @@
 //! The handshake of version 5: its structure and its extensions (draft-sharabayko-srt-01 §3.2.1, §4.3; libsrt
-//! `docs/features/handshake.md`). What is said when is the business of [`crate::Connection`] and [`crate::Endpoint`].
+//! `docs/features/handshake.md`). The order of messages is up to [`crate::Connection`] and [`crate::Endpoint`].
 //!
 //! ```text
 //!  0                   1                   2                   3

@@ -5,7 +5,7 @@
 //! [`handshake`], `km` and `cipher` (key material, AES-CTR), `arq` (buffers, losses, delivery in time), `pacing`, then
 //! the connection. [`streamid`] reads the standard form of a stream id.
 //!
-//! The payload is opaque: that it is MPEG-TS is said by whoever uses this.
+//! The payload is opaque: that it is MPEG-TS is known to the user of this crate only.
 //!
 //! What an owner must know:
 //!

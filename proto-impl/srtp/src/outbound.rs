@@ -60,7 +60,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Adds a packet of `header` and `payload` to `out`, sealed. The payload is read and not touched: it can be the same
+    /// Adds a packet of `header` and `payload` to `out`, sealed. The payload is not modified: it can be the same
     /// for any number of viewers, each with its own context and header. Whether `out` has room is the caller's question
     /// ([`Datagrams::has_room`] with [`Outbound::sealed_length`]).
     pub fn seal(&mut self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {

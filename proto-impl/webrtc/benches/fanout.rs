@@ -1,4 +1,4 @@
-//! What one viewer costs: one track of 2.5 Mb/s and 30 pictures a second, sent to 1000, 100 and 1 connected peers in
+//! What one viewer costs: one track of 2.5 Mb/s and 30 frames a second, sent to 1000, 100 and 1 connected peers in
 //! memory.
 //!
 //! ```text
@@ -37,7 +37,7 @@ use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, of
 use wire::Datagrams;
 
 const VIDEO: SectionId = SectionId(0);
-/// Bytes of a picture: 2.5 Mb/s at 30 a second, when every 30th is eight times as large.
+/// Bytes of a frame: 2.5 Mb/s at 30 a second, when every 30th is eight times as large.
 const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
 const FRAMES: u64 = 240;
 
@@ -87,7 +87,7 @@ fn run(viewers: u64, dtls: SrtpProfile, profile: Profile) {
                 out.clear();
             }
         }
-        // Of a large picture some leave with the next one: they are paced.
+        // Of a large frame some leave with the next one: they are paced.
         let took = per(began, (sent - before) as u64);
 
         let began = Instant::now();

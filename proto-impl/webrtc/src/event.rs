@@ -36,7 +36,7 @@ pub enum Event {
         /// report.
         sampled: Option<NtpTime>,
     },
-    /// Pictures were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
+    /// Frames were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
     /// comes.
     PictureLost {
         /// Where.
@@ -61,7 +61,7 @@ pub enum CloseReason {
     ConnectTimeout,
     /// The peer is not there any more, or does not want to be sent anything (RFC 7675).
     ConsentExpired,
-    /// The peer said goodbye.
+    /// The peer sent `close_notify`.
     Peer,
     /// The handshake failed, or was given up.
     Handshake(dtls::CloseReason),

@@ -18,7 +18,7 @@
 //!   Nothing but STUN is taken from a path that is not validated, and no media before the peer has shown the certificate
 //!   that its description announced.
 //! - No two peers have the same seed: keys and passwords are drawn from it.
-//! - What is sent goes out when it is drained; a burst of pictures beyond a tenth of a second of the stream is spread. There
+//! - What is sent goes out when it is drained; a burst of frames beyond a tenth of a second of the stream is spread. There
 //!   is no answer to what the peer estimates: streams come as they are.
 //!
 //! ```

@@ -1,8 +1,8 @@
-//! How fast pictures may leave: the usual ones at once, a burst of them over time.
+//! How fast video frames may leave: the usual ones at once, a burst of them over time.
 //!
 //! A path that carries a stream need not carry a second of it in a moment: what a new viewer begins with, and large key
 //! frames, would fill the buffers on their way and be lost there. So what goes beyond a tenth of a second of the stream (and
-//! beyond 64 KB) leaves at two and a half times the rate of what is sent, the factor that browsers pace by. Sound never
+//! beyond 64 KB) leaves at two and a half times the rate of what is sent, the factor that browsers pace by. Audio never
 //! waits; repairs do not wait, and count.
 
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl Pacer {
         self.pausing |= self.level >= self.burst();
     }
 
-    /// Whether pictures may leave now.
+    /// Whether video may leave now.
     pub(crate) fn may_send(&mut self, now: Instant) -> bool {
         self.leak(now);
         self.pausing &= self.level > self.burst().saturating_sub(QUANTUM_BYTES);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_pictures_do_not_wait() {
+    fn usual_frames_do_not_wait() {
         let gops =
             |frame, key| -> Vec<u64> { (0..300).map(|n| if n % 60 == 0 { key } else { frame }).collect() };
         // 2.2 Mb/s with key frames of 60 KB.

@@ -40,7 +40,7 @@ struct Source {
     gap: bool,
     /// Media of it came, rather than padding alone.
     spoke: bool,
-    /// Of pictures: nothing can be decoded before a key frame.
+    /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
 }
 
@@ -162,7 +162,7 @@ impl Reception {
         if incoming.rtx.source(rtx).is_none()
             && let Some((current, _)) = incoming.current
         {
-            // Nobody said whom it repairs: the source that its section listens to.
+            // The repaired source was not announced: it is the one that its section receives.
             incoming.rtx.add_source(rtx, current);
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
@@ -410,7 +410,7 @@ impl Source {
         self.spoil(incoming, events);
     }
 
-    /// Of pictures nothing can be decoded until a key frame comes.
+    /// Video cannot be decoded until a key frame comes.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
             incoming.requests.request();

@@ -26,7 +26,7 @@ use crate::pacer::Pacer;
 #[cfg(test)]
 mod tests;
 
-/// Ranges that wait for a peer: a second of pictures. When there are more, the oldest are given up.
+/// Ranges that wait for a peer: a second of frames. When there are more, the oldest are given up.
 const WAITING_MAX: usize = 64;
 /// Requests for packets that wait for the next drain: as many as a receiver like ours asks for.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
@@ -39,7 +39,7 @@ pub struct Track {
     packetizer: Packetizer,
     payloads: Payloads,
     log: PacketLog,
-    /// Of sound no packet has the marker bit: nothing here is silent (RFC 3551 §4.1).
+    /// Audio packets have no marker bit: silence is not suppressed here (RFC 3551 §4.1).
     marks: bool,
 }
 
@@ -92,7 +92,7 @@ impl Track {
 }
 
 /// How much later than a payload the next one of its unit is: of G.711 by its samples, a byte for each of a channel. All
-/// others are parts of one picture or one frame.
+/// others are parts of one frame.
 fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     match config {
         CodecConfig::G711(config) => {

@@ -37,7 +37,7 @@ impl Datagrams {
         });
     }
 
-    /// A datagram that `make` appends to what it is given.
+    /// Appends the datagram that `make` writes.
     pub fn push_made(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
         make(&mut self.bytes);
         self.ends.push(self.bytes.len());

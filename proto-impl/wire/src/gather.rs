@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-/// How many slices one write may have. Two per message (head and payload) make room for what comes while a picture
+/// How many slices one write may have. Two per message (head and payload) make room for what comes while a frame
 /// is waited for; a backlog takes several writes.
 const SLICES_MAX: usize = 64;
 

@@ -1,7 +1,7 @@
 //! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits where somebody else has
 //! to be asked, and goes on when the answer comes.
 //!
-//! 1. The steps, in order: the record and what is said of it, limits, the claim of the id, credentials ("token"), the
+//! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
 //!    operator's hook, the reservation ([`Step`]). Each lets it go on, refuses, or has a question ([`Answer`]).
 //! 2. A question is asked only when no step refuses: what memory answers is checked before anybody is asked, so that a peer
 //!    without a token causes no request. Questions are asked one after the other, in the order of their steps.
@@ -166,7 +166,7 @@ struct Admission {
     request: Request,
     /// The claim was granted.
     claimed: bool,
-    /// The receiver has said yes.
+    /// The hook receiver has allowed it.
     approved: bool,
     /// It was refused by no step before.
     passed: bool,

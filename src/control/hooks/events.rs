@@ -15,7 +15,7 @@ use crate::jobs::Work;
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamId, StreamKey};
 
-/// Members that parameters of a peer may not take the place of.
+/// Members that a peer's parameters may not replace.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
 
 /// Members of a hook on their way to text.

@@ -264,7 +264,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// A switch that is on when it is not given; anything but `true` is off.
+/// A switch that is on when absent; any value but `true` is off.
 fn unless_false(call: &Call<'_>, name: &str) -> bool {
     call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
 }

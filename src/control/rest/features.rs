@@ -75,8 +75,8 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
     }
 }
 
-/// `GET /broadcasts/{id}/stream-info`: what the publisher sends is the only rendition. Its bit rate is that of picture
-/// and sound together.
+/// `GET /broadcasts/{id}/stream-info`: what the publisher sends is the only rendition. Its bit rate is that of video
+/// and audio together.
 pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     let live = control.stream_of(&key).and_then(|stream| control.registry.live.get(&stream));

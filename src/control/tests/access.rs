@@ -362,7 +362,7 @@ fn a_receiver_is_asked_and_only_200_admits() {
 }
 
 #[test]
-fn a_receiver_that_says_nothing_for_8_s_has_said_no() {
+fn a_receiver_that_does_not_answer_within_8_s_denies() {
     let mut rig = Rig::with(&[], &[HOOK]);
     let request = rig.request("s", 0);
     let session = request.session;

@@ -41,7 +41,7 @@ pub enum CertificateError {
     File {
         /// Which one.
         file: String,
-        /// What the system or the PEM reader said.
+        /// The error of the operating system or of the PEM reader.
         error: String,
     },
     /// The chain is empty or too long.

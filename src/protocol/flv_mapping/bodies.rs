@@ -96,13 +96,13 @@ pub(in crate::protocol) const fn needed_four_cc(track: &Track) -> Option<[u8; 4]
     }
 }
 
-/// Members of onMetaData that speak of the picture, and of the sound.
+/// Members of onMetaData about the video, and about the audio.
 const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
 const AUDIO_MEMBERS: [&str; 6] =
     ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
 
 /// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
-/// half a minute for a picture whose codec it was told.
+/// half a minute for video whose codec was announced.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
     let is_left_out = |kind| chosen.all().default_of(kind).is_some() && chosen.of_kind(kind).next().is_none();
     let (video, audio) = (is_left_out(TrackKind::Video), is_left_out(TrackKind::Audio));
@@ -139,7 +139,7 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
     }
 }
 
-/// What else the publisher said of a track, in the enhanced form: for players that know the track's FourCC.
+/// Further metadata of a track from its publisher, in the enhanced form: for players that know the track's FourCC.
 pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
     match codec.kind() {

@@ -286,11 +286,11 @@ impl Depackager {
         {
             return Outcome::Bad;
         }
-        // A picture is not shown before it is decoded; encoders that say so are a little off.
+        // No frame is presented before it is decoded; encoders that claim so are a little off.
         let composition = tag.composition_time_ms.max(0);
-        let payload = match picture(&track.config, tag.payload) {
+        let payload = match video_payload(&track.config, tag.payload) {
             Ok(Some(payload)) => payload,
-            // Parameter sets, SEI or delimiters in a tag of their own: well-formed, and no picture.
+            // Parameter sets, SEI or delimiters in a tag of their own: well-formed, but no picture.
             Ok(None) => return Outcome::Dropped,
             Err(_) => return Outcome::Bad,
         };
@@ -361,8 +361,8 @@ fn describe_track(track: &mut Track, about: &flv::amf0::Value) {
     }
 }
 
-/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when there is no picture in it.
-fn picture(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
+/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when it has no slice of a picture.
+fn video_payload(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
     let (length_size, is_picture): (_, fn(&[u8]) -> bool) = match config {
         CodecConfig::H264(config) => (config.length_size, h264::is_picture),
         CodecConfig::H265(config) => (config.length_size, h265::is_picture),

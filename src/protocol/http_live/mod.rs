@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_colour_of_a_picture_stays_with_players_that_announced_its_codec() {
+    fn colour_information_goes_to_players_that_announced_the_codec_only() {
         let record = Bytes::from_static(b"\x81\x08\x0c\0");
         let config = CodecConfig::Av1(media::codec::av1::Config::read(record).unwrap());
         let extra = Some(Bytes::from_static(b"\x02\0\x09colorInfo\x05"));

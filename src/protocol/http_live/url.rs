@@ -7,7 +7,7 @@ use crate::auth::url::{self, Url, UrlError};
 pub(crate) struct FlvUrl {
     /// Host name or address, without brackets.
     pub(crate) host: String,
-    /// Port, given or the scheme's.
+    /// Explicit port, or the scheme's default.
     pub(crate) port: u16,
     /// `Host` of the request.
     pub(crate) authority: String,

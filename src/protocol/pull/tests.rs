@@ -147,7 +147,7 @@ fn secs(n: u64) -> Duration {
 }
 
 #[test]
-fn the_first_picture_asks_and_nothing_is_read_before_the_verdict() {
+fn the_first_frame_asks_and_nothing_is_read_before_the_verdict() {
     let mut rig = Rig::flv();
     assert!(rig.sent().is_empty(), "nothing before the connection");
     assert_eq!(rig.connected(), ["preparing"]);

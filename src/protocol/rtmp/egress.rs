@@ -128,7 +128,7 @@ mod tests {
         Track { extra, ..Track::new(id, config, Timescale::MILLISECONDS) }
     }
 
-    /// VP8 and a sound, both with something beside their parameter sets.
+    /// VP8 and an audio track, both with something beside their parameter sets.
     fn tracks(audio: CodecConfig) -> Tracks {
         let video = track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()));
         Tracks::new(1, [video, track(TrackId::AUDIO, audio)])
@@ -138,7 +138,7 @@ mod tests {
         format(1, four_ccs).choose(tracks)
     }
 
-    /// What a player that announced this is sent: bodies of the prelude, of a picture, of a sound.
+    /// What a player that announced this is sent: bodies of the prelude, of a frame, of an audio frame.
     fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
         let chosen = chosen(tracks, four_ccs);
         let package = format(1, four_ccs).package();

@@ -87,7 +87,7 @@ impl RtmpSession {
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
                 rtmp::Event::PlayPaused { paused, .. } => self.pause(paused),
-                // A player that wants neither picture nor sound is paused; wanting one of two is answered with both,
+                // A player that wants neither video nor audio is paused; wanting one of two is answered with both,
                 // which every player tolerates, because the bytes are shared by all.
                 rtmp::Event::ReceiveMedia { audio, video, .. } => {
                     self.pause(!audio && !video);

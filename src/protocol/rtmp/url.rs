@@ -2,12 +2,12 @@
 
 use crate::auth::url::{self, Url, UrlError};
 
-/// The URL, taken apart. Path and query stay as they were given.
+/// A parsed URL. Path and query are kept verbatim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RtmpUrl {
     /// Host name or address, without brackets.
     pub(crate) host: String,
-    /// Port, given or the scheme's.
+    /// Explicit port, or the scheme's default.
     pub(crate) port: u16,
     /// `app` of the connect command; empty when the path has one segment only.
     pub(crate) app: String,

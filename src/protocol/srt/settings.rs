@@ -69,7 +69,7 @@ static DEFAULTS: SrtSettings = SrtSettings {
 };
 
 impl SrtSettings {
-    /// Those that sessions were given.
+    /// The SRT part of the session settings, or the defaults.
     pub(super) fn of(settings: &SessionSettings) -> &Self {
         settings.protocols.get().unwrap_or(&DEFAULTS)
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn via_travels_where_there_is_a_place_for_it() {
+    fn via_is_carried_where_the_format_allows_it() {
         let via = ["n/live/a".to_owned()];
         assert_eq!(with_via("#!::r=a/b,m=publish", &via), "#!::r=a/b,m=publish,via=n/live/a");
         assert_eq!(with_via("a/b", &via), "a/b");

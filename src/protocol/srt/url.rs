@@ -16,9 +16,9 @@ pub(crate) const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> =
 /// The URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SrtUrl {
-    /// Host name or address, without brackets. Every address, when the peer is waited for and none is given.
+    /// Host name or address, without brackets. The unspecified address, when listening without one.
     pub(crate) host: String,
-    /// Port, given or the default.
+    /// Explicit port, or the default.
     pub(crate) port: u16,
     /// The query.
     pub(crate) address: SrtAddress,

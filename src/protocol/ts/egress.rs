@@ -3,7 +3,7 @@
 //! A unit's packets are complete in themselves. Tables stand before every key frame, before the first unit of an epoch
 //! and before a unit every 100 ms, so a prelude is never needed and none is made: it would be written into some
 //! viewers' streams and not into others', and could not have the right continuity counters in both. A viewer of a
-//! stream with video begins with a key frame, and so with tables and clock; one of sound alone has them within
+//! stream with video begins with a key frame, and so with tables and clock; one with audio alone has them within
 //! 100 ms.
 //!
 //! What MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) is left out, and not
@@ -20,7 +20,7 @@ use crate::hub::{Chosen, Entry, Package, Parts};
 
 /// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
-/// A piece of a payload: what most pictures need without an allocation.
+/// A piece of a payload: what most frames need without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
 /// A program of the chosen tracks.
@@ -134,7 +134,7 @@ fn stream_kind(track: &Track) -> Option<StreamKind> {
     })
 }
 
-/// What stands before a frame of sound.
+/// What precedes an audio frame.
 fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     match config {
         CodecConfig::Aac(config) => {
@@ -154,7 +154,7 @@ fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     }
 }
 
-/// A picture behind start codes: a delimiter first (H.264 in MPEG-TS must have one, ISO/IEC 13818-1 §2.14.1), then the
+/// A coded picture behind start codes: a delimiter first (H.264 in MPEG-TS must have one, ISO/IEC 13818-1 §2.14.1), then the
 /// parameter sets, unless the picture has brought its own.
 fn picture<'a>(
     delimiter: &'a [u8],

@@ -144,7 +144,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
         (CodecConfig::Eac3(ac3::Config), eac3_frame.into()),
         (CodecConfig::Opus(opus::Config::of_channels(2).unwrap()), Bytes::from_static(b"\xfcopus")),
     ];
-    for (n, (sound, frame)) in audio.iter().enumerate() {
+    for (n, (audio_config, frame)) in audio.iter().enumerate() {
         let (config, key, inter) = &video[n % 2];
         let mut given = Vec::new();
         for n in 0..200i64 {
@@ -153,7 +153,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
             given.push(unit(TrackId::VIDEO, dts, dts + n % 3 * 3003, key_frame, payload));
             given.push(unit(TrackId::AUDIO, dts + 7, dts + 7, false, frame));
         }
-        let tracks = tracks(1, TICKS, Some(config.clone()), Some(sound.clone()));
+        let tracks = tracks(1, TICKS, Some(config.clone()), Some(audio_config.clone()));
         let mut out = out();
         let mut ingest = ingest();
         let mut got = Vec::new();
@@ -165,8 +165,8 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
                 ingest.handle(piece);
             }
             let came = units(&mut ingest);
-            // The first picture waits for the first sound.
-            assert!(came.len() == 1 || unit.dts < 10, "{sound:?}");
+            // The first video frame waits for the first audio frame.
+            assert!(came.len() == 1 || unit.dts < 10, "{audio_config:?}");
             got.extend(came);
         }
         assert_eq!(seen(&got), seen(&given));
@@ -225,19 +225,20 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
     let eld = aac::Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();
     let mut out = out();
     let mut bytes = Vec::new();
-    let sounds = [Some(aac_config()), Some(flac), None, Some(CodecConfig::Aac(eld)), Some(aac_config())];
+    let audio_configs =
+        [Some(aac_config()), Some(flac), None, Some(CodecConfig::Aac(eld)), Some(aac_config())];
     let mut sizes = Vec::new();
-    for (epoch, sound) in sounds.into_iter().enumerate() {
+    for (epoch, audio_config) in audio_configs.into_iter().enumerate() {
         let epoch = u32::try_from(epoch).unwrap();
-        let tracks = tracks(epoch, TICKS, Some(h264_config()), sound);
+        let tracks = tracks(epoch, TICKS, Some(h264_config()), audio_config);
         for n in 0..3 {
             let dts = i64::from(epoch) * 9000 + n * 3000;
-            let picture = unit(TrackId::VIDEO, dts, dts, n == 0 && epoch == 0, &lengths(&[IDR]));
-            bytes.extend(package(&mut out, &tracks, picture));
-            let sound =
+            let video = unit(TrackId::VIDEO, dts, dts, n == 0 && epoch == 0, &lengths(&[IDR]));
+            bytes.extend(package(&mut out, &tracks, video));
+            let audio =
                 package(&mut out, &tracks, unit(TrackId::AUDIO, dts, dts, false, &Bytes::from_static(b"x")));
-            sizes.push(sound.len());
-            bytes.extend(sound);
+            sizes.push(audio.len());
+            bytes.extend(audio);
             assert!(
                 package(&mut out, &tracks, unit(TrackId::DATA, dts, dts, false, &Bytes::new())).is_empty()
             );
@@ -270,15 +271,15 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
 
 #[test]
 fn a_program_of_two_of_each_is_carried_both_ways() {
-    let picture = |n| {
+    let video = |n| {
         let id = TrackId::nth(TrackKind::Video, n).unwrap();
         Track { epoch: 1, ..Track::new(id, h264_config(), TICKS) }
     };
-    let sound = |n| {
+    let audio = |n| {
         let id = TrackId::nth(TrackKind::Audio, n).unwrap();
         Track { epoch: 1, ..Track::new(id, aac_config(), TICKS) }
     };
-    let tracks = Arc::new(Tracks::new(1, [picture(0), picture(1), sound(0), sound(1)]));
+    let tracks = Arc::new(Tracks::new(1, [video(0), video(1), audio(0), audio(1)]));
     let key = FormatKey { selection: Selection::ALL, ..FormatKey::new("ts", 0) };
     let mut out = Packager::new(key, Some(Box::new(TsPackage::new())), &tracks, 0);
     let mut ingest = ingest();
@@ -347,12 +348,12 @@ fn a_recovery_point_is_a_key_frame_when_the_muxer_says_so() {
 }
 
 #[test]
-fn several_pictures_in_a_packet_are_told_apart() {
+fn several_pictures_in_a_packet_are_separated() {
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);
     let second: &[u8] = &[0x41, 0x40, 9];
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.video(1800, &[AUD, INTER]);
-    // Told by a delimiter, and by the first macroblock; another slice of the same picture is none.
+    // Told by a delimiter, and by the first macroblock; another slice of the same picture begins none.
     let units = publisher.send(
         Kind::Video,
         3600,
@@ -395,7 +396,7 @@ fn pieces(parts: &[(Option<u64>, &[u8])]) -> Depackager {
 }
 
 #[test]
-fn a_picture_in_several_packets_is_put_together() {
+fn a_picture_in_several_packets_is_reassembled() {
     let big = [&[0x65, 0x88][..], &[7; 62_000]].concat();
     let start = annex_b(&[AUD, SPS, PPS, &big]);
     let mut ingest = pieces(&[
@@ -431,7 +432,7 @@ fn small_packets_of_one_picture_are_waited_for_once_they_were_seen() {
 }
 
 #[test]
-fn sound_frames_are_cut_and_joined_and_counted_on_from_their_packet() {
+fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
     let frame = |size: usize| [&config.adts(size).unwrap()[..], &vec![5; size]].concat();
     let stream: Vec<u8> = (0..7).flat_map(|n| frame(100 + n)).collect();
@@ -459,7 +460,7 @@ fn sound_frames_are_cut_and_joined_and_counted_on_from_their_packet() {
 }
 
 #[test]
-fn sound_that_is_torn_is_found_again() {
+fn audio_resynchronises_after_a_loss() {
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
     let frame = [&config.adts(50).unwrap()[..], &[0xff; 50]].concat();
     let mut publisher = Publisher::new(None, Some(StreamKind::AacAdts));
@@ -478,9 +479,9 @@ fn sound_that_is_torn_is_found_again() {
 }
 
 #[test]
-fn sound_waits_for_an_announced_picture_but_not_for_ever() {
+fn audio_waits_for_announced_video_but_not_for_ever() {
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(5).unwrap()[..], b"sound"].concat();
+    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.audio(0, &frame), []);
     assert_eq!(publisher.audio(200_000, &frame), []);
@@ -496,7 +497,7 @@ fn sound_waits_for_an_announced_picture_but_not_for_ever() {
 fn t_05_a_program_that_changes_changes_the_tracks() {
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(5).unwrap()[..], b"sound"].concat();
+    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.audio(0, &frame);
     assert_eq!(publisher.ingest.tracks().epoch, 2);
@@ -539,8 +540,8 @@ fn t_08_a_lost_packet_costs_one_unit() {
     for n in 0..20 {
         let payload = if n == 0 { &key } else { &inter };
         bytes.extend(package(&mut out, &tracks, unit(TrackId::VIDEO, n * 3000, n * 3000, n == 0, payload)));
-        let sound = Bytes::from_static(&[3; 300]);
-        bytes.extend(package(&mut out, &tracks, unit(TrackId::AUDIO, n * 3000, n * 3000, false, &sound)));
+        let audio = Bytes::from_static(&[3; 300]);
+        bytes.extend(package(&mut out, &tracks, unit(TrackId::AUDIO, n * 3000, n * 3000, false, &audio)));
     }
     let packets = bytes.len() / PACKET_BYTES;
     for lost in 40..packets {
@@ -558,7 +559,7 @@ fn t_08_a_lost_packet_costs_one_unit() {
 #[test]
 fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(5).unwrap()[..], b"sound"].concat();
+    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR]), []);
     assert_eq!(publisher.video(3000, &[AUD, INTER]), []);
@@ -568,7 +569,7 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
         [(0, 1), (3000, 1), (1920, 2)]
     );
     assert_eq!(publisher.video(6000, &[AUD, INTER]).len(), 1);
-    // Sound that was announced and never comes.
+    // Audio that was announced and never comes.
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR]), []);
     assert_eq!(publisher.video(87_000, &[AUD, INTER]), []);

@@ -107,7 +107,7 @@ fn u_37_it_never_starts_a_process() {
         api.broadcast("LiveApp", "copy").is_some_and(|record| record["status"] == "broadcasting")
     });
     let player = Player::start(server.rtmp, "LiveApp", "copy");
-    wait_for("the pushed pictures", secs(30), || player.units() > 30);
+    wait_for("the pushed video", secs(30), || player.units() > 30);
     api.put("/live/rest/v2/broadcasts/s/recording/true", "");
     publisher.stop();
     api.delete("/live/rest/v2/broadcasts/s");

@@ -18,7 +18,7 @@ impl Bystander {
     pub fn start(server: &Server) -> Self {
         let publisher = Publisher::start(server.rtmp, "live", "bystander");
         let player = Player::start(server.rtmp, "live", "bystander");
-        wait_for("the bystander's picture", secs(10), || player.units() > 30);
+        wait_for("the bystander's video", secs(10), || player.units() > 30);
         Self { publisher, player, open_files: server.open_files(), threads: server.threads() }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 /// Files that are being made are not made twice.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// A FLV file of 640x360 at 30 frames a second with AAC sound: `bframes` tells whether pictures are reordered.
+/// A FLV file of 640x360 at 30 frames a second with AAC audio: `bframes` tells whether frames are reordered.
 pub fn media_file(bframes: bool, seconds: u32) -> PathBuf {
     let _making = MAKING.lock().unwrap();
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media");

@@ -93,7 +93,7 @@ pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
     frame_md5_by(Path::new("ffmpeg"), &[], url, seconds)
 }
 
-/// The same of H.264 and AAC, whatever container holds them: slices alone, and sounds without a header.
+/// The H.264 and AAC frames, whatever container holds them: slices alone, audio frames without a header.
 pub fn unit_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
     let bare = ["-bsf:v", "h264_mp4toannexb,filter_units=remove_types=6-9", "-bsf:a", "aac_adtstoasc"];
     hash_packets(Path::new("ffmpeg"), &[], url, seconds, &bare)

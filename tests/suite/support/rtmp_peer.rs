@@ -206,7 +206,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// About 30 frames and 47 sounds a second.
+    /// About 30 frames and 47 audio frames a second.
     pub fn start(address: SocketAddr, app: &str, name: &str) -> Self {
         Self::start_from(address, app, name, MediaSource::new(&Seed::from_number(5)))
     }

@@ -472,7 +472,7 @@ impl World {
         let wire = client.wire;
         let sent = self.send(wire, 0, &bytes);
         self.clients[index].queue.advance(sent);
-        if self.clients[index].is_said() {
+        if self.clients[index].has_sent_all() {
             self.wires[wire].links[0].finish(now);
         }
         sent > 0
@@ -691,7 +691,7 @@ impl SimClient {
     }
 
     /// Whether it has said all it wants to say.
-    fn is_said(&self) -> bool {
+    fn has_sent_all(&self) -> bool {
         self.queue.is_empty() && self.ended
     }
 }

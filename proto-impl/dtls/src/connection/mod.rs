@@ -99,7 +99,7 @@ struct Established {
     peer_sha256: Option<[u8; 32]>,
     /// Which of the peer's messages Finished was.
     finished: u16,
-    /// Said once that nothing is renegotiated.
+    /// The refusal to renegotiate was sent.
     refused: bool,
 }
 
@@ -116,7 +116,7 @@ impl Connection {
         Self::new(config, Role::Server, seed, false)
     }
 
-    /// A server for a caller that a [`CookieVerifier`] let pass; the datagram that passed is the first to be given to it.
+    /// A server session for a client that passed the [`CookieVerifier`]; hand it the datagram that passed first.
     #[must_use]
     pub fn server_with_cookie(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, true)
@@ -306,7 +306,7 @@ impl Connection {
         matches!(self.phase, Phase::Connected(_))
     }
 
-    /// Whether the last event was given and nothing is left to send.
+    /// Whether the last event was polled and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Closed)
@@ -415,7 +415,7 @@ impl Connection {
         }
     }
 
-    /// Frees what the session held; what is in the queues is still given.
+    /// Frees the session's state; what is queued can still be polled.
     fn end(&mut self, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closed) {
             tracing::debug!(?reason, "connection ends");

@@ -91,8 +91,8 @@ impl<'a> Extensions<'a> {
     pub(crate) fn check_renegotiation(&self) -> Result<bool, Failure> {
         let Some(body) = self.find(ExtensionType::RENEGOTIATION_INFO) else { return Ok(false) };
         let mut r = Reader::new(body);
-        let said = vec8(&mut r)?;
-        match (said.is_empty(), r.is_empty()) {
+        let info = vec8(&mut r)?;
+        match (info.is_empty(), r.is_empty()) {
             (true, true) => Ok(true),
             (false, true) => Err(Failure::Renegotiation),
             (_, false) => Err(Failure::Malformed),

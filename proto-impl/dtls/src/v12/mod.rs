@@ -50,7 +50,7 @@ pub(crate) struct Exchange {
     random: Random,
     /// Every message, as if it were in one fragment (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
-    /// Of the next message that is said.
+    /// The sequence number of the next message to be sent.
     sequence: u16,
     pub(crate) flight: Flight,
     /// The flight is new and nobody noticed yet.

@@ -74,7 +74,7 @@ struct Choice {
     profile: Option<SrtpProfile>,
     /// The client knows `renegotiation_info`.
     renegotiation: bool,
-    /// The client said which points it reads.
+    /// The client sent `ec_point_formats`.
     point_formats: bool,
 }
 

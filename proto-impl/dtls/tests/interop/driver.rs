@@ -61,7 +61,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)>
     }
 }
 
-/// Runs until the connection says how it went. Then the peer is given what is still to be sent.
+/// Runs until the connection reports its result, then flushes what is still to be sent.
 fn run(socket: &UdpSocket, peer: SocketAddr, connection: &mut Connection) -> Result<Connected, CloseReason> {
     let end = Instant::now() + PATIENCE;
     let mut out = Datagrams::new();

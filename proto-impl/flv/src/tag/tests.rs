@@ -91,7 +91,7 @@ fn enhanced_audio_bodies_are_read() {
 }
 
 #[test]
-fn legacy_sound_without_a_packet_type_is_read() {
+fn legacy_audio_without_a_packet_type_is_read() {
     let cases: [(&[u8], Codec, bool); 4] = [
         (b"\x2f\xff\xfb", Codec::Mp3, true),
         (b"\xe2\xff\xe3", Codec::Mp3, false),

@@ -24,7 +24,7 @@ pub(super) struct Transaction {
     pub(super) id: TransactionId,
     pub(super) path: Path,
     pub(super) purpose: Purpose,
-    /// What the request said about our role.
+    /// Our role as the request stated it.
     pub(super) role: Role,
     /// Of which credentials it is.
     pub(super) generation: u32,
@@ -35,7 +35,7 @@ pub(super) struct Transaction {
     pub(super) rto: Duration,
     /// How often it still goes out.
     pub(super) tries: u32,
-    /// Another check has taken its place: its end says nothing.
+    /// Replaced by another check: its timeout means nothing.
     pub(super) is_replaced: bool,
 }
 
@@ -90,7 +90,7 @@ impl Transactions {
         Some(Due::Again(open.path, open.bytes.clone()))
     }
 
-    /// Another check takes the place of those of `path`, or one of them has said enough: they do not go out again. An answer
+    /// Another check takes the place of those of `path`, or one of them was answered: they are not retransmitted. An answer
     /// that is on its way still counts (RFC 8445 §7.3.1.4). A nomination is replaced by a nomination only.
     pub(super) fn replace(&mut self, path: &Path, by: Purpose) {
         let all = by == Purpose::Check { nominates: true };

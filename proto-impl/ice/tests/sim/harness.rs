@@ -147,7 +147,7 @@ impl End {
         }
     }
 
-    /// What the other side's description said.
+    /// The other side's description.
     pub(crate) fn learn(&mut self, now: Instant, credentials: Credentials, is_lite: bool) {
         match &mut self.side {
             Side::Full(agent) => agent.set_remote(now, credentials, is_lite),

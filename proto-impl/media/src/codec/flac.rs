@@ -1,5 +1,5 @@
 //! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP wants the stream marker and the block with its
-//! head; ffmpeg writes the block's 34 bytes alone. Both are taken and given on as they came.
+//! head; ffmpeg writes the block's 34 bytes alone. Both are accepted and forwarded unchanged.
 
 use bytes::Bytes;
 use wire::{BitReader, Reader};

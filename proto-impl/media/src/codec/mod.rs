@@ -26,7 +26,7 @@ const DIMENSION_MAX: u32 = 16_384;
 /// What a track without a record gives as one.
 static NO_RECORD: Bytes = Bytes::new();
 
-/// A coding of sound or pictures.
+/// An audio or video codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// H.264 / AVC (ITU-T H.264).
@@ -226,7 +226,7 @@ impl CodecConfig {
     }
 
     /// How many samples a payload holds, and how many of them are played in a second. `None` where that is not known,
-    /// or not of sound.
+    /// or not of audio.
     #[must_use]
     pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
         match self {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{CONFIG_BYTES_MAX, Error, vp9};
 
-/// What the publisher said of its VP8.
+/// The publisher's VP8 configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The payload of a VPCodecConfigurationBox as it came; often empty.

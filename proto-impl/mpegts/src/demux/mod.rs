@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **When a PES packet is complete.** With a length, at its last byte. Video mostly has none (§2.4.3.7 allows that), and
-//! the standard then lets it end where the next one begins, which is one picture too late for a live stream. But
+//! the standard then lets it end where the next one begins, which is one frame too late for a live stream. But
 //! muxers fill up the last transport packet of a PES packet, because the next one must begin with a packet of its own,
 //! and have no reason to fill up any other. So a stream whose filled packets were followed by the next beginning, several
 //! times and without exception, is trusted: from then on a filled packet ends its PES packet at once. When another

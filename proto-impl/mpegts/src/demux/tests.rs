@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const PACKET: usize = PACKET_BYTES;
 
-/// A transport stream of `count` pictures of `size` bytes, each with a sound behind it, at 25 a second.
+/// A transport stream of `count` frames of `size` bytes, each with an audio frame behind it, at 25 a second.
 fn stream(count: u64, size: usize) -> Vec<u8> {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
@@ -87,7 +87,7 @@ fn any_cut_gives_the_same_events() {
 }
 
 #[test]
-fn a_picture_with_a_length_comes_with_its_last_packet() {
+fn a_frame_with_a_length_comes_with_its_last_packet() {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut demuxer = Demuxer::new();
@@ -98,7 +98,7 @@ fn a_picture_with_a_length_comes_with_its_last_packet() {
 }
 
 #[test]
-fn a_picture_without_a_length_comes_with_its_filled_last_packet_once_that_is_trusted() {
+fn a_frame_without_a_length_comes_with_its_filled_last_packet_once_that_is_trusted() {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut demuxer = Demuxer::new();
@@ -116,7 +116,7 @@ fn a_picture_without_a_length_comes_with_its_filled_last_packet_once_that_is_tru
 fn a_muxer_that_fills_in_the_middle_is_not_trusted_twice() {
     let bytes = stream(40, 70_000);
     let mut packets: Vec<Vec<u8>> = bytes.chunks(PACKET).map(<[u8]>::to_vec).collect();
-    // In the 20th picture a packet in the middle is cut in two filled ones; counters are put right behind it.
+    // In the 20th frame a packet in the middle is cut in two filled ones; counters are put right behind it.
     let video = places(&bytes, VIDEO_PID);
     let middle = video[19 * (video.len() / 40) + 50];
     let payload = packets[middle][4..].to_vec();
@@ -146,7 +146,7 @@ fn a_muxer_that_fills_in_the_middle_is_not_trusted_twice() {
 }
 
 #[test]
-fn t_02_a_byte_put_in_every_ten_packets_costs_pictures_and_not_the_stream() {
+fn t_02_a_byte_inserted_every_ten_packets_costs_frames_and_not_the_stream() {
     let bytes = stream(100, 1000);
     let whole = (bytes.len() / PACKET) as u64;
     // Any byte, and the worst of them: one that looks as if a packet began there.
@@ -196,7 +196,7 @@ fn version(event: &Event) -> Option<u8> {
 fn t_06_a_packet_without_an_end_is_dropped_at_its_limit() {
     let mut bytes = stream(1, 100);
     let video = places(&bytes, VIDEO_PID)[0];
-    // A picture of 9 MiB, and a proper one behind it.
+    // A frame of 9 MiB, and a proper one behind it.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     let _ = self::video(&mut muxer, 0, 100);
@@ -240,7 +240,7 @@ fn t_07_times_have_33_bits_and_an_announced_jump_is_no_gap() {
 }
 
 #[test]
-fn t_08_a_lost_packet_costs_the_picture_it_was_of_and_no_other() {
+fn t_08_a_lost_packet_costs_its_frame_and_no_other() {
     for size in [1000, 70_000] {
         let bytes = stream(12, size);
         let whole = read_all(&bytes).0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::kind::Extension;
 use crate::ntp::NtpTime;
 
-/// How loud the sound of a packet is (RFC 6464 §3).
+/// How loud the audio of a packet is (RFC 6464 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AudioLevel {
     /// Whether the sender takes it for speech.

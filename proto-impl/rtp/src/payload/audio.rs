@@ -1,4 +1,4 @@
-//! Sound that needs no format of its own: an Opus packet (RFC 7587 §4.2) or samples of G.711 (RFC 3551 §4.5.14).
+//! Audio that needs no format of its own: an Opus packet (RFC 7587 §4.2) or samples of G.711 (RFC 3551 §4.5.14).
 
 use bytes::Bytes;
 

@@ -19,7 +19,7 @@ pub(super) enum Ending {
         /// Whether a decoder can start with it.
         key_frame: bool,
     },
-    /// There is no picture in it yet: some cameras send parameter sets under a timestamp or a marker of their own.
+    /// It has no slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
     NoPicture,
     /// Something of it is missing.
     Broken,
@@ -123,7 +123,7 @@ impl<A: Assemble> Frames<A> {
         taken
     }
 
-    /// The open frame ends; it stays open when there is no picture in it.
+    /// Ends the open frame; it stays open while it has no slice.
     fn end(&mut self, out: &mut Out<'_>) {
         let Some(open) = self.open.take() else { return };
         let ending =

@@ -2,7 +2,7 @@
 //!
 //! A [`Packetizer`] cuts a unit into [`Payloads`] that all viewers of a stream share; what differs between viewers stands
 //! in the headers of the packets, and is not made here. Fragments of one unit are of **equal size**, only the last may
-//! be smaller, so that one send with segmentation offload carries a picture.
+//! be smaller, so that one send with segmentation offload carries a frame.
 //!
 //! A [`Depacketizer`] is given the [`Part`]s of one source in the order of their sequence numbers, and told where packets
 //! are missing. It gives whole [`Frame`]s in the shape of the hub's currency: NAL units behind 4-byte lengths with their
@@ -92,7 +92,7 @@ pub struct Part<'a> {
 pub struct Frame {
     /// The RTP timestamp: presentation time in ticks of the clock rate.
     pub timestamp: u32,
-    /// Whether a decoder can start here; of sound never.
+    /// Whether a decoder can start here; never set for audio.
     pub key_frame: bool,
     /// The data, as `media::AccessUnit` describes it.
     pub payload: Bytes,
@@ -101,7 +101,7 @@ pub struct Frame {
 /// What became of the packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Frames that were given out.
+    /// Frames that were handed out.
     pub frames: u64,
     /// Frames that were dropped, because packets of them were missing or malformed.
     pub dropped: u64,
@@ -135,7 +135,7 @@ impl Payloads {
         self.ends.is_empty()
     }
 
-    /// Takes them out; each is a slice of one block. The last one of a picture is sent with the marker bit.
+    /// Drains the payloads; each is a slice of one block. The last one of a frame is sent with the marker bit.
     pub fn take(&mut self) -> impl ExactSizeIterator<Item = Bytes> + use<> {
         let block = self.bytes.split().freeze();
         let mut start = 0;

@@ -225,9 +225,9 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
     }
 }
 
-/// The picture of a slice, as encoders of low latency make them: one send carries it.
+/// A frame of one slice, as low-latency encoders make them: one send carries it.
 #[test]
-fn a_picture_of_one_slice_is_one_run() {
+fn a_frame_of_one_slice_is_one_run() {
     let mut random = Seed::from_number(2).random();
     for (codec, unit, config) in [
         (
@@ -273,7 +273,7 @@ fn a_lost_packet_costs_its_frame_and_no_other() {
                     give(&mut depacketizer, &mut gap, *timestamp, packets, (n == lost_frame).then_some(lost));
                 }
                 let got = frames(&mut depacketizer);
-                // Of H.264 and H.265 the parameter sets of the first packet may be lost without a picture being lost.
+                // Of H.264 and H.265 the parameter sets of the first packet may be lost without a frame being lost.
                 let sets = matches!(case.format, Format::H264 | Format::H265) && lost_frame == 0 && lost == 0;
                 let is_whole = |frame: &Frame| {
                     sent.iter().any(|(_, key, _, unit)| {
@@ -339,7 +339,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
         give(&mut depacketizer, &mut false, 7, &packets, None);
         assert_eq!(frames(&mut depacketizer)[0].payload, with_lengths(&wanted));
     }
-    // Not before a picture that is none.
+    // Not before something that is no picture.
     let packets = case.packets(&mut case.packetizer(1000), false, &with_lengths(&[vec![0x41, 0x9a, 1]]));
     assert_eq!(packets, [&[0x41, 0x9a, 1][..]]);
 }
@@ -377,7 +377,7 @@ fn a_frame_behind_a_hole_is_taken_when_its_first_slice_is_there() {
 #[test]
 fn layers_of_vp9_become_a_superframe() {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
-    // Two layers; the second refers to the first, and says nothing about the picture before.
+    // Two layers; the second refers to the first, and says nothing about the frame before.
     let first = [&[0xae, 0x80, 1, 0x01, 7, 0x28, 1, 0x04, 1][..], &[1, 2, 3]].concat();
     let second = [&[0xac, 0x80, 1, 0x03, 7][..], &[4; 300]].concat();
     for (payload, marker) in [(&first, false), (&second, true)] {
@@ -525,7 +525,7 @@ fn x_20_a_frame_is_bounded() {
     ] {
         let mut depacketizer = Depacketizer::new(format.clone()).unwrap();
         let mut most = 0;
-        // Sound has smaller units.
+        // Audio has smaller units.
         let body = if matches!(format, Format::Mpeg4Generic(_)) { &big[..3000] } else { &big };
         for n in 0..300 {
             let payload = [if n == 0 { first } else { next }, body].concat();

@@ -44,7 +44,7 @@ impl NackList {
     }
 
     /// The numbers from `from` up to, and without, `to` are missing. False when they are too many: the list is empty
-    /// then, a new picture costs less than all of them.
+    /// then, a new frame costs less than all of them.
     #[must_use]
     pub(super) fn lost(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) -> bool {
         let count = usize::try_from(to.since(from)).unwrap_or(usize::MAX);

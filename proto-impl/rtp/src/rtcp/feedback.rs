@@ -1,4 +1,4 @@
-//! Feedback about packets and pictures (RFC 4585, RFC 5104), and REMB (draft-alvestrand-rmcat-remb-03 §2).
+//! Feedback about packets and frames (RFC 4585, RFC 5104), and REMB (draft-alvestrand-rmcat-remb-03 §2).
 
 use wire::{Reader, Truncated};
 

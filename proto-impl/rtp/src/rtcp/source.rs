@@ -82,7 +82,7 @@ impl<'a> Walk<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bye<'a> {
     ssrcs: &'a [[u8; 4]],
-    /// Why, where it is said.
+    /// The reason, if given.
     pub reason: Option<&'a [u8]>,
 }
 

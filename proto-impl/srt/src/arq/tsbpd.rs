@@ -24,7 +24,7 @@ pub(crate) struct Tsbpd {
 }
 
 impl Tsbpd {
-    /// From a packet of the handshake: when it came and what it said.
+    /// From a packet of the handshake: its arrival time and its timestamp.
     pub(crate) fn new(now_us: i64, timestamp: u32, latency: Duration) -> Self {
         Self {
             base_us: now_us.saturating_sub(i64::from(timestamp)),

@@ -56,7 +56,7 @@ enum State {
     Closed,
 }
 
-/// An SRT connection in live mode. It knows no addresses: its owner sends what it is given to the peer, and gives it only
+/// An SRT connection in live mode. It knows no addresses: its owner sends the output to the peer, and passes in only
 /// what came from there.
 #[derive(Debug)]
 pub struct Connection {
@@ -310,7 +310,7 @@ impl Connection {
         matches!(self.state, State::Connected(_)) && self.closed.is_none()
     }
 
-    /// Whether the last event was given and nothing is left to send.
+    /// Whether the last event was polled and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Closed) && self.event.is_none() && self.out.is_empty()

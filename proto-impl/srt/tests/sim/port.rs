@@ -179,7 +179,7 @@ fn s_09_only_the_peer_speaks_for_a_socket() {
         }
         assert!(matches!(port.route(clock.now(), address(FROM), &datagram, &mut reply), Route::Session(42)));
     }
-    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 42", "said again");
+    assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 42", "repeated");
     assert_eq!(port.remove(SocketId(5)), Some(42));
     let mut data = vec![0; 100];
     data[15] = 5;

@@ -48,7 +48,7 @@ struct Session {
     peer: Peer,
     role: Role,
     closed: bool,
-    /// Frames in this second, pictures and sounds.
+    /// Video and audio frames in this second.
     frames: [u32; 2],
 }
 
@@ -217,7 +217,7 @@ impl<L: FnMut(String)> Relay<L> {
                 self.handle_frame(now, id, section, &frame, sampled, touched);
             }
             Event::PictureLost { section } => {
-                (self.log)(format!("session {id} picture lost"));
+                (self.log)(format!("session {id} frame lost"));
                 self.hold_viewers(section);
             }
             Event::KeyFrameWanted { .. } => {

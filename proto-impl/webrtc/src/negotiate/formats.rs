@@ -12,7 +12,7 @@ pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
     };
     let forms: Vec<(&str, u32, Option<u16>, String)> = match codec {
         // High, main, constrained baseline, baseline; level 5.2, which a server that does not decode can always take.
-        // Without packetization-mode 1 a picture could not be cut.
+        // Without packetization-mode 1 a frame could not be cut.
         Codec::H264 => ["640034", "4d0034", "42e034", "420034"]
             .iter()
             .map(|profile| ("H264", 90_000, None, h264(profile, "1")))

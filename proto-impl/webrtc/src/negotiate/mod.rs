@@ -86,7 +86,7 @@ pub struct Section {
     pub id: SectionId,
     /// Its name; empty when the peer has none.
     pub mid: String,
-    /// Pictures or sound.
+    /// Video or audio.
     pub kind: MediaKind,
     /// Which way media goes, seen from here.
     pub direction: Direction,

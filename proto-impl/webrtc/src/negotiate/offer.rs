@@ -92,7 +92,7 @@ fn rtx_formats(formats: &[Format]) -> Vec<(PayloadType, Format)> {
         .collect()
 }
 
-/// What the answer to our offer agrees to. `sources` are those that the offer said.
+/// What the answer to our offer agrees to. `sources` are those of the offer.
 pub(crate) fn accept_answer(
     offer: &Description,
     sources: &[Option<SourcePair>],

@@ -214,9 +214,9 @@ impl Peer {
             }
             self.rtcp.pop_front();
         }
-        // Sound first: it is little, and does not wait for pictures.
-        for pictures in [false, true] {
-            for sender in self.senders.iter_mut().filter(|sender| sender.is_video() == pictures) {
+        // Audio first: it is small, and does not wait for video.
+        for video in [false, true] {
+            for sender in self.senders.iter_mut().filter(|sender| sender.is_video() == video) {
                 let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
                 if !sender.fill(now, log, keys, &mut self.pacer, out) {
                     return (!out.is_empty()).then_some(path);

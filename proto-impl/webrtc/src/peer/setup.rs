@@ -89,7 +89,7 @@ impl Peer {
         Some(MediaPreference { direction: section.direction, formats, msid: section.msid.clone() })
     }
 
-    /// Offers a section for each preference. The answer is to be given to [`Peer::handle_answer`].
+    /// Offers a section for each preference. Pass the answer to [`Peer::handle_answer`].
     ///
     /// # Errors
     ///

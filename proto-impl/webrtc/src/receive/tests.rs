@@ -50,7 +50,7 @@ impl Bench {
         self.reception.handle_timeout(self.now, &mut self.events);
     }
 
-    /// A packet that is a picture of its own.
+    /// A packet that is a frame of its own.
     fn packet(&mut self, payload_type: u8, ssrc: u32, number: u16, payload: &[u8]) {
         let mut block = Vec::new();
         let values = Extensions { transport_sequence: Some(number), ..Extensions::default() };
@@ -69,7 +69,7 @@ impl Bench {
     }
 
     fn key_frame(&mut self, ssrc: u32, number: u16) {
-        // An IDR slice, the first of its picture.
+        // An IDR slice, the first of its frame.
         self.packet(H264, ssrc, number, &[0x65, 0x88, 0x84, 0]);
     }
 
@@ -77,7 +77,7 @@ impl Bench {
         self.packet(H264, ssrc, number, &[0x41, 0x9a, 0x84, 0]);
     }
 
-    /// F for a format, K and D for frames, L for pictures that were lost.
+    /// F for a format, K and D for frames, L for frames that were lost.
     fn events(&mut self) -> String {
         let letter = |event| match event {
             Event::Format { .. } => 'F',
@@ -184,7 +184,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     bench.wait(600);
     bench.delta(1, 91);
     assert_eq!(bench.key_frames_wanted(), [0; 0]);
-    // A picture that is malformed is lost as well.
+    // A frame that is malformed is lost as well.
     bench.events();
     bench.packet(H264, 1, 92, &[0x7f, 0]);
     bench.wait(600);

@@ -84,7 +84,7 @@ impl Bench {
 }
 
 /// What was gone before it could be sent, or is too large for any datagram, leaves a hole in the numbers: without one the
-/// peer would put a picture together of what is left.
+/// peer would assemble a frame from what is left.
 #[test]
 fn what_is_left_out_is_seen_by_the_peer() {
     let mut bench = Bench::new(Codec::Opus, "0");

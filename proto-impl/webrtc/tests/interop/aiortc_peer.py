@@ -1,7 +1,7 @@
 """aiortc against the relay of the tests, over loopback.
 
-    aiortc_peer.py publish URL CODEC     synthetic pictures and sound, until standard input ends
-    aiortc_peer.py play URL FRAMES       until so many pictures and sounds were decoded; prints how many of each
+    aiortc_peer.py publish URL CODEC     synthetic video and audio, until standard input ends
+    aiortc_peer.py play URL FRAMES       until so many frames of each were decoded; prints how many of each
 """
 
 import asyncio

@@ -7,7 +7,7 @@ use webrtc::{CloseReason, SectionId, Track};
 use wire::Datagrams;
 
 use crate::harness::{
-    CLIENT, End, PICTURE, SERVER, SOUND, Studio, both_connected, client_config, exchange, preferences,
+    AUDIO, CLIENT, End, SERVER, Studio, VIDEO, both_connected, client_config, exchange, preferences,
     server_config, session,
 };
 
@@ -54,10 +54,10 @@ fn lips_stay_in_step() {
         let behind = (timestamp.wrapping_sub(frame.timestamp) / rate).into();
         (frame.sampled.unwrap(), behind)
     };
-    let (picture, _): (_, u64) = at(PICTURE, 0, 90);
-    let (sound, _): (_, u64) = at(SOUND, 0, 48);
-    let apart = picture.since(sound).or_else(|| sound.since(picture)).unwrap();
-    // The last sound and the last picture are less than a picture apart.
+    let (video, _): (_, u64) = at(VIDEO, 0, 90);
+    let (audio, _): (_, u64) = at(AUDIO, 0, 48);
+    let apart = video.since(audio).or_else(|| audio.since(video)).unwrap();
+    // The last audio and video frames are less than a frame apart.
     assert!(apart < ms(40), "{apart:?}");
 }
 
@@ -111,8 +111,8 @@ fn a_key_frame_that_is_asked_for_is_told_to_the_owner() {
     pair.run_for(secs(1)).unwrap();
     for _ in 0..100 {
         let now = pair.clock.now();
-        assert!(pair.a.peer.request_key_frame(now, PICTURE));
-        assert!(!pair.a.peer.request_key_frame(now, SOUND));
+        assert!(pair.a.peer.request_key_frame(now, VIDEO));
+        assert!(!pair.a.peer.request_key_frame(now, AUDIO));
         pair.run_for(ms(20)).unwrap();
     }
     // two seconds, at most two requests in each.
@@ -141,8 +141,8 @@ fn an_answer_behind_the_end_begins_nothing() {
     client.peer.add_local(now, CLIENT).unwrap();
     let offer = client.peer.offer(&preferences(Direction::SendOnly)).unwrap();
     let preference = |section: SectionId, _: &sdp::Media| {
-        let [sound, picture] = preferences(Direction::RecvOnly);
-        Some(if section == SOUND { sound.1 } else { picture.1 })
+        let [audio, video] = preferences(Direction::RecvOnly);
+        Some(if section == AUDIO { audio.1 } else { video.1 })
     };
     let answer = server.peer.handle_offer(now, &offer, preference).unwrap();
     client.close(now);
@@ -161,7 +161,7 @@ fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
     let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     for n in 0..300 {
         let unit = track.push(now, &config, false, n * 960, &[7; 1000]).unwrap();
-        assert!(pair.b.peer.send(PICTURE, &unit, now));
+        assert!(pair.b.peer.send(VIDEO, &unit, now));
     }
     let mut out = Datagrams::new();
     let mut sent = 0;

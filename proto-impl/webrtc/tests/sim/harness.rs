@@ -20,8 +20,8 @@ pub(crate) const SERVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 8000);
 pub(crate) const CLIENT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)), 5000);
-pub(crate) const SOUND: SectionId = SectionId(0);
-pub(crate) const PICTURE: SectionId = SectionId(1);
+pub(crate) const AUDIO: SectionId = SectionId(0);
+pub(crate) const VIDEO: SectionId = SectionId(1);
 /// Seconds since 1970 at which every simulation begins.
 const WALL: Duration = Duration::from_secs(1_770_000_000);
 
@@ -61,7 +61,7 @@ impl Studio {
         Self::with_gop(start, length, seed, 30)
     }
 
-    /// With so many pictures from one key frame to the next.
+    /// With so many video frames from one key frame to the next.
     pub(crate) fn with_gop(start: Instant, length: Duration, seed: u64, gop: u64) -> Self {
         let max = Peer::payload_bytes_max(&server_config());
         let video = h264::Config::read(MediaSource::video_config()).unwrap();
@@ -86,7 +86,7 @@ impl Studio {
     fn run(&mut self, now: Instant, peer: &mut Peer) {
         while let Some(at) = self.next_at().filter(|at| *at <= now) {
             let Some(unit) = self.next.replace(self.media.next_unit()) else { return };
-            let (index, section, rate) = if unit.is_video { (1, PICTURE, 90) } else { (0, SOUND, 48) };
+            let (index, section, rate) = if unit.is_video { (1, VIDEO, 90) } else { (0, AUDIO, 48) };
             let timestamp = (unit.dts_ms * rate) as u32;
             let key_frame = unit.is_video && unit.key_frame;
             let packets = self.tracks[index]
@@ -237,7 +237,7 @@ impl Machine for End {
     }
 }
 
-/// What a client offers: sound, then pictures.
+/// What a client offers: audio, then video.
 pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference); 2] {
     [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
         let first = if codec == Codec::Opus { 111 } else { 96 };

@@ -84,7 +84,7 @@ fn i_05_forgeries_by_the_right_path_change_nothing() {
     assert!(pair.b.peer.stats().transport.srtp.unwrap().not_authentic > 0);
 }
 
-/// A check that was overheard, said again from elsewhere, moves nothing.
+/// A check that was captured and replayed from another address changes no path.
 #[test]
 fn i_03_an_overheard_nomination_moves_nothing() {
     let mut pair = session(3, Direction::RecvOnly);

@@ -3,7 +3,7 @@
 use netsim::{ms, secs};
 use sdp::Direction;
 
-use crate::harness::{End, PICTURE, Studio, both_connected, seeds, session};
+use crate::harness::{End, Studio, VIDEO, both_connected, seeds, session};
 
 /// Which of the first datagrams of the handshake do not arrive: every pattern, on either side.
 #[test]
@@ -108,7 +108,7 @@ fn repairs_have_the_name_of_their_section() {
     pair.b.studio = Some(Studio::new(pair.clock.now(), secs(10), 3));
     pair.b.wire = Some(Vec::new());
     pair.run_for(secs(12)).unwrap();
-    let section = pair.b.peer.sections().iter().find(|section| section.id == PICTURE).unwrap();
+    let section = pair.b.peer.sections().iter().find(|section| section.id == VIDEO).unwrap();
     let source = section.local_source.unwrap();
     // With the bit for an extension in the head (RFC 3550 §5.1), or without.
     let count = |ssrc: u32, named: bool| {
@@ -122,9 +122,9 @@ fn repairs_have_the_name_of_their_section() {
     assert!(count(repair, true) > 10 && count(repair, false) == 0, "{}", count(repair, false));
 }
 
-/// A blackout of three seconds: pictures are back with the first key frame behind it.
+/// A blackout of three seconds: video resumes with the first key frame behind it.
 #[test]
-fn after_a_blackout_pictures_come_back() {
+fn after_a_blackout_video_resumes() {
     let mut pair = session(1, Direction::SendOnly);
     pair.run_until(secs(5), both_connected).unwrap();
     let now = pair.clock.now();
@@ -150,11 +150,11 @@ fn after_a_blackout_a_key_frame_is_asked_for() {
 
 /// What a new viewer begins with comes over time, and the stream behind it; a slow path holds what is usual.
 #[test]
-fn a_burst_of_pictures_is_spread() {
+fn a_burst_of_frames_is_spread() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(8_000_000));
     pair.run_until(secs(5), both_connected).unwrap();
     let now = pair.clock.now();
-    // A second of pictures at once: its clock began a second ago.
+    // A second of frames at once: its clock began a second ago.
     pair.b.studio = Some(Studio::new(now.checked_sub(secs(1)).unwrap(), secs(6), 1));
     pair.run_for(secs(7)).unwrap();
     let made = pair.b.studio.as_ref().unwrap().made;

@@ -110,7 +110,7 @@ fn cases() -> Vec<Case> {
             payload: HEVC_NAL,
             given: bytes(&[b"\x93hvc1", HEVC_NAL]),
         },
-        // What has a legacy form is given in it.
+        // Codecs with a legacy form are sent in it.
         Case {
             codec: Codec::H264,
             start: Some(bytes(&[b"\x90avc1", &config()[5..]])),
@@ -177,7 +177,7 @@ fn every_codec_comes_in_and_goes_out() {
             case.given,
             "{name}"
         );
-        // What is given as parameter sets makes the same track when it comes in again.
+        // What is sent as parameter sets makes the same track when it comes in again.
         let start =
             crate::protocol::flv_mapping::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
         let mut second = tests::ingest();
@@ -281,7 +281,7 @@ fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
     // Each has a configuration and an epoch of its own.
     let epochs: Vec<u32> = ingest.tracks().iter().map(|track| track.epoch).collect();
     assert_eq!((epochs, ingest.tracks().epoch), (vec![1, 2], 2));
-    // No picture before the key frame of its own track.
+    // No frame before the key frame of its own track.
     ingest.video(0, &config());
     ingest.video(0, &Bytes::from_static(b"\x17\x01\0\0\0\0\0\0\x01\x65"));
     ingest.video(0, &bytes(&[b"\x96\x00hvc1\x01", HVCC]));

@@ -17,7 +17,7 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Units that wait for the helper thread; a few tenths of a second of sound.
+/// Units that wait for the helper thread; a few tenths of a second of audio.
 const HELD_MAX: usize = 32;
 
 /// The row of the registry.
@@ -71,7 +71,7 @@ impl Transcoder {
     }
 }
 
-/// The same sound at the same time.
+/// The same audio with the same times.
 fn transcode(unit: AccessUnit) -> AccessUnit {
     let payload: Vec<u8> = unit.payload.iter().map(|sample| mu_law(a_law(*sample))).collect();
     AccessUnit { payload: Bytes::from(payload), ..unit }

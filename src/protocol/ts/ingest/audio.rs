@@ -1,4 +1,4 @@
-//! PES packets of sound to frames.
+//! Audio PES packets to frames.
 //!
 //! A PES packet has one frame, several, or pieces: its PTS is that of the first frame that begins in it (ISO/IEC
 //! 13818-1 §2.4.3.7), and the frames behind are counted on from there by their samples, so nothing adds up.
@@ -10,14 +10,14 @@ use mpegts::{CLOCK_MASK, Pes, Stream, StreamKind, TICKS_PER_SECOND};
 
 use super::{Frame, Made};
 
-/// Frames of one PES packet: seconds of sound.
+/// Frames of one PES packet: seconds of audio.
 const FRAMES_MAX: usize = 256;
 /// No frame is larger.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// What a frame's head needs at most, but for one that says how much more.
 const HEAD_BYTES: usize = 16;
 
-/// A frame's place and time.
+/// A frame's position in the buffer, and its time.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     /// Bytes before the payload.

@@ -1,14 +1,14 @@
 //! Transport packets to access units.
 //!
 //! The video and audio streams of the first program are carried, the first of each kind as the default track; what else
-//! there is is counted. Times keep their 90 kHz. Parameter sets, delimiters and filler are taken out of pictures (SEI stays): sets become the
+//! there is is counted. Times keep their 90 kHz. Parameter sets, delimiters and filler are taken out of access units (SEI stays): sets become the
 //! track's configuration, and a new one an epoch.
 //!
-//! A stream with video begins with a key frame: what comes before is dropped, sound too, because the tables have
-//! announced the picture. When there is none for [`VIDEO_WAIT`], the sound goes on alone.
+//! A stream with video begins with a key frame: what comes before is dropped, audio too, because the tables have
+//! announced the video. When no key frame comes for [`VIDEO_WAIT`], the audio goes on alone.
 //!
 //! The first units wait until all that the tables announce is known, at most [`START_WAIT`]: muxers put a quarter of a
-//! second of sound into a PES packet, and a player that is told of a picture only may never ask for the sound.
+//! second of audio into a PES packet, and a player that is told of video only may never ask for the audio.
 
 mod audio;
 mod video;
@@ -25,13 +25,13 @@ use self::video::Video;
 use super::{TICKS, ZERO};
 use crate::mail::Grant;
 
-/// Sound waits so long for the picture that was announced: 3 s.
+/// How long audio waits for the announced video: 3 s.
 const VIDEO_WAIT: u64 = 3 * 90_000;
 /// The first units wait so long for the other track: 1 s.
 const START_WAIT: i64 = 90_000;
 /// So many bytes of them at most.
 const START_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// A picture is shown so much after it is decoded at most: 60 s. More is nonsense.
+/// The largest distance of PTS and DTS that is accepted: 60 s.
 const COMPOSITION_MAX: u64 = 60 * 90_000;
 /// Units that wait to be polled: more than any sane input of one call makes.
 const QUEUE_MAX: usize = 1024;
@@ -43,13 +43,13 @@ pub(crate) struct Stats {
     pub(crate) demux: mpegts::Stats,
     /// Units that came too early: before their parameter sets, or before the first key frame.
     pub(crate) dropped: u64,
-    /// Frames and pictures that made no sense, or are of a kind that is not carried.
+    /// Frames that are malformed or of a codec that is not carried.
     pub(crate) bad: u64,
     /// Jumps of the publisher's clock that were repaired.
     pub(crate) jumps: u64,
 }
 
-/// A frame or picture with the publisher's times.
+/// An audio or video frame with the publisher's times.
 #[derive(Debug)]
 struct Frame {
     dts: u64,
@@ -109,9 +109,9 @@ pub(crate) struct Depackager {
     tracks: Arc<Tracks>,
     /// Lowest id first, video before audio.
     streams: Vec<Elementary>,
-    /// Video tracks that have had a key frame; pictures before it are dropped.
+    /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
-    /// Since when sound has been waiting for the picture.
+    /// Since when audio has been waiting for video.
     waits_since: Option<u64>,
     waited: bool,
     /// Not all tracks are known that were announced: units wait.
@@ -321,13 +321,13 @@ impl Depackager {
         let config = self.tracks.get(track);
         let is_video = config.is_some_and(|track| track.kind() == TrackKind::Video);
         let config_epoch = config.map_or(0, |track| track.epoch);
-        let waits = if is_video { !self.key_seen.contains(track) } else { self.sound_waits(frame.dts) };
+        let waits = if is_video { !self.key_seen.contains(track) } else { self.audio_waits(frame.dts) };
         if waits || self.units.len() >= QUEUE_MAX {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
         let dts = self.timeline.map(track, frame.dts.wrapping_sub(ZERO) & CLOCK_MASK);
-        // A picture is not shown before it is decoded; encoders that say so are a little off.
+        // No frame is presented before it is decoded; encoders that claim so are a little off.
         let composition = frame.pts.wrapping_sub(frame.dts) & CLOCK_MASK;
         let composition = if composition > COMPOSITION_MAX { 0 } else { composition };
         let unit = AccessUnit {
@@ -341,8 +341,8 @@ impl Depackager {
         self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
-    /// Whether sound of this time still waits for the picture.
-    fn sound_waits(&mut self, dts: u64) -> bool {
+    /// Whether audio of this time still waits for video.
+    fn audio_waits(&mut self, dts: u64) -> bool {
         if self.waited || self.lead().is_none_or(|(lead, _)| self.key_seen.contains(lead)) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! PES packets of H.264 and H.265 to pictures with 4-byte lengths.
+//! PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
 //! Most encoders give each access unit a PES packet of its own, and it is passed on when that is there. Two others are
 //! met. Several access units in one packet are told apart by their delimiters and first slices, and share its times

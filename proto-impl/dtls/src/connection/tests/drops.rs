@@ -129,7 +129,7 @@ fn d_11_silence_ends_after_ten_seconds() {
 
 /// The last flight is lost: the client says Finished again, the server answers from what it kept.
 #[test]
-fn d_11_a_lost_last_flight_is_said_again() {
+fn d_11_a_lost_last_flight_is_retransmitted() {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
     let hello = sent(&mut ends.client, now);

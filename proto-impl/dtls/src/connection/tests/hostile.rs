@@ -362,7 +362,7 @@ fn d_12_an_early_change_cipher_spec_changes_nothing() {
                 ends.client.handle_datagram(now, &mut early);
                 ends.server.handle_datagram(now, &mut early);
                 let count = ends.client.stats().dropped_early + ends.server.stats().dropped_early;
-                // The client has said all it has to say after two steps, and then it is due there.
+                // The client has sent all it has to send after two steps, and then it is due there.
                 assert_eq!(count, 2 - u64::from(before >= 2) - u64::from(before >= 4), "{before}");
             }
             let (from, to) = if step % 2 == 0 {
@@ -498,7 +498,7 @@ fn d_18_what_is_forged_in_the_clear_is_ignored_once_keys_are_on() {
 }
 
 #[test]
-fn d_18_goodbye_is_said_and_answered() {
+fn d_18_close_notify_is_sent_and_answered() {
     let (mut ends, ..) = Ends::connected(config(1), config(2));
     ends.client.send(b"last words").unwrap();
     ends.client.close();

@@ -263,7 +263,7 @@ fn d_02_the_certificate_must_be_the_announced_one() {
         (vec![of("sha-384", 1)], fits),
         (vec![own(2)], Some(Failure::Fingerprint)),
         (vec![of("sha-512", 2), own(0)], Some(Failure::Fingerprint)),
-        // A description with none, or with SHA-1 alone, has none that can be given here.
+        // A description with none, or with SHA-1 only, has none that can be passed here.
         (vec![], Some(Failure::NoFingerprint)),
     ] {
         for client_checks in [false, true] {
