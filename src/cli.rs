@@ -9,10 +9,10 @@ use crate::bench;
 use crate::config::Options;
 use crate::protocol::{self, load};
 
-/// Where everything lives when nobody says otherwise.
+/// The default home folder.
 const HOME: &str = "./millstream-home";
 
-/// What `--help` prints, with gaps for what the protocols say.
+/// The text of `--help`, with gaps for the protocols' lines.
 const USAGE: &str = "\
 millstream: a live-streaming media server
 
@@ -40,30 +40,30 @@ Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain t
 Of bench: 0 all connected and nothing was lost, 1 not so.
 ";
 
-/// What `--help` prints.
+/// The text of `--help`.
 #[must_use]
 pub fn usage() -> String {
     let protocols = load::protocol_list().join("|");
     USAGE.replace("{schemes}", &load::scheme_list()).replace("{protocols}", &protocols)
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Debug)]
 pub enum Command {
     /// Run the server.
     Serve(Options),
     /// Look at the settings.
     CheckConfig {
-        /// With these.
+        /// The options.
         options: Options,
-        /// And at the store.
+        /// Checks the store as well.
         deep: bool,
     },
     /// Add an administrator.
     AddUser {
-        /// To the home of these.
+        /// The options, which name the home folder.
         options: Options,
-        /// Who.
+        /// The user's e-mail address.
         email: String,
     },
     /// Generate load.

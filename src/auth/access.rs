@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::{HookUrl, jwt};
 
-/// Which way the media goes.
+/// Whether a peer publishes or plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// In.
+    /// Media comes in.
     Publish,
     /// Out.
     Play,
 }
 
 impl Direction {
-    /// As tokens, hashes, codes and records spell it.
+    /// The word in tokens, hashes, codes and records.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Checks {
     }
 }
 
-/// What the checks of an application compute with.
+/// The secrets of an application's checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// `jwtStreamSecretKey`.
@@ -115,7 +115,7 @@ pub fn is_stream_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// Which check was not passed; each protocol has its words for it.
+/// The check that failed; each protocol reports it in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
     /// The one-time token is not there, of another stream or direction, or past its time.
@@ -126,9 +126,9 @@ pub enum Denial {
     Hash,
     /// The subscriber or its code is not valid.
     TimeCode,
-    /// This subscriber is blocked.
+    /// The subscriber is blocked.
     Blocked(String),
-    /// This subscriber is there often enough.
+    /// The subscriber has reached its limit of connections.
     Connections,
     /// The hook receiver denied it.
     Hook,
@@ -163,7 +163,7 @@ impl Denial {
         }
     }
 
-    /// For the log.
+    /// The reason for the log.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -183,7 +183,7 @@ impl Denial {
 /// Parameters of a peer, in the order given.
 pub type Params = Vec<(String, String)>;
 
-/// What a peer shows.
+/// The credentials that a peer presents.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Credentials<'a> {
     /// `token`; several checks share it.
@@ -202,7 +202,7 @@ impl fmt::Debug for Credentials<'_> {
 }
 
 impl<'a> Credentials<'a> {
-    /// The first of each parameter; an empty one is none.
+    /// Takes the first of each parameter; an empty one counts as absent.
     #[must_use]
     pub fn of(params: &'a [(String, String)]) -> Self {
         let first = |name: &str| {

@@ -77,7 +77,7 @@ fn parse_rule(rule: &str) -> Result<IpNet, CidrError> {
     Ok(canonical(net))
 }
 
-/// A rule in mapped form becomes the IPv4 rule that it means.
+/// Maps a rule in IPv4-mapped form to the IPv4 rule.
 fn canonical(net: IpNet) -> IpNet {
     let IpNet::V6(v6) = net else { return net };
     let prefix = v6.prefix_len().checked_sub(96);

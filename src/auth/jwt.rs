@@ -17,10 +17,10 @@ pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a secret (RFC 7518 §3.2: as long as the hash).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// What a token says. Members beyond the times are for whoever asked.
+/// The claims of a token. Members other than the times are up to the caller.
 pub type Claims = Map<String, Value>;
 
-/// Why a token is refused. For the log of who holds the secret; the peer is told one text for all of them.
+/// Why a token is refused, for the log of the operator; the peer gets one text for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JwtError {
@@ -30,13 +30,13 @@ pub enum JwtError {
     /// The secret is shorter than 32 bytes.
     #[error("the secret is too short")]
     WeakSecret,
-    /// Not three parts of base64url, or not the JSON that belongs there.
+    /// Not three parts of base64url, or not the expected JSON.
     #[error("the token is malformed")]
     Malformed,
-    /// Not HS256.
+    /// The algorithm is not HS256.
     #[error("the algorithm is not HS256")]
     Algorithm,
-    /// A header field that must be understood and is not.
+    /// A critical header field that is not supported.
     #[error("the header asks for more than a signature")]
     Header,
     /// Signed with another secret, or changed.
@@ -45,7 +45,7 @@ pub enum JwtError {
     /// `exp` is past, or no number.
     #[error("the token has expired")]
     Expired,
-    /// `nbf` is to come, or no number.
+    /// `nbf` is in the future, or not a number.
     #[error("the token is not valid yet")]
     NotYet,
 }

@@ -18,7 +18,7 @@ pub enum UrlError {
     /// A blank, a control character or a non-ASCII character.
     #[error("the URL contains a character that does not belong there")]
     Character,
-    /// Not one of the schemes that are spoken, in lower case.
+    /// Not one of the supported schemes, in lower case.
     #[error("the scheme is not supported")]
     Scheme,
     /// User name and password before the host.
@@ -44,7 +44,7 @@ pub enum UrlError {
 /// A URL, taken apart as far as all schemes agree. What follows the authority is its protocol's to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Url<'a> {
-    /// The scheme as it is written: one in upper case is none that is known.
+    /// The scheme verbatim: upper case is not accepted.
     pub scheme: &'a str,
     /// Between `://` and the path.
     pub authority: &'a str,
@@ -89,7 +89,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// A port that can be connected to.
+/// Reads a port that can be connected to.
 ///
 /// # Errors
 /// It is none.
@@ -114,7 +114,7 @@ pub struct HookUrl {
     pub port: u16,
 }
 
-/// Where it goes and no more: hooks carry keys in their paths.
+/// Prints a redacted URL: hooks carry keys in their paths.
 impl fmt::Debug for HookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&redact(&self.text))

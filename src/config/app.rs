@@ -29,7 +29,7 @@ pub struct AppSettings {
     pub gop_cache: bool,
     /// `httpFlvEnabled`.
     pub http_flv_enabled: bool,
-    /// What each protocol has of its own.
+    /// The settings of each protocol.
     pub protocols: Extensions,
     /// `acceptOnlyStreamsInDataStore`: a publisher needs a record.
     pub accept_only_streams_in_data_store: bool,
@@ -41,11 +41,11 @@ pub struct AppSettings {
     pub remote_allowed_cidr: CidrList,
     /// `ingestingStreamLimit`: live streams; `None`: no limit.
     pub ingesting_stream_limit: Option<u32>,
-    /// Where its hooks go and how.
+    /// The settings of hooks.
     pub hooks: HookSettings,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
     pub endpoint_republish_limit: Option<u32>,
-    /// After so many failed tries in a row the hook `endpointFailed` is sent; `None`: never.
+    /// Number of failed attempts in a row after which the hook `endpointFailed` is sent; `None`: never.
     pub endpoint_failed_after: Option<u32>,
     /// `startStreamFetcherAutomatically`: stream sources are pulled from the start of the server on.
     pub start_sources: bool,
@@ -109,7 +109,7 @@ impl AppSettings {
         Self::of(Default::default(), name, settings)
     }
 
-    /// The same with the keys of protocols.
+    /// As [`Self::with`], with the keys of protocols.
     ///
     /// # Errors
     /// The first value that does not fit its key.

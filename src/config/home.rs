@@ -26,7 +26,7 @@ const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Bytes of a file named by `--set KEY=@FILE`.
 const VALUE_FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where settings come from besides the files.
+/// Sources of settings other than the files.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The home folder.
@@ -41,7 +41,7 @@ pub struct Options {
     pub schema: &'static Schema,
 }
 
-/// Everything that was configured.
+/// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The home folder.
@@ -50,7 +50,7 @@ pub struct Config {
     pub server: Arc<ServerSettings>,
     /// The applications, in order of their names.
     pub apps: Vec<Arc<AppSettings>>,
-    /// What is odd but no error; one line each.
+    /// Oddities that are no errors; one line each.
     pub warnings: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl Config {
     }
 }
 
-/// What the command line and the environment lay over the files.
+/// The settings of the command line and the environment, which override the files.
 struct Overlays {
     environment: Environment,
     server: Vec<(String, String)>,
@@ -163,7 +163,7 @@ impl Overlays {
 pub struct Edit {
     /// New values.
     pub set: Vec<(String, String)>,
-    /// To be commented out.
+    /// The keys to be commented out.
     pub unset: Vec<String>,
 }
 
@@ -234,7 +234,7 @@ fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
 }
 
-/// What the environment sets, by table.
+/// The settings of the environment, by table.
 #[derive(Default)]
 struct Environment {
     server: Vec<(String, String)>,

@@ -4,11 +4,11 @@
 /// A known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// As written in the file.
+    /// The key as written in the file.
     pub name: &'static str,
     /// Used when nobody sets it.
     pub default: &'static str,
-    /// One line for people.
+    /// A one-line description for people.
     pub comment: &'static str,
     /// Never printed.
     pub secret: bool,

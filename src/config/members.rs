@@ -22,14 +22,14 @@ pub enum Shape {
     Array,
 }
 
-/// One member of the settings object.
+/// A member of the settings object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// Its JSON name.
+    /// The JSON name.
     pub name: &'static str,
-    /// Its key in the file.
+    /// The key in the file.
     pub key: &'static Key,
-    /// Its type.
+    /// The type.
     pub shape: Shape,
 }
 

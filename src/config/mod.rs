@@ -31,11 +31,11 @@ pub enum Error {
     /// A file is not in the `.properties` format.
     #[error("{file}, line {line}: {reason}")]
     Syntax {
-        /// Which file.
+        /// The file.
         file: String,
         /// Counted from 1; 0 when no line is to blame.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A value does not fit its key.
@@ -45,7 +45,7 @@ pub enum Error {
         origin: String,
         /// The key.
         key: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// An argument of `--set` is not `KEY=VALUE`.
@@ -53,13 +53,13 @@ pub enum Error {
     Argument {
         /// The argument up to its `=`.
         argument: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A file or directory cannot be read or made.
     #[error("{path}: {reason}")]
     Io {
-        /// Which one.
+        /// The path.
         path: String,
         /// The error of the operating system.
         reason: String,

@@ -10,12 +10,12 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Keys of older files carry it.
 const OLD_PREFIX: &str = "settings.";
 
-/// One setting of a file.
+/// A setting in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
-    /// Where it stands, counted from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// Without the `settings.` prefix.
+    /// The key, without the `settings.` prefix.
     pub key: String,
     /// Unescaped, without blanks around it.
     pub value: String,

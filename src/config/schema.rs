@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use super::keys::{self, Key};
 use super::{Error, Values};
 
-/// What a protocol brings to the settings.
+/// The settings of a protocol.
 #[derive(Debug)]
 pub struct Section {
     /// Keys of `conf/red5.properties`.
@@ -21,7 +21,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Without keys; a section says what it has.
+    /// A section without keys, to be extended.
     pub const NONE: Self = Self {
         server: &[],
         app: &[],
@@ -50,7 +50,7 @@ impl<T: Any + Debug + Send + Sync + PartialEq> Extension for T {
 }
 
 impl Extensions {
-    /// One value.
+    /// Wraps a value.
     #[must_use]
     pub fn of<T: Any + Debug + Send + Sync + PartialEq>(value: T) -> Self {
         Self(vec![Arc::new(value)])
@@ -72,7 +72,7 @@ impl PartialEq for Extensions {
 
 impl Eq for Extensions {}
 
-/// Which settings file.
+/// Whether a key is of the server or of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// The server's.
@@ -118,7 +118,7 @@ impl Schema {
         self.keys(level).iter().find(|key| key.name == name)
     }
 
-    /// What all sections make of the values.
+    /// Reads the extensions of all sections from the values.
     pub(super) fn read(&self, level: Level, values: &Values) -> Result<Extensions, Error> {
         let mut all = Vec::new();
         for section in &self.sections {
@@ -132,7 +132,7 @@ impl Schema {
     }
 }
 
-/// Without protocols: for tests of what has nothing to do with them.
+/// A schema without protocols, for tests that need none.
 impl Default for &'static Schema {
     fn default() -> Self {
         &BARE

@@ -28,11 +28,11 @@ pub struct HookSettings {
 /// Who may publish, play and use the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecuritySettings {
-    /// Of publishers.
+    /// The checks of publishers.
     pub publish: Checks,
-    /// Of viewers.
+    /// The checks of viewers.
     pub play: Checks,
-    /// What they compute with.
+    /// The secrets of the checks.
     pub secrets: Secrets,
     /// `jwtSecretKey` when `jwtControlEnabled`: the REST API needs a token.
     pub rest_jwt: Option<Secret>,

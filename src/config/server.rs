@@ -27,13 +27,13 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// New unauthenticated connections of one address per second.
     pub new_connections_per_second: u32,
-    /// How many of those may come at once.
+    /// The burst above that rate.
     pub new_connections_burst: u32,
     /// Whether loopback addresses are free of the limits per address.
     pub exempt_loopback: bool,
 }
 
-/// What the server as a whole needs to know, parsed.
+/// The settings of the server as a whole, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
@@ -44,7 +44,7 @@ pub struct ServerSettings {
     pub http_port: u16,
     /// `https.port`, unless `https.enabled` is off; 0: any free one.
     pub https_port: Option<u16>,
-    /// What each protocol has of its own.
+    /// The settings of each protocol.
     pub protocols: Extensions,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
@@ -134,7 +134,7 @@ impl ServerSettings {
         Self::of(Default::default(), settings)
     }
 
-    /// The same with the keys of protocols.
+    /// As [`Self::with`], with the keys of protocols.
     ///
     /// # Errors
     /// The first value that does not fit its key.

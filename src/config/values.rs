@@ -12,10 +12,10 @@ use super::{Error, Extensions};
 use crate::auth::access::Secret;
 use crate::auth::{CidrList, cidr};
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Nobody set it.
+    /// Not set: the default.
     Default,
     /// The settings file.
     File,
@@ -67,7 +67,7 @@ impl Values {
         self.map.get(key).map_or("", |(value, _)| value.as_str())
     }
 
-    /// Where the value came from.
+    /// The origin of the key's value.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
         self.map.get(key).map_or(Origin::Default, |(_, origin)| *origin)
@@ -79,7 +79,7 @@ impl Values {
         matches!(self.origin(key), Origin::Environment | Origin::Set)
     }
 
-    /// All keys with their values, in order of the keys.
+    /// All keys with values and origins, in order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Origin)> {
         self.map.iter().map(|(key, (value, origin))| (key.as_str(), value.as_str(), *origin))
     }
@@ -155,12 +155,12 @@ impl Values {
         Ok(host(key)?.or(host("server.host")?))
     }
 
-    /// What the protocols make of the values.
+    /// The settings of the protocols.
     pub(super) fn extensions(&self) -> Result<Extensions, Error> {
         self.schema.read(self.level, self)
     }
 
-    /// A secret of at least so many bytes.
+    /// A secret of at least `bytes_min` bytes.
     pub(crate) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
         match self.text(key) {
             text if text.len() >= bytes_min => Ok(Secret::new(text)),

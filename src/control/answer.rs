@@ -24,7 +24,7 @@ pub(super) struct Origin {
 pub(super) enum Reply {
     /// The answer.
     Now(Response),
-    /// It comes when the store has the change.
+    /// Follows when the store has the change.
     Later,
 }
 
@@ -50,33 +50,33 @@ impl<'a> Outcome<'a> {
         Self { success: false, message: Some(message), data_id: Some(""), error_id: 0 }
     }
 
-    /// With a message; `None` is null.
+    /// Sets the message; `None` is null.
     pub(in crate::control) const fn message(self, message: Option<&'a str>) -> Self {
         Self { message, ..self }
     }
 
-    /// With the id that it is about.
+    /// Sets the id that the answer is about.
     pub(in crate::control) const fn data_id(self, id: &'a str) -> Self {
         Self { data_id: Some(id), ..self }
     }
 
-    /// With null where the id would be.
+    /// Sets the id to null.
     pub(in crate::control) const fn no_data_id(self) -> Self {
         Self { data_id: None, ..self }
     }
 
-    /// With an error number.
+    /// Sets the error number.
     pub(in crate::control) const fn error_id(self, id: i32) -> Self {
         Self { error_id: id, ..self }
     }
 
-    /// As an answer; application operations answer 200 even when they fail.
+    /// The answer as a response; application operations answer 200 even when they fail.
     pub(in crate::control) fn response(self, status: u16) -> Response {
         json(status, &self)
     }
 }
 
-/// Any object as an answer.
+/// A response with any object as JSON.
 pub(in crate::control) fn json<T: Serialize>(status: u16, object: &T) -> Response {
     match serde_json::to_vec(object) {
         Ok(bytes) => Response::json(status, Bytes::from(bytes)),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Who records; the value of `recordType`.
+/// The value of `recordType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorder {
     Mp4,
@@ -15,7 +15,7 @@ pub(super) enum Recorder {
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
-/// Without news for so long a record that claims to be live shows `terminated_unexpectedly`.
+/// After this time without an update, a record that claims to be live shows `terminated_unexpectedly`.
 const STALE_MS: i64 = 20_000;
 /// Bytes of one record, so that a full store stays in memory.
 pub const RECORD_BYTES_MAX: usize = 32 << 10;
@@ -36,11 +36,11 @@ pub mod status {
     pub const FAILED: &str = "failed";
     /// An endpoint that broke.
     pub const ERROR: &str = "error";
-    /// All of them.
+    /// All variants.
     pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];
 }
 
-/// One restreaming endpoint.
+/// A restreaming endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointRecord {
@@ -51,9 +51,9 @@ pub struct EndpointRecord {
     pub kind: String,
     /// The URL as the client sent it.
     pub endpoint_url: String,
-    /// What removes it.
+    /// The id that removes it.
     pub endpoint_service_id: String,
-    /// The same as `endpoint_url`, for old clients.
+    /// Equal to `endpoint_url`, for old clients.
     pub rtmp_url: String,
 }
 
@@ -118,7 +118,7 @@ macro_rules! members {
             /// Whether any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
-            /// The same as `origin_adress`: both spellings occur in clients.
+            /// Equal to `origin_adress`: clients use both spellings.
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
             /// The first of its subtracks; old SDK pages read it.
@@ -236,7 +236,7 @@ members! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// Not JSON, or a member has the wrong type.
+    /// Not JSON, or a member of the wrong type.
     #[error("{0}")]
     Json(String),
     /// A member may not be null.

@@ -15,16 +15,16 @@ use crate::types::{SessionRef, StreamId, WorkerId};
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;
 
-/// One stream that is asked about.
+/// A query about the connections of a stream.
 #[derive(Debug, Default)]
 struct Question {
-    /// Who wants the connections of which protocol.
+    /// The sessions that wait for an answer, with the protocol they ask about.
     waiting: Vec<(SessionRef, &'static str)>,
     told: BTreeSet<WorkerId>,
     connections: Vec<ConnectionFigures>,
 }
 
-/// All of them.
+/// All queries under way.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionQuestions {
     by_stream: BTreeMap<StreamId, Question>,
@@ -51,7 +51,7 @@ impl Control {
         Reply::Later
     }
 
-    /// What one worker knows.
+    /// Takes the answer of one worker.
     pub(super) fn connections_told(
         &mut self,
         worker: WorkerId,

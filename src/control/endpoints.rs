@@ -20,7 +20,7 @@ use super::broadcast::{EndpointRecord, status};
 use super::registry::Live;
 use super::supervisor::{Job, RemoteHost};
 
-/// One endpoint of a live stream.
+/// An endpoint of a live stream.
 #[derive(Debug)]
 struct Push {
     key: StreamKey,
@@ -28,7 +28,7 @@ struct Push {
     service_id: String,
     url: String,
     target: Target,
-    /// A hook has told that it fails.
+    /// The hook about its failure was sent.
     told_failed: bool,
 }
 

@@ -36,10 +36,10 @@ pub(super) struct Resolved {
     pub(super) result: Result<Vec<SocketAddr>, String>,
 }
 
-/// What follows from an answer.
+/// The continuation of an answer.
 type Next = Box<dyn FnOnce(&mut Control, Now, Outcome) + Send>;
 
-/// What control wants done and has not handed out yet, and the jobs under way.
+/// The jobs that control has not handed out yet, and those under way.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) outputs: VecDeque<Output>,

@@ -33,7 +33,7 @@ impl Control {
         Reply::Later
     }
 
-    /// What one worker has counted.
+    /// Takes the counters of one worker.
     pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
         self.figures.scrape.told.insert(worker, figures);
         if self.figures.scrape.told.len() < usize::from(self.config.workers) {

@@ -68,22 +68,22 @@ pub use management::is_email;
 pub use records::auxiliary::administrator_record;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
 
-/// What control is told once, at start.
+/// The start parameters of control.
 #[derive(Debug, Clone)]
 pub struct ControlConfig {
     /// The server's settings.
     pub server: Arc<ServerSettings>,
     /// The applications.
     pub apps: Vec<Arc<AppSettings>>,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u16,
     /// The random name of this node, for `via` entries.
     pub node: String,
-    /// This machine's address as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
+    /// The address of this machine as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
     pub host_address: String,
     /// The policy for pushes and pulls; also tells what is our own address.
     pub outbound: OutboundPolicy,
-    /// Where the server listens, as bound.
+    /// The bound addresses of the server.
     pub addresses: Addresses,
 }
 
@@ -96,7 +96,7 @@ pub enum Output {
     Store(store::Request),
     /// Submit to the job service; answered by [`Control::handle_job`].
     Job(Job),
-    /// Where the threads that post hooks may connect to from now on.
+    /// The new policy on what the threads that post hooks may connect to.
     Outbound(OutboundPolicy),
     /// Drained: everything is closed and flushed. Comes once, last.
     Exit,
@@ -127,7 +127,7 @@ pub struct Control {
     outbox: Outbox,
 }
 
-/// What this server connects to and keeps connected.
+/// Outgoing connections and their supervision.
 #[derive(Debug, Default)]
 struct Outbound {
     supervisor: Supervisor,
@@ -135,7 +135,7 @@ struct Outbound {
     sources: Sources,
 }
 
-/// What walks over many records, a slice at a time.
+/// Walks over many records, a slice at a time.
 #[derive(Debug, Default)]
 struct Walks {
     scans: Scans,
@@ -316,7 +316,7 @@ impl Control {
         self.exit_when_drained();
     }
 
-    /// Where this server may connect to; for the threads that do it on control's behalf.
+    /// The outbound policy, for threads that connect on control's behalf.
     #[must_use]
     pub fn outbound_policy(&self) -> OutboundPolicy {
         self.config.outbound.clone()
@@ -371,7 +371,7 @@ impl Control {
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
     }
 
-    /// Where an encoder publishes this stream to.
+    /// The URL that an encoder publishes this stream to.
     fn publish_url(&self, key: &StreamKey) -> String {
         let name = &self.config.server.name;
         let host = if name.is_empty() { &self.config.host_address } else { name };

@@ -18,11 +18,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Applications that change.
 #[derive(Debug, Default)]
 pub(super) struct AppChanges {
-    /// Those that are being made or removed.
+    /// Applications that are being created or removed.
     pub(super) changing: BTreeSet<Arc<str>>,
     /// Removed ones whose records go, too.
     pub(super) removed: VecDeque<Arc<str>>,
-    /// When the next slice of them goes.
+    /// When the next slice of them is removed.
     due: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ impl Control {
         self.walks.app_changes.due = Some(now.mono);
     }
 
-    /// One slice.
+    /// Runs one slice.
     pub(super) fn fire_purges(&mut self, now: Now) {
         if self.walks.app_changes.due.is_none_or(|due| due > now.mono) {
             return;

@@ -27,11 +27,11 @@ const STALE_MS: u64 = 3000;
 enum State {
     Live(SessionRef),
     Grace(Instant),
-    /// It is pulled, and its source is between two attempts.
+    /// A pull whose source is between two attempts.
     Awaited,
 }
 
-/// Who was told what of a stream.
+/// What has been announced about a stream, and to whom.
 #[derive(Debug)]
 pub(super) struct Told {
     /// Hooks: that it is live.
@@ -40,7 +40,7 @@ pub(super) struct Told {
     viewers: bool,
 }
 
-/// What publishers have brought.
+/// The totals that publishers have sent.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Bytes of publishers before the present one.
@@ -49,23 +49,23 @@ pub(super) struct Received {
     pub(super) figures: Option<SourceFigures>,
 }
 
-/// One life of a stream.
+/// One life of a stream, from its first publisher to its end.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) key: StreamKey,
     pub(super) settings: Arc<AppSettings>,
-    /// Where the publisher is, or was last.
+    /// The worker of the publisher, or of the last one.
     pub(super) source: WorkerId,
     ingest: Ingest,
     state: State,
-    /// Where the clock stands, and its epoch; at most a second old.
+    /// The clock and its epoch; at most a second old.
     pub(super) position: Position,
     epoch: u32,
-    /// How long the publisher was silent at the last report.
+    /// The silence of the publisher at the last report, in milliseconds.
     silent_ms: u64,
     /// Servers before this one, for pushes.
     pub(super) via: Vec<String>,
-    /// What the present publisher gave along, for hooks.
+    /// The parameters of the present publisher, for hooks.
     pub(super) params: Params,
     pub(super) told: Told,
     /// Endpoints being pushed to.
@@ -260,7 +260,7 @@ impl Control {
         }
     }
 
-    /// The record goes live; without one, publishing makes a zombi.
+    /// Marks the record live; without one, publishing creates a zombi.
     fn record_started(&mut self, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if self.records.get(key).is_none() {
@@ -365,7 +365,7 @@ impl Control {
         }
     }
 
-    /// The record goes offline; one that publishing made goes altogether.
+    /// Marks the record offline; one that publishing created is deleted.
     fn record_ended(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.zombi {
@@ -406,7 +406,7 @@ impl Control {
         }
     }
 
-    /// What a report says about the clock and the silence of a publisher.
+    /// Takes a report about the clock and the silence of a publisher.
     pub(super) fn note_source(&mut self, worker: WorkerId, figures: &SourceFigures) -> Option<StreamKey> {
         let live = self.registry.live.get_mut(&figures.stream)?;
         // A report of the worker before a move says nothing about the present publisher.
@@ -421,7 +421,7 @@ impl Control {
     }
 }
 
-/// Where a publisher is; nothing for a pull, which connected from here.
+/// The publisher's address; `None` for a pull, which connected from here.
 fn remote_ip(request: &PublishRequest) -> Option<String> {
     request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }
@@ -430,7 +430,7 @@ fn publish_type(ingest: Ingest) -> String {
     ingest.publish_type.to_owned()
 }
 
-/// What an encoder calls itself, fit for a record.
+/// The encoder's user agent, fit for a record.
 fn agent(text: &str) -> String {
     let clean: String = text.chars().filter(|c| !c.is_control()).take(256).collect();
     if clean.is_empty() { "N/A".to_owned() } else { clean }

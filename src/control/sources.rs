@@ -29,9 +29,10 @@ use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How often sources are looked at for what time does to them.
+/// How often timeouts of sources are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// What a pull adds to a worker's load, in parts per thousand, until a report shows what it really adds.
+/// The load that a new pull is assumed to add to a worker, in parts per thousand, until a report shows the real
+/// one.
 const PULL_PERMILLE: u64 = 10;
 
 /// A source that runs.
@@ -46,7 +47,7 @@ struct Source {
     watched: Instant,
 }
 
-/// All sources that run, and the streams that viewers may start.
+/// The running sources, and the streams that viewers may start.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     by_id: BTreeMap<PullId, Source>,
@@ -86,7 +87,7 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 }
 
 impl Control {
-    /// What a record of this URL would be pulled from; the text says why it cannot be.
+    /// The target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
         let target = match outbound::read_source(url) {
             Ok(target) => target,
@@ -296,7 +297,7 @@ impl Control {
         record.recount();
     }
 
-    /// What time does to sources: those that nobody watches stop, those with a period begin anew.
+    /// Stops sources that nobody watches, and restarts those with a period.
     pub(super) fn fire_sources(&mut self, now: Now) {
         if self.outbound.sources.tick.is_none_or(|at| at > now.mono) {
             return;
@@ -372,7 +373,7 @@ impl Control {
         keys.iter().for_each(|key| self.note_auto_start(key));
     }
 
-    /// At the start of the server: what viewers may start, and what runs without being asked for.
+    /// At the start of the server: registers sources that viewers may start, and starts those that run always.
     pub(super) fn boot_sources(&mut self, now: Now) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
@@ -389,7 +390,7 @@ impl Control {
         }
     }
 
-    /// The server goes down: the workers close the connections on their own.
+    /// The server is shutting down: the workers close the connections on their own.
     pub(super) fn forget_sources(&mut self, now: Now) {
         for key in std::mem::take(&mut self.outbound.sources.by_key).into_keys() {
             if !self.is_live(&key) {

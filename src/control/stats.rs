@@ -18,7 +18,7 @@ const LOAD_REPORTS: usize = 5;
 /// Reports older than this say nothing about now: a worker without streams sends none.
 const LOAD_AGE: Duration = Duration::from_secs(6);
 
-/// How busy the workers are.
+/// The load of the workers.
 #[derive(Debug)]
 pub(super) struct Load {
     workers: Vec<VecDeque<(Instant, u16)>>,
@@ -61,7 +61,7 @@ impl Load {
     }
 }
 
-/// What is known of the machine and of how busy it is, and who asked for figures.
+/// The figures of the machine and its load, and who has asked for them.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) load: Load,

@@ -30,14 +30,14 @@ const STEADY: Duration = Duration::from_secs(2);
 /// A resolver that takes longer has failed.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
-/// What is kept connected.
+/// A supervised push or pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Job {
     Push(PushId),
     Pull(PullId),
 }
 
-/// Where a job stands.
+/// The phase of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Waiting(Instant),
@@ -55,12 +55,12 @@ impl Phase {
     }
 }
 
-/// Where a job connects to, or where it waits to be connected to.
+/// The host that a job connects to, or waits on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteHost {
     pub(super) host: String,
     pub(super) port: u16,
-    /// It is an address of ours, and the peer calls.
+    /// An address of ours: the peer connects.
     pub(super) listens: bool,
 }
 
@@ -78,18 +78,18 @@ struct Task {
     phase: Phase,
 }
 
-/// What follows from an attempt that was begun, or from the resolver's answer.
+/// The result of starting an attempt, or of the resolver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// The name has to be looked up; [`Supervisor::resolved`] takes the answer.
     Resolve(ResolveRequest),
     /// The owner connects to this address, which the policy allows.
     Connect(SocketAddr),
-    /// Nothing can be connected to; the owner calls [`Supervisor::failed`].
+    /// No address can be used; the owner calls [`Supervisor::failed`].
     Failed(String),
 }
 
-/// What is due.
+/// A due action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// The next attempt; the owner calls [`Supervisor::attempt`].
@@ -190,7 +190,7 @@ impl Supervisor {
         Some(before.saturating_add(1))
     }
 
-    /// What is due by now; each once.
+    /// The next due action; each is returned once.
     pub(super) fn poll_due(&mut self, now: Instant) -> Option<(Job, Due)> {
         let (at, job) = self.due.first().copied()?;
         if at > now {
@@ -262,7 +262,7 @@ impl Supervisor {
         })
     }
 
-    /// How many pushes and pulls have reached what they are for.
+    /// How many pushes and pulls are broadcasting.
     pub(super) fn broadcasting(&self) -> (usize, usize) {
         let on =
             self.tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Open { since: Some(_), .. }));

@@ -15,16 +15,16 @@ const NO_TRAILERS: [&str; 5] = ["content-length", "transfer-encoding", "host", "
 /// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`].
 const TRAILER_NAME_KEPT: usize = 20;
 
-/// How the head says that the body ends.
+/// The framing of a body, from the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// After so many bytes.
+    /// A body of this many bytes.
     Length(usize),
-    /// With the last chunk.
+    /// The chunked coding.
     Chunked,
 }
 
-/// Where in a chunk extension the next byte stands (RFC 9112 §7.1.1). Whitespace is refused: it is bad by its own name.
+/// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace is refused: it is bad by its own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     NameStart,
@@ -85,7 +85,7 @@ pub struct BodyDecoder {
     body: BytesMut,
     body_max: usize,
     extension_max: usize,
-    /// What is left for extensions and trailers of the whole body: framing must not be free.
+    /// The bytes left for extensions and trailers of the whole body: framing must not be free.
     overhead_left: usize,
     scanned: u64,
     /// The beginning of the name of the trailer field that is read.
@@ -93,7 +93,7 @@ pub struct BodyDecoder {
 }
 
 impl BodyDecoder {
-    /// Nothing is allocated by what the peer announced.
+    /// Allocates nothing for a length that the peer announced.
     #[must_use]
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
@@ -112,7 +112,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The body may have so many bytes, whatever the limits say.
+    /// Sets the largest body, in place of the limits'.
     #[must_use]
     pub const fn limited(mut self, body_bytes_max: usize) -> Self {
         self.body_max = body_bytes_max;
@@ -180,7 +180,7 @@ impl BodyDecoder {
         Ok(left.saturating_sub(n))
     }
 
-    /// One byte of the chunked coding.
+    /// Takes one byte of the chunked coding.
     fn step(&mut self, state: State, byte: u8) -> Result<State, Error> {
         match (state, byte) {
             (State::Size { value, digits }, _) => self.size(value, digits, byte),

@@ -21,7 +21,7 @@ const HEADERS_MAX: usize = 64;
 const INTERIM_MAX: usize = 8;
 /// Bytes of one chunk.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
-/// What ends a head.
+/// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 /// The protocol was switched (RFC 9110 §15.2.2): what follows is no HTTP.
 const SWITCHING_PROTOCOLS: u16 = 101;
@@ -62,9 +62,9 @@ impl ResponseHead {
 pub enum ResponseEvent {
     /// The final response begins.
     Head(ResponseHead),
-    /// Some of its body; after a switch of protocols, whatever comes.
+    /// A part of the body; after a switch of protocols, any bytes.
     Body(Bytes),
-    /// It is complete.
+    /// The end of the body.
     End,
 }
 
@@ -72,7 +72,7 @@ pub enum ResponseEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// It is no HTTP/1, or has two readings.
+    /// Not HTTP/1, or ambiguous.
     #[error("malformed response: {0}")]
     Malformed(&'static str),
     /// The head, its lines, or the responses before it are too many.
@@ -109,7 +109,7 @@ impl Default for ResponseReader {
 }
 
 impl ResponseReader {
-    /// For the response to the next request.
+    /// Prepares for the response to the next request.
     #[must_use]
     pub fn new() -> Self {
         Self { stage: Stage::Head { scanned: 0, interim: 0 }, held: BytesMut::new(), events: VecDeque::new() }
@@ -202,7 +202,7 @@ impl ResponseReader {
     }
 }
 
-/// Where the head ends, looking at no byte twice but for the three that may begin the end.
+/// The end of the head. No byte is scanned twice but for the three that may start the end.
 fn find_end(held: &[u8], scanned: usize) -> Option<usize> {
     let from = scanned.saturating_sub(HEAD_END.len().saturating_sub(1));
     let at = held.get(from..)?.windows(HEAD_END.len()).position(|window| window == HEAD_END)?;

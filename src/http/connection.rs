@@ -14,7 +14,7 @@ use super::{BodyLimits, Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// What a shell may have read before it saw that no bytes are wanted. Beyond it, it does not look.
+/// The most a shell may have read before it saw that no bytes are wanted; beyond it the rest is not examined.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
 /// Events for the application.
@@ -26,7 +26,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why a connection ended.
+/// Why the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The exchange asked for it, or the limit of requests was reached.
@@ -37,7 +37,7 @@ pub enum CloseReason {
     Idle,
     /// [`Connection::close`] was called.
     Shutdown,
-    /// A body ended before the length that was told.
+    /// A body ended before the announced length.
     Truncated,
     /// The peer broke a rule or a limit.
     Error(Error),
@@ -60,12 +60,12 @@ pub struct Stats {
     pub unsent_bytes: usize,
 }
 
-/// How long a body is that comes in blocks.
+/// The length of a body that is sent in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// So many bytes.
+    /// This many bytes.
     Known(u64),
-    /// Everything up to the end of the connection. The bytes may go past the machine, behind what
+    /// Unknown: the body ends with the connection. The bytes may bypass the machine, behind what
     /// [`Connection::poll_transmit`] gave.
     UntilClose,
 }
@@ -80,11 +80,11 @@ enum Stage {
     Ready(Box<Request>, Exchange),
     /// A request waits to be answered.
     Outstanding(Exchange),
-    /// An answer was begun; its body comes in blocks.
+    /// An answer was started; its body follows in blocks.
     Streaming(Exchange, Streaming),
     /// The transport belongs to another protocol.
     Upgraded,
-    /// Nothing is read any more; the reason waits to be polled.
+    /// Nothing is read any more; the reason is waiting to be polled.
     Closed(Option<CloseReason>),
 }
 
@@ -96,11 +96,11 @@ struct Pending {
     since: Instant,
 }
 
-/// The rest of a body that comes in blocks.
+/// The rest of a body that is sent in blocks.
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
-    /// Nothing more is read of the peer than its end; so many bytes were thrown away.
+    /// Input is discarded until the peer's end; counts the discarded bytes.
     Close {
         ignored: usize,
     },
@@ -113,7 +113,7 @@ enum Streaming {
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
-    /// What the body of a request may be, by its path.
+    /// Limits on the bodies of requests, by path.
     bodies: Option<&'static dyn BodyLimits>,
     stage: Stage,
     held: BytesMut,
@@ -122,7 +122,7 @@ pub struct Connection {
     unsent: usize,
     /// The last write progress, or when `unsent` left zero.
     progress_at: Instant,
-    /// Where the head or idle timer counts from.
+    /// The origin of the head or idle timer.
     waiting_since: Instant,
     /// Whether the first byte of a head is there.
     collecting: bool,
@@ -589,8 +589,8 @@ impl Connection {
         }
     }
 
-    /// How long a body may take that has `decoded` bytes so far: the grace, or as long as its mean rate holds,
-    /// and never more than the whole time.
+    /// The time allowed for a body of which `decoded` bytes have arrived: the grace, or as long as its mean rate
+    /// holds, and never more than the whole time.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -7,19 +7,19 @@ pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
 /// Fields that it may send.
 const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// How long a preflight holds, in seconds.
+/// The lifetime of a preflight, in seconds.
 const MAX_AGE: &str = "1800";
 /// The panel under development: it gets credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// Who may ask, and how.
+/// Which origins are allowed, and what they may do.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
     /// The origins of the pages.
     pub origins: Origins<'a>,
-    /// With which methods, as `Access-Control-Allow-Methods` lists them.
+    /// The value of `Access-Control-Allow-Methods`.
     pub methods: &'a str,
-    /// Which fields of answers they may read, as `Access-Control-Expose-Headers` lists them.
+    /// The value of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'a str>,
 }
 
@@ -37,7 +37,7 @@ pub enum Origins<'a> {
 pub enum Verdict {
     /// The answer is this one; the request goes no further.
     Answer(Box<Response>),
-    /// It goes on; the answer gets these fields.
+    /// The request goes on; the answer gets these fields.
     Fields(Vec<(&'static str, String)>),
 }
 

@@ -13,7 +13,7 @@ use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
 use super::{BodyLimits, Error, Limits};
 
-/// What a request line has besides its target: the longest method we know, two spaces and the version.
+/// The part of a request line besides its target: the longest known method, two spaces and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
 /// Most header lines that any [`Limits::headers`] can allow.
 const HEADERS_MAX: usize = 128;
@@ -38,7 +38,7 @@ const fn is_text(byte: u8) -> bool {
 }
 
 impl Scanner {
-    /// How many bytes were looked at.
+    /// The number of bytes scanned.
     pub(super) const fn scanned(&self) -> usize {
         self.at
     }
@@ -131,7 +131,7 @@ pub(super) struct Head {
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: Headers,
     pub(super) framing: Framing,
-    /// How long the body may be.
+    /// The largest body.
     pub(super) body_bytes_max: usize,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,

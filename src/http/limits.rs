@@ -5,17 +5,17 @@ use std::time::Duration;
 /// Times and sizes of one connection. The defaults are those of the server; a listener may hand in others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From accept, or from the first byte of a later request, to the end of its head.
+    /// Time from accept, or from the first byte of a later request, to the end of its head.
     pub head_time: Duration,
-    /// From the end of the head to the end of the body.
+    /// Time from the end of the head to the end of the body.
     pub body_time: Duration,
     /// Mean rate below which a body is given up, in bytes per second, once `body_rate_grace` has passed.
     pub body_rate_min: u32,
     /// How long a body may be slower than `body_rate_min`.
     pub body_rate_grace: Duration,
-    /// How long a peer may take no byte of what waits for it.
+    /// How long a peer may read nothing of what waits for it.
     pub write_stall: Duration,
-    /// How long a connection may rest between requests.
+    /// How long a connection may idle between requests.
     pub idle: Duration,
     /// Request line and header lines together, with their line ends.
     pub head_bytes: usize,

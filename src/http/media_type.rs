@@ -1,6 +1,7 @@
 //! Media types by the ending of a name (RFC 9110 §8.3; those of streams first).
 
-/// By ending, in lower case. Everything else is bytes: with `nosniff` a browser then saves it and runs nothing.
+/// Media types by extension, in lower case. Everything else is bytes: with `nosniff` a browser saves it and runs
+/// nothing.
 const TYPES: &[(&str, &str)] = &[
     ("m3u8", "application/vnd.apple.mpegurl"),
     ("ts", "video/MP2T"),

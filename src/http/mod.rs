@@ -50,7 +50,7 @@ pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
 pub use response::{Response, reason_phrase};
 
-/// What ends a connection. All but the last two are answered with [`Error::status`] first.
+/// An error that ends the connection. All but the last two are answered with [`Error::status`] first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -60,7 +60,7 @@ pub enum Error {
     /// CONNECT and TRACE.
     #[error("Method not allowed")]
     MethodNotAllowed,
-    /// The head or the body did not come in time.
+    /// The head or the body was not received in time.
     #[error("Request timeout")]
     Timeout,
     /// The body is, or became, larger than [`Limits::body_bytes`].

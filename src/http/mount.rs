@@ -12,7 +12,7 @@ use super::{Method, Request, Response, cors};
 
 /// The name of an application in a path: others of the same form fit only where the application exists.
 const APP: &str = "app";
-/// Everything that is left of a path.
+/// Matches the rest of a path.
 const REST: &str = "{*}";
 
 /// A row.
@@ -33,9 +33,9 @@ pub struct Mount<H> {
 /// The methods of a row. OPTIONS is answered for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Methods {
-    /// All: the handler has a table of its own.
+    /// Any method: the handler has a table of its own.
     Any,
-    /// These, and HEAD where there is GET.
+    /// These methods, and HEAD where there is GET.
     These(&'static [Method]),
 }
 
@@ -46,14 +46,14 @@ pub enum BodyKind {
     Any,
     /// POST, PUT and PATCH carry one of these media types.
     Of {
-        /// In lower case, without parameters.
+        /// The media types, in lower case, without parameters.
         types: &'static [&'static str],
         /// Longer ones are refused before they are read.
         bytes_max: usize,
     },
 }
 
-/// Which pages of other origins may ask, and how.
+/// Which origins may send requests, and which methods they may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
     /// Only those that the operator names; else any.
@@ -78,7 +78,7 @@ impl Cors {
     }
 }
 
-/// What the names of a pattern stand for in a path.
+/// The captured names of a pattern in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Captures(Vec<(&'static str, Range<usize>)>);
 
@@ -91,9 +91,9 @@ impl Captures {
     }
 }
 
-/// How long the body of a request may be.
+/// Limits on request bodies by path.
 pub trait BodyLimits: Debug + Sync {
-    /// For a path; `None` when the connection's own limit counts.
+    /// The limit for a path; `None` when the connection's own applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
 }
 

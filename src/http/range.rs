@@ -2,14 +2,14 @@
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
-/// What a `Range` asks for, of a representation of known length.
+/// The range that a `Range` field selects of a representation of known length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
-    /// Everything: the field is to be ignored.
+    /// The whole representation: the field is ignored.
     Whole,
-    /// These bytes, at least one and all within the length.
+    /// These bytes: at least one, all within the length.
     Part(std::ops::Range<u64>),
-    /// Nothing of it is there: 416.
+    /// Nothing in the representation: 416.
     Unsatisfiable,
 }
 

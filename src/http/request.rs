@@ -93,7 +93,7 @@ impl Headers {
         self.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
-    /// How many lines carry `name`.
+    /// The number of fields called `name`.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.all(name).count()
@@ -134,7 +134,7 @@ impl Headers {
     }
 }
 
-/// One complete request.
+/// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Method.

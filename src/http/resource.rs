@@ -109,7 +109,7 @@ impl Resource {
         }
     }
 
-    /// In whole seconds, as a date is told.
+    /// The modification time in whole seconds, as an HTTP date.
     fn modified(&self) -> Option<SystemTime> {
         let seconds = self.modified_ms?.checked_div(1000)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))

@@ -14,7 +14,7 @@ const WALL_MS_MAX: u64 = 253_402_300_799_000;
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
-/// One complete answer. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
+/// A complete response. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// Final status, 200 to 599; anything else is sent as 500.
@@ -34,7 +34,7 @@ impl Response {
         Self { status, headers: Headers::new(), body: Bytes::new(), head_length: None }
     }
 
-    /// Any body, with its media type.
+    /// A response with a body of any media type.
     #[must_use]
     pub fn with_body(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let mut response = Self::empty(status);
@@ -81,7 +81,7 @@ impl Response {
     }
 }
 
-/// What the connection knows about the exchange when it writes the answer.
+/// The exchange, as far as it affects how the response is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exchange {
     pub(super) method: Method,
@@ -89,7 +89,7 @@ pub(super) struct Exchange {
     pub(super) keep_alive: bool,
 }
 
-/// How the peer learns where a body ends (RFC 9112 §6).
+/// How the end of the body is signalled (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.

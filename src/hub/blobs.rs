@@ -14,10 +14,10 @@ pub const BLOB_BYTES_MAX: usize = 512 << 20;
 /// Blobs of one stream: a playlist, and the segments and parts that it names.
 pub const STREAM_BLOBS_MAX: usize = 1024;
 
-/// What became of a blob.
+/// The result of publishing a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// It is there.
+    /// It was stored.
     Stored,
     /// A newer version, or the same, is there already.
     Outdated,
@@ -33,11 +33,11 @@ struct Caps {
     stream_blobs: usize,
 }
 
-/// What there is of one stream.
+/// The blobs of one stream.
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
-    /// By age.
+    /// The blobs by age.
     order: BTreeSet<u64>,
 }
 
@@ -48,9 +48,9 @@ pub struct Blobs {
     bytes: usize,
     /// Blobs stored since the start; the number of the next one.
     stored: u64,
-    /// By application and name.
+    /// The blobs by application and name.
     names: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
-    /// By age.
+    /// The blobs by age.
     blobs: BTreeMap<u64, Arc<Blob>>,
     streams: BTreeMap<StreamId, Held>,
 }

@@ -19,7 +19,7 @@ pub enum Jump {
     Skipped(u64),
 }
 
-/// Where a subscriber is.
+/// The position of a subscriber.
 #[derive(Debug, Default)]
 pub struct Cursor {
     next: u64,
@@ -33,7 +33,7 @@ pub struct Cursor {
     epoch: u32,
     /// DTS of the first unit it was sent: its zero, in formats that start at zero for each subscriber.
     zero_ms: Option<i64>,
-    /// What is left of a unit begun.
+    /// The rest of a unit that was partly sent.
     rest: VecDeque<Bytes>,
     rest_bytes: usize,
     /// The unit of the rest, when its forwarding counts.
@@ -66,7 +66,7 @@ pub struct Delivery<'a> {
     pub entry: &'a Entry,
     /// The tracks that the subscriber is sent.
     pub chosen: &'a Chosen,
-    /// What the format's sessions share besides bytes.
+    /// The state that the sessions of a format share besides bytes.
     pub shared: Option<&'a dyn std::any::Any>,
     prelude: Option<&'a Parts>,
     unit: Option<&'a Parts>,
@@ -149,7 +149,7 @@ impl Cursor {
         }
     }
 
-    /// Without video every unit is a start.
+    /// Starts at any unit: without video every unit is a start.
     pub const fn start(&mut self) {
         self.started = true;
     }
@@ -437,7 +437,7 @@ mod tests {
             Cursor::new(&self.ring, self.packager.chosen())
         }
 
-        /// One write of at most `room` bytes.
+        /// Performs one write of at most `room` bytes.
         fn write(&self, cursor: &mut Cursor, room: usize) -> Vec<u8> {
             cursor.skip_undecodable(&self.ring, self.packager.chosen(), self.ring.head());
             let bytes: Vec<u8> = {

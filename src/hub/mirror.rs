@@ -11,7 +11,7 @@ use crate::types::{StreamId, WorkerId};
 /// Bytes of one stream that may be on the way to one worker. A key frame larger than this still passes alone.
 const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// One unit on its way to a mirror.
+/// A unit on its way to a mirror.
 #[derive(Debug)]
 pub struct MirroredUnit {
     /// The stream.
@@ -41,12 +41,12 @@ pub struct Mirror {
 /// Whether a mirror knows the stream's tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// It does not: the next unit, whatever its track, brings them.
+    /// The mirror lacks the tracks: the next unit, whatever its track, brings them.
     Nothing,
-    /// They are on their way; nothing more is sent until it has reported what it wants. The tracks of which it has had a key
-    /// frame.
+    /// The tracks are on their way; nothing more is sent until the mirror has reported what it wants. Holds the
+    /// tracks of which it has had a key frame.
     Soon(TrackSet),
-    /// It does.
+    /// The mirror has the tracks.
     Tracks,
 }
 
@@ -58,7 +58,7 @@ impl Mirror {
         Self { to, wanted, waits: TrackSet::EMPTY, cursor, knows, lane: Lane::default(), missed: 0 }
     }
 
-    /// It is to be sent these from now on.
+    /// Sets the tracks that it is sent from now on.
     pub(super) fn want(&mut self, wanted: TrackSet) {
         let running = match self.knows {
             Knows::Soon(begun) => begun,

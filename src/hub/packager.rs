@@ -24,7 +24,7 @@ pub struct FormatKey {
     /// message stream id), the high half is what a subscriber can take beyond the plain format (RTMP: the FourCCs
     /// of the player).
     pub variant: u64,
-    /// Which tracks.
+    /// The selected tracks.
     pub selection: Selection,
 }
 
@@ -42,16 +42,16 @@ impl FormatKey {
     }
 }
 
-/// Where some [`Parts`] have a timestamp that is each subscriber's own.
+/// A timestamp within [`Parts`] that is each subscriber's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
     /// Index of the slice, at most 32 bytes of it: it is made anew for each write.
     pub slice: usize,
     /// Offset of its four bytes in the slice.
     pub at: usize,
-    /// The time that stands there, in milliseconds of the stream.
+    /// The time in milliseconds of the stream.
     pub ms: i64,
-    /// How the format writes a time.
+    /// Writes a time in the format's encoding.
     pub write: fn(i64) -> [u8; 4],
 }
 
@@ -76,7 +76,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of slices.
+    /// Parts of these slices.
     #[must_use]
     pub fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
         let slices: SmallVec<[Bytes; 3]> = slices.into_iter().collect();
@@ -126,7 +126,7 @@ impl Parts {
         &self.slices
     }
 
-    /// Their bytes.
+    /// The number of bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -148,7 +148,7 @@ pub trait Package: std::fmt::Debug + Send {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// A unit of a chosen track. Empty when the format cannot carry it.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
-    /// What the sessions of the format share besides bytes, such as a log of packets.
+    /// The state that the sessions of the format share besides bytes, such as a log of packets.
     fn shared(&self) -> Option<&dyn Any> {
         None
     }
@@ -165,7 +165,7 @@ struct Prelude {
 /// A packaged unit, with what a cursor asks of the unit: it looks here alone while it writes.
 #[derive(Debug)]
 pub(super) struct Packaged {
-    /// Its bytes; none when the subscribers are not sent it.
+    /// The bytes; empty when the subscribers are not sent the unit.
     pub(super) parts: Parts,
     /// The [`Chosen::epoch`] of the prelude that it needs.
     pub(super) epoch: u32,
@@ -278,7 +278,7 @@ impl Packager {
         self.preludes.iter().rev().find(|prelude| prelude.from <= sequence).map(|prelude| &prelude.parts)
     }
 
-    /// Which format this is.
+    /// The key of the format.
     #[must_use]
     pub const fn key(&self) -> FormatKey {
         self.key
@@ -295,7 +295,7 @@ impl Packager {
         self.package.is_some()
     }
 
-    /// What the sessions of the format share.
+    /// The state that the sessions of the format share.
     pub(super) fn shared(&self) -> Option<&dyn Any> {
         self.package.as_ref()?.shared()
     }

@@ -48,7 +48,7 @@ pub fn dts_ms(unit: &AccessUnit, tracks: &Tracks) -> i64 {
     tracks.get(unit.track).map_or(unit.dts, |track| track.timescale.to_ms(unit.dts))
 }
 
-/// What bounds a ring.
+/// The limits of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingLimits {
     /// Bytes of payload and parameter sets.
@@ -67,7 +67,7 @@ impl RingLimits {
     }
 }
 
-/// Where the newest GOP of a video track begins.
+/// The start of the newest GOP of a video track.
 #[derive(Debug, Clone, Copy)]
 struct Gop {
     track: TrackId,
@@ -85,7 +85,7 @@ pub struct Ring {
     entries: VecDeque<Entry>,
     base: u64,
     bytes: usize,
-    /// One for each video track that has had a key frame.
+    /// The newest GOP of each video track that has had a key frame.
     gops: SmallVec<[Gop; 1]>,
     limits: RingLimits,
 }
@@ -266,7 +266,7 @@ pub(super) mod tests {
         Entry::new(Instant::now(), 0, unit, vp8_tracks(1))
     }
 
-    /// So many video tracks.
+    /// A number of VP8 tracks.
     pub(in crate::hub) fn vp8_tracks(count: u8) -> Arc<Tracks> {
         let track = |n| {
             let id = TrackId::nth(TrackKind::Video, n).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 
-/// Which tracks of one kind are sent.
+/// The tracks of one kind that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
     /// The first that the format can carry; a derived one when it can carry no published one.
@@ -15,9 +15,9 @@ pub enum Pick {
     Default,
     /// Every published one that the format can carry; a derived one when it can carry none of them.
     All,
-    /// None.
+    /// No track.
     None,
-    /// This one, if it is there and the format can carry it.
+    /// This track, if it exists and the format can carry it.
     Only(TrackId),
 }
 
@@ -40,11 +40,11 @@ impl Pick {
 /// The rule by which a subscriber's tracks are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Selection {
-    /// Of the video tracks.
+    /// The video tracks.
     pub video: Pick,
-    /// Of the audio tracks.
+    /// The audio tracks.
     pub audio: Pick,
-    /// Of the data tracks.
+    /// The data tracks.
     pub data: Pick,
 }
 
@@ -54,7 +54,7 @@ impl Selection {
     /// Every published track.
     pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All };
 
-    /// One track and nothing else.
+    /// Selects one track and nothing else.
     #[must_use]
     pub const fn only(kind: TrackKind, id: TrackId) -> Self {
         let mut selection = Self { video: Pick::None, audio: Pick::None, data: Pick::None };
@@ -67,7 +67,7 @@ impl Selection {
     }
 }
 
-/// The tracks that a selection means now.
+/// The tracks that a selection resolves to now.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
     tracks: Arc<Tracks>,
@@ -102,7 +102,7 @@ impl Chosen {
         other_set
     }
 
-    /// All tracks of the stream, as they were looked at last.
+    /// All tracks of the stream, as last seen.
     #[must_use]
     pub const fn all(&self) -> &Arc<Tracks> {
         &self.tracks
@@ -157,7 +157,7 @@ impl Chosen {
 
 #[cfg(test)]
 impl Chosen {
-    /// All of these tracks.
+    /// Chooses all of these tracks.
     pub(crate) fn all_of(tracks: &Arc<Tracks>) -> Self {
         let mut chosen = Self::default();
         chosen.update(Selection::ALL, tracks, &|_| true);

@@ -37,17 +37,17 @@ pub struct Subscriber {
     pub stream: StreamId,
     /// The package that it shares.
     pub format: FormatIndex,
-    /// Its position in the ring.
+    /// The position in the ring.
     pub cursor: Cursor,
     /// Paused by its peer: nothing is sent.
     pub paused: bool,
-    /// Where its forwarding is counted.
+    /// Where its forwarding times are counted.
     pub forwarding: ForwardingIndex,
     /// Units it was not sent because it was too slow.
     pub skipped: u64,
     /// Times it jumped.
     pub jumps: u64,
-    /// Another selection is to follow.
+    /// A change of selection that is pending.
     switch: Option<Switch>,
 }
 
@@ -62,7 +62,7 @@ struct Switch {
     searched: u64,
 }
 
-/// What an appended unit asks for.
+/// What follows from an appended unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
     /// When the subscribers are to be sent it.
@@ -76,13 +76,13 @@ pub struct Pushed {
 /// A live stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// This life of it.
+    /// The id of this life of the stream.
     pub id: StreamId,
-    /// Its key.
+    /// The stream's key.
     pub key: StreamKey,
-    /// Where its publisher is.
+    /// The worker of its publisher.
     pub source: WorkerId,
-    /// How it comes in.
+    /// How the stream comes in.
     pub ingest: Ingest,
     /// Settings of its application.
     pub settings: Arc<AppSettings>,
@@ -113,7 +113,7 @@ struct Demand {
 }
 
 impl Stream {
-    /// Without units.
+    /// Creates a stream without units.
     #[must_use]
     pub fn new(
         id: StreamId,
@@ -180,7 +180,7 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
     }
 
-    /// Everything appended so far is to be sent.
+    /// Marks everything appended so far for sending.
     pub fn flush(&mut self) {
         self.flush.flush(self.ring.head());
     }
@@ -210,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// Another worker needs the stream no more.
+    /// Another worker no longer needs the stream.
     pub fn remove_mirror(&mut self, to: WorkerId) {
         self.mirrors.retain(|mirror| mirror.to != to);
     }
@@ -427,7 +427,7 @@ impl Stream {
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
     }
 
-    /// After a pause: from the newest key frame on.
+    /// Resumes after a pause, at the newest key frame.
     pub fn resume(&self, subscriber: &mut Subscriber) {
         subscriber.paused = false;
         if let Some(packager) = self.packager(subscriber.format) {
@@ -483,7 +483,7 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
     }
 
-    /// Forgets all units: they are old when the next ones come.
+    /// Drops all units: they are old when the next ones arrive.
     pub fn clear(&mut self) {
         self.ring.clear();
         self.trim(None);

@@ -21,7 +21,7 @@ const EARLY_DROP_FROM: u32 = 2;
 
 /// TLS handshakes that run at a time (docs/robustness.md).
 const HANDSHAKES_MAX: u32 = 256;
-/// Of those, so many are for one address.
+/// The most of them for one address.
 const HANDSHAKES_PER_ADDRESS: u32 = 32;
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) struct Permit {
     bucket: Option<usize>,
     /// It counts as an unauthenticated peer.
     is_unauthenticated: bool,
-    /// It counts among the TLS handshakes.
+    /// It counts as a TLS handshake.
     is_handshaking: bool,
 }
 

@@ -23,15 +23,15 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Mail of the control thread.
 #[derive(Debug)]
 pub(super) enum ControlMail {
-    /// From a worker.
+    /// A message of a worker.
     Worker(ToControl),
-    /// From the store.
+    /// A reply of the store.
     Store(store::Reply),
-    /// From the job service.
+    /// A finished job.
     Job(JobDone),
     /// SIGHUP.
     Reload,
-    /// From the command line.
+    /// A new user from the command line.
     AddUser {
         /// The user's e-mail.
         email: String,

@@ -10,7 +10,7 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::sys;
 use crate::stats::HostFigures;
 
-/// How often.
+/// The interval of measurements.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Samples of one mean.
 const SAMPLES: usize = 5;
@@ -29,7 +29,7 @@ pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::
     thread::Builder::new().name("host".into()).spawn(watch).map(drop)
 }
 
-/// Counters that only their growth tells something.
+/// Counters of which the difference counts.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     at: Instant,
@@ -40,7 +40,7 @@ struct Ticks {
 
 struct Watch {
     home: PathBuf,
-    /// What does not change while the server runs.
+    /// Figures that do not change while the server runs.
     fixed: HostFigures,
     /// Shares in percent: of everybody, of this process.
     loads: VecDeque<(u64, u64)>,

@@ -15,9 +15,9 @@ use crate::worker::CLOSE_STALL;
 
 /// How long a connection lingers once all is sent.
 const LINGER: Duration = Duration::from_secs(1);
-/// Until then all must be sent, however steadily the peer takes it.
+/// The deadline for sending everything, however steadily the peer reads.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
-/// How often lingering connections are looked at.
+/// How often lingering connections are checked.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Lingering connections; more are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
@@ -27,9 +27,9 @@ struct Lingering {
     transport: Transport,
     /// When it is given up; moves on while the peer takes what waits.
     until: Instant,
-    /// It does not move further than this.
+    /// The latest time that `until` moves to.
     flush_until: Instant,
-    /// What had been sent when it moved last.
+    /// The bytes sent when `until` moved last.
     flushed: u64,
     /// Our side is closed.
     shut: bool,
@@ -60,7 +60,7 @@ impl Lingering {
     }
 }
 
-/// All of a worker.
+/// The lingering connections of a worker.
 #[derive(Debug)]
 pub(super) struct Lingerers {
     connections: VecDeque<Lingering>,
@@ -104,7 +104,7 @@ impl Lingerers {
         }
     }
 
-    /// The server goes down: nobody is waited for much longer.
+    /// The server is shutting down: shortens all deadlines.
     pub(super) fn hurry(&mut self, now: Instant) {
         for lingering in &mut self.connections {
             lingering.flush_until = lingering.flush_until.min(now + CLOSE_STALL);

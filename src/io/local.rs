@@ -24,7 +24,7 @@ const LINE_BYTES_MAX: u64 = 8 << 10;
 /// A peer that is slower is not served.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the command line asks for.
+/// An order of the command line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 enum Order {
@@ -79,7 +79,7 @@ pub enum AddUserError {
     /// The e-mail, the password or the settings.
     #[error("{0}")]
     Usage(String),
-    /// Everything else.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
 }

@@ -49,7 +49,7 @@ pub(super) fn set_level(level: &str) {
     }
 }
 
-/// Both destinations. A full disk or a closed standard error loses lines, and nothing else.
+/// Both destinations of the log. A full disk or a closed standard error loses lines, and nothing else.
 #[derive(Debug)]
 struct Output {
     file: RotatedFile,

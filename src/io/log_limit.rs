@@ -54,7 +54,8 @@ impl LogLimit {
         }
     }
 
-    /// In one write: each is a line of its own to the queue, and lines of other threads go between.
+    /// Writes the message at once: each write is a line of its own to the queue, and lines of other threads go
+    /// between.
     fn tell(&self, left_out: u64, level: &Level, target: &str) {
         if let Ok(mut out) = self.out.try_lock() {
             let text = format!("{left_out} more lines like the next one were left out");

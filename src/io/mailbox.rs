@@ -19,7 +19,7 @@ use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
 use crate::protocol::Listener;
 
-/// What a worker's shell receives.
+/// A message for a worker's shell.
 #[derive(Debug)]
 pub(super) enum Mail {
     /// The control lane.
@@ -28,7 +28,7 @@ pub(super) enum Mail {
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
-    /// What new TLS connections are made from.
+    /// New TLS configurations for new connections.
     Tls(Configs),
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Mailbox {
     early: Option<Mail>,
 }
 
-/// Both ends of a worker's mail.
+/// Creates both ends of a worker's mailbox.
 pub(super) fn mailbox(waker: Waker) -> (MailSender, Mailbox) {
     let (queue, receiver) = channel();
     let wakeup = Arc::new(Wakeup { asleep: AtomicBool::new(false), waiting: AtomicUsize::new(0), waker });

@@ -37,7 +37,7 @@ pub enum StartError {
     /// A port could not be bound.
     #[error("{what} port {port}: {error}")]
     Bind {
-        /// Which listener.
+        /// The listener.
         what: String,
         /// The configured port.
         port: u16,
@@ -58,12 +58,12 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// What the owner of a server hears while it runs.
+/// A notice of a running server to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// A signal came (sent by the owner's own watch).
     Signal(i32),
-    /// One of the server's threads has ended: after a drain as it should, else because it died.
+    /// One of the server's threads has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
 }
 
@@ -170,7 +170,7 @@ impl Server {
         Ok(Self { addresses, control_sender, control_thread, workers, store, reload })
     }
 
-    /// Where it listens.
+    /// The bound addresses.
     #[must_use]
     pub const fn addresses(&self) -> &Addresses {
         &self.addresses
@@ -187,7 +187,7 @@ impl Server {
         self.control_sender.send(ControlMail::Reload);
     }
 
-    /// How many threads say goodbye.
+    /// The number of threads that report their end.
     #[must_use]
     pub const fn threads(&self) -> usize {
         self.workers.len() + 2
@@ -203,7 +203,7 @@ impl Server {
     }
 }
 
-/// What all workers share.
+/// The state that all workers share.
 struct Shells {
     senders: Vec<MailSender>,
     control_sender: ControlSender,
@@ -255,7 +255,7 @@ fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Delive
     })
 }
 
-/// A thread whose end is told.
+/// Starts a thread whose end is reported.
 fn start_thread(
     name: &str,
     notices: &Sender<Notice>,
@@ -268,7 +268,7 @@ fn start_thread(
     })
 }
 
-/// What one worker listens on.
+/// The listening sockets of one worker.
 #[derive(Default)]
 struct Sockets {
     listeners: Vec<(&'static Listener, TcpListener)>,

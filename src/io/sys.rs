@@ -49,7 +49,7 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a new file and a new folder may be used for, before the umask.
+/// The mode of a new file, before the umask.
 const FILE_MODE: libc::mode_t = 0o644;
 const FOLDER_MODE: libc::mode_t = 0o755;
 

@@ -21,7 +21,7 @@ const BATCH: usize = 16;
 const MESSAGE_BYTES: usize = 65_536;
 /// Sends in a row that go one by one and not as a run: then runs are not tried any more.
 const REFUSALS_MAX: u32 = 32;
-/// What a port that many share asks the system to hold for it, in and out; `net.core.rmem_max` and `wmem_max` bound it.
+/// The socket buffers of a shared port, in and out; `net.core.rmem_max` and `wmem_max` bound them.
 const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Received datagrams.
@@ -32,7 +32,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// One by one: who sent it, and what.
+    /// Iterates over the datagrams with their senders.
     pub(super) fn datagrams(&self, messages: usize) -> impl Iterator<Item = (Remote, &[u8])> {
         let received = self.metas.iter().zip(self.buffer.chunks_exact(MESSAGE_BYTES)).take(messages);
         received.flat_map(|(meta, buffer)| {
@@ -57,12 +57,12 @@ pub(super) struct UdpSocket {
     pub(super) readable: bool,
     /// When it was read last.
     pub(super) read_at: Option<Instant>,
-    /// It does not wake the loop before.
+    /// The loop does not poll it before.
     pub(super) muted_until: Option<Instant>,
 }
 
 impl UdpSocket {
-    /// Of a bound socket that does not block.
+    /// Wraps a bound, non-blocking socket.
     pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         if let Err(error) = sys::let_fragment(socket.as_fd()) {
@@ -74,7 +74,7 @@ impl UdpSocket {
         Ok(Self { socket, state, segments, refusals, readable: true, read_at: None, muted_until: None })
     }
 
-    /// For many peers at once: room for their bursts, as far as the system grants it.
+    /// A socket for many peers: with room for their bursts, as far as the system grants it.
     pub(super) fn for_many(socket: std::net::UdpSocket) -> io::Result<Self> {
         let this = Self::new(socket)?;
         let reference = UdpSockRef::from(&this.socket);
@@ -152,7 +152,7 @@ impl UdpSocket {
         }
     }
 
-    /// To whom the socket is connected.
+    /// The address that the socket is connected to.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
     }
@@ -163,12 +163,12 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }
 
-/// What a connection of datagrams has in the shell.
+/// The shell's part of a connection of datagrams.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) generation: u32,
     pub(super) permit: Option<Permit>,
-    /// Its own sockets; none: it shares a port.
+    /// The sockets of its own; empty: it shares a port.
     pub(super) own: Vec<(PathId, UdpSocket)>,
 }
 

@@ -25,7 +25,7 @@ pub enum AdminWork {
     Storage(Vec<Arc<str>>),
     /// Read a part of the log.
     ReadLog {
-        /// Where the part begins; negative: so far from the end that it is the last part.
+        /// The start of the part; negative: counted back from the end, which makes it the last part.
         offset: i64,
         /// Bytes at most.
         size: usize,
@@ -34,7 +34,7 @@ pub enum AdminWork {
     Certificate {
         /// The certificate and what leads to its root.
         full_chain: Bytes,
-        /// What leads to its root.
+        /// The chain to the root certificate.
         chain: Bytes,
         /// The certificate's private key.
         key: Bytes,
@@ -64,7 +64,7 @@ pub enum AdminOutcome {
     App(Box<AppSettings>),
     /// Settings of the server.
     Server(Box<ServerSettings>),
-    /// All settings.
+    /// The whole configuration.
     Config(Box<Config>),
     /// Bytes, in the order of the applications asked for; -1 for what could not be counted.
     Storage(Vec<i64>),
@@ -97,7 +97,7 @@ impl AdminOutcome {
         if let Self::Server(server) = self { Ok(*server) } else { Err(self.reason()) }
     }
 
-    /// All settings.
+    /// Takes the configuration.
     ///
     /// # Errors
     /// The reason of a failure.
@@ -113,7 +113,7 @@ impl AdminOutcome {
         if let Self::Log(part) = self { Ok(part) } else { Err(self.reason()) }
     }
 
-    /// Nothing but success.
+    /// Takes success.
     ///
     /// # Errors
     /// The reason of a failure.

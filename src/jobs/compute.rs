@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Compute(Box<dyn FnOnce() -> Computed + Send>);
 
 impl Compute {
-    /// Of this function; [`Computed::take`] gives its result.
+    /// A job that runs this function; [`Computed::take`] returns the result.
     #[must_use]
     pub fn new<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Self {
         Self(Box::new(|| Computed(Arc::new(Mutex::new(Some(Box::new(work())))))))

@@ -30,7 +30,7 @@ pub trait AppendFile: fmt::Debug + Send + Sync {
 /// An open file and what is known of it.
 #[derive(Debug, Clone)]
 pub struct OpenedFile {
-    /// For [`super::Work::FileRead`].
+    /// The file, for [`super::Work::FileRead`].
     pub file: Arc<dyn BlockSource>,
     /// The file's length in bytes.
     pub length: u64,
@@ -40,7 +40,7 @@ pub struct OpenedFile {
     pub tag: String,
 }
 
-/// The file that an append goes to.
+/// The file to append to.
 #[derive(Debug, Clone)]
 pub enum AppendTo {
     /// The file of this name, which must not exist yet; folders above it are made.
@@ -48,7 +48,7 @@ pub enum AppendTo {
         /// Names below the root folder, the file's last. No link is followed.
         path: Vec<String>,
     },
-    /// The same, but a file that exists is continued at its end.
+    /// As `New`, but an existing file is continued at its end.
     Path {
         /// Names below the root folder, the file's last. No link is followed.
         path: Vec<String>,
@@ -60,16 +60,16 @@ pub enum AppendTo {
 /// The result of an append.
 #[derive(Debug, Clone)]
 pub struct Appended {
-    /// For the next append, and for [`super::Work::FileSync`].
+    /// The file, for the next append and for [`super::Work::FileSync`].
     pub file: Arc<dyn AppendFile>,
     /// The file's length in bytes after the append.
     pub length: u64,
 }
 
-/// Why a file was not opened.
+/// Why a file could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileError {
-    /// There is none, or not one to be served.
+    /// The file does not exist, or is not to be served.
     NotFound,
     /// The path leads to a folder.
     Directory,
@@ -77,7 +77,7 @@ pub enum FileError {
     Failed,
 }
 
-/// Why a file was not written.
+/// Why a file could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppendError {
     /// The path leads to something that is not written: a folder, a link, a pipe.

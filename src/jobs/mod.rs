@@ -71,11 +71,11 @@ pub enum Work {
     },
     /// Read a block of an open file.
     FileRead {
-        /// From [`Outcome::Opened`].
+        /// The file of [`Outcome::Opened`].
         file: Arc<dyn BlockSource>,
-        /// Where the block begins.
+        /// The offset of the block.
         offset: u64,
-        /// Its length at most; no more than [`READ_BYTES_MAX`] is read.
+        /// The length at most; no more than [`READ_BYTES_MAX`] is read.
         length: usize,
     },
     /// Append to a file, which is created when it is not there.
@@ -87,7 +87,7 @@ pub enum Work {
     },
     /// Have everything that was appended reach the disk (`fdatasync`).
     FileSync {
-        /// From [`Outcome::Appended`].
+        /// The file of [`Outcome::Appended`].
         file: Arc<dyn AppendFile>,
     },
     /// A computation that is too long for a worker's turn.
@@ -176,13 +176,13 @@ impl Outcome {
         if let Self::Posted(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
-    /// How an administrative job went.
+    /// The outcome of an administrative job.
     #[must_use]
     pub fn admin(self) -> AdminOutcome {
         if let Self::Admin(outcome) = self { outcome } else { AdminOutcome::Failed(self.reason().to_owned()) }
     }
 
-    /// Why it is not the answer that was waited for.
+    /// Why the outcome is not the expected one.
     const fn reason(&self) -> &'static str {
         match self {
             Self::Busy => "too many jobs wait",
@@ -205,7 +205,7 @@ impl Outcome {
 pub enum Class {
     /// Names; a silent name server holds a thread until it times out.
     Resolve,
-    /// Hooks: receivers are told.
+    /// Hooks, which notify receivers.
     Hook,
     /// Admission hooks: receivers are asked, and a peer waits.
     Admission,
@@ -233,7 +233,7 @@ pub struct Limits {
 }
 
 impl Class {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 8] = [
         Self::Resolve,
         Self::Hook,
@@ -264,7 +264,7 @@ impl Class {
         Limits { threads, queue, bytes }
     }
 
-    /// For the names of threads and for the log.
+    /// The name, for threads and the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

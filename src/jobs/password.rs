@@ -17,7 +17,7 @@ impl PasswordDigest {
         fits.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// For the hash.
+    /// The bytes to hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -49,7 +49,7 @@ pub enum PasswordWork {
     },
 }
 
-/// Without the stored text.
+/// Does not print the stored hash.
 impl fmt::Debug for PasswordWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

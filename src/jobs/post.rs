@@ -7,19 +7,19 @@ use bytes::Bytes;
 
 use crate::auth::HookUrl;
 
-/// What a receiver is for; each has threads of its own.
+/// The purpose of a receiver; each has threads of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
-    /// The receiver is told of something.
+    /// Notifications.
     Hook,
     /// The receiver is asked for admission: a peer waits.
     Admission,
 }
 
-/// One POST.
+/// A POST request.
 #[derive(Clone)]
 pub struct Post {
-    /// What the receiver is for.
+    /// The purpose of the receiver.
     pub receiver: Receiver,
     /// The receiver's URL.
     pub url: HookUrl,
@@ -27,11 +27,11 @@ pub struct Post {
     pub body: Bytes,
     /// The body is a form; otherwise it is JSON.
     pub form: bool,
-    /// How long all of it may take, the wait for a thread included.
+    /// The timeout of the whole request, including the wait for a thread.
     pub timeout: Duration,
 }
 
-/// Without the body, which carries what peers show.
+/// Does not print the body, which carries credentials of peers.
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Post");

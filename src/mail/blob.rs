@@ -14,17 +14,17 @@ pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
 /// A version of a named thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// The stream that it is of, and with which it goes.
+    /// The stream that it belongs to, and with which it is dropped.
     pub stream: StreamId,
     /// The application that it is found in.
     pub app: Arc<str>,
-    /// Its path below the application's `streams`.
+    /// The path below the application's `streams`.
     pub name: Arc<str>,
-    /// Which of two of the same stream and name is newer.
+    /// Decides which of two blobs of the same stream and name is newer.
     pub version: u64,
-    /// Its media type.
+    /// The media type.
     pub content_type: &'static str,
-    /// What caches may do with it (RFC 9111 §5.2).
+    /// The value of `Cache-Control` (RFC 9111 §5.2).
     pub cache_control: &'static str,
     /// The protocol that its readers are counted under as viewers; `None`: they are not.
     pub viewers: Option<&'static str>,
@@ -59,7 +59,7 @@ impl BlobMail {
     }
 }
 
-/// What a worker has on its way to others.
+/// The bytes of blobs on their way from a worker to others.
 #[derive(Debug, Default)]
 pub struct BlobsInTransit(Arc<AtomicUsize>);
 

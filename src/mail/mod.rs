@@ -34,12 +34,12 @@ use crate::jobs::JobDone;
 use crate::stats::{ConnectionFigures, WorkerFigures};
 use crate::types::{ConnId, Handle, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// What sessions need to know of the server's settings.
+/// The server's settings that sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
-    /// What each protocol has of its own.
+    /// The settings of each protocol.
     pub protocols: Extensions,
 }
 
@@ -51,7 +51,7 @@ impl SessionSettings {
     }
 }
 
-/// From a worker to control.
+/// A message from a worker to control.
 #[derive(Debug)]
 pub enum ToControl {
     /// A publisher asks.
@@ -64,9 +64,9 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         stream: StreamId,
-        /// How it went.
+        /// How the publisher left.
         departure: Departure,
-        /// Where the clock stands.
+        /// The clock of the stream.
         position: Position,
         /// The last config epoch.
         epoch: u32,
@@ -79,14 +79,14 @@ pub enum ToControl {
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// What control does not know yet; `None` for a viewer that had asked.
+        /// The request as far as control does not know it; `None` for a viewer that had asked.
         request: Option<Box<PlayRequest>>,
     },
     /// A viewer that control knows of, or that asked, is gone.
     PlayEnded(SessionRef),
     /// A request of the API.
     Rest {
-        /// Who waits for the answer.
+        /// The session that waits for the answer.
         session: SessionRef,
         /// The peer's address.
         peer: SocketAddr,
@@ -97,7 +97,7 @@ pub enum ToControl {
     },
     /// The figures of the last second.
     Report(WorkerId, Report),
-    /// Everything that was counted (answer to [`ToWorker::Measure`]).
+    /// All counters (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
     /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
     Connections {
@@ -105,7 +105,7 @@ pub enum ToControl {
         worker: WorkerId,
         /// The stream.
         stream: StreamId,
-        /// One entry per connection.
+        /// The figures of each connection.
         connections: Vec<ConnectionFigures>,
     },
     /// News of a push.
@@ -132,7 +132,7 @@ pub enum ToControl {
     Drained(WorkerId),
 }
 
-/// To a worker, from control or (the mirror words) from another worker.
+/// A message to a worker, from control or (mirror messages) from another worker.
 #[derive(Debug, Clone)]
 pub enum ToWorker {
     /// Settings of the server.
@@ -152,11 +152,11 @@ pub enum ToWorker {
     StreamUp {
         /// The life.
         stream: StreamId,
-        /// Its key.
+        /// The stream's key.
         key: StreamKey,
-        /// Where its publisher is.
+        /// The worker of its publisher.
         source: WorkerId,
-        /// The protocol that it comes in by.
+        /// The ingest of the stream.
         ingest: Ingest,
         /// Control wants to know who plays it.
         tell_viewers: bool,
@@ -167,14 +167,14 @@ pub enum ToWorker {
     StreamDown {
         /// The life.
         stream: StreamId,
-        /// Why.
+        /// Why the stream ended.
         end: StreamEnd,
     },
     /// Verdict on a publish request.
     Verdict {
         /// The session that asked.
         conn: ConnId,
-        /// Its publication.
+        /// The publisher's handle.
         handle: Handle,
         /// Yes or no.
         verdict: Result<Box<Grant>, Refusal>,
@@ -183,18 +183,18 @@ pub enum ToWorker {
     PlayVerdict {
         /// The session that asked.
         conn: ConnId,
-        /// Its subscription.
+        /// The viewer's subscription.
         handle: Handle,
         /// Yes or no.
         verdict: Result<(), NoSubscription>,
     },
-    /// This viewer may play no longer: close it.
+    /// This viewer may no longer play: close it.
     DropViewer {
         /// The session.
         conn: ConnId,
-        /// Its subscription.
+        /// The viewer's subscription.
         handle: Handle,
-        /// For the log.
+        /// The reason, for the log.
         reason: &'static str,
     },
     /// The publisher was replaced by a new one: close it, keep the stream.
@@ -223,14 +223,14 @@ pub enum ToWorker {
     AutoStart(Vec<(StreamKey, bool)>),
     /// Tell what was counted; answer [`ToControl::Measured`].
     Measure {
-        /// And of each stream.
+        /// Whether to include each stream.
         per_stream: bool,
     },
     /// Tell the connections of a stream that have figures; answer [`ToControl::Connections`].
     Connections(StreamId),
     /// Close everything politely; answer [`ToControl::Drained`].
     Drain,
-    /// From the worker of a producer: something that requests are answered with.
+    /// From the worker of a producer: a blob that requests are answered with.
     Blob(BlobMail),
     /// From a worker with subscribers: send me this stream from its newest key frame on.
     Mirror {
@@ -245,12 +245,12 @@ pub enum ToWorker {
     },
     /// From a worker: somebody there waits for a key frame of a video track.
     KeyFrameNeeded {
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
-        /// Which track.
+        /// The track.
         track: TrackId,
     },
-    /// From a session of another worker to one of this.
+    /// From a session of another worker to a session of this one.
     Tell {
         /// The sender.
         from: SessionRef,
@@ -261,19 +261,19 @@ pub enum ToWorker {
     },
     /// A session of another worker, to which one of this has spoken, is not there.
     SessionEnded {
-        /// Who has spoken.
+        /// The sender of the message.
         teller: SessionRef,
-        /// Who is not there.
+        /// The session that is gone.
         gone: SessionRef,
     },
     /// Have a sink take a stream.
     StartSink {
         /// The kind of sink.
         kind: &'static str,
-        /// Which stream.
+        /// The stream.
         stream: StreamId,
     },
-    /// From a worker whose subscribers are sent other tracks now.
+    /// From a worker whose subscribers select other tracks now.
     MirrorWants {
         /// The stream.
         stream: StreamId,
@@ -282,7 +282,7 @@ pub enum ToWorker {
         /// The tracks that somebody there is sent.
         wanted: TrackSet,
     },
-    /// From a worker without subscribers any more.
+    /// From a worker that has no subscribers left.
     Unmirror {
         /// The stream.
         stream: StreamId,

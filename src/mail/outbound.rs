@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an outgoing connection travels over.
+/// The transport of an outgoing connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
@@ -25,7 +25,7 @@ pub struct Target {
     pub host: String,
     /// Explicit port, or the scheme's default.
     pub port: u16,
-    /// How it is connected to.
+    /// The transport.
     pub transport: Transport,
     scheme: &'static str,
     request: Arc<dyn Any + Send + Sync>,
@@ -43,7 +43,7 @@ impl Target {
         Self { host, port, transport, scheme, request }
     }
 
-    /// What its protocol has put there.
+    /// The protocol's own part of the request.
     #[must_use]
     pub fn request<T: 'static>(&self) -> Option<&T> {
         self.request.downcast_ref()

@@ -25,12 +25,12 @@ pub struct PlayRequest {
 /// Why a subscription was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSubscription {
-    /// Nothing of that name is live.
+    /// No such stream is live.
     NotFound,
     /// The application does not allow playing over this protocol.
     Disabled,
     /// A check of the application was not passed.
     Denied(Denial),
-    /// The server goes down, or the stream has too many formats.
+    /// The server is shutting down, or the stream has too many formats.
     Unavailable,
 }

@@ -12,15 +12,15 @@ use crate::types::{Ingest, PullId, SessionRef, StreamId, StreamKey};
 /// Someone wants to publish.
 #[derive(Debug, Clone)]
 pub struct PublishRequest {
-    /// Who waits for the verdict.
+    /// The session that waits for the verdict.
     pub session: SessionRef,
     /// The key to publish under.
     pub key: StreamKey,
-    /// The protocol that it comes in by.
+    /// The ingest of the stream.
     pub ingest: Ingest,
     /// The peer's address.
     pub peer: SocketAddr,
-    /// What the encoder calls itself; empty when it does not.
+    /// The encoder's user agent; empty when it has none.
     pub user_agent: String,
     /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
     pub params: Params,
@@ -49,12 +49,12 @@ pub enum Refusal {
     Draining,
 }
 
-/// What the publisher gets.
+/// The parameters of an accepted publish.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// The stream to feed.
     pub stream: StreamId,
-    /// Where its clock stands.
+    /// The clock at which it continues.
     pub position: Position,
     /// The config epoch to continue from.
     pub epoch: u32,
@@ -62,7 +62,7 @@ pub struct Grant {
     pub settings: Arc<AppSettings>,
 }
 
-/// How a publisher went.
+/// How a publisher left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     /// It ended the publish (deleteStream, FCUnpublish, closeStream), or broke the protocol: the stream ends.
@@ -76,12 +76,12 @@ pub enum Departure {
 pub enum StreamEnd {
     /// The publisher unpublished.
     Unpublished,
-    /// The publisher did not come back in time.
+    /// The publisher did not return in time.
     GraceOver,
     /// Stopped over the API.
     Stopped,
     /// The record was deleted.
     Deleted,
-    /// The server goes down.
+    /// The server is shutting down.
     Drain,
 }

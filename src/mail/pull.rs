@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::Target;
 use crate::types::{PullId, StreamKey};
 
-/// Where an attempt of a pull stands. That it has media is a [`crate::mail::ToControl::Publish`].
+/// The state of a pull attempt. That it has media is a [`crate::mail::ToControl::Publish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullState {
     /// Connected, the stream is asked for.
@@ -21,11 +21,11 @@ pub enum PullState {
 pub struct PullOrder {
     /// The pull.
     pub pull: PullId,
-    /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
+    /// The attempt; reports carry it back, so that reports of an older attempt are dropped.
     pub attempt: u64,
     /// Under which key the stream is.
     pub key: StreamKey,
-    /// Where to connect; resolved and checked against the outbound policy.
+    /// The address to connect to, resolved and checked against the outbound policy.
     pub address: SocketAddr,
     /// The server, and what is asked for there.
     pub target: Target,

@@ -7,7 +7,7 @@ use super::Target;
 use crate::config::AppSettings;
 use crate::types::{PushId, StreamId, StreamKey};
 
-/// Where a push stands (docs/rest.md).
+/// The state of a push (docs/rest.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
     /// Connected and publishing is asked for.
@@ -27,13 +27,13 @@ pub enum PushState {
 pub struct PushOrder {
     /// The push.
     pub push: PushId,
-    /// Which attempt; reports carry it back so that late news of an older attempt is dropped.
+    /// The attempt; reports carry it back, so that reports of an older attempt are dropped.
     pub attempt: u64,
     /// The stream to send.
     pub stream: StreamId,
-    /// Where to connect; resolved and checked against the outbound policy.
+    /// The address to connect to, resolved and checked against the outbound policy.
     pub address: SocketAddr,
-    /// Where it goes, and how.
+    /// The target.
     pub target: Target,
     /// The streams that this one went through, itself last.
     pub via: Vec<String>,

@@ -13,9 +13,9 @@ pub struct SourceFigures {
     pub stream: StreamId,
     /// Bytes received since the publisher's grant.
     pub received_bytes: u64,
-    /// Where its clock stands (media time).
+    /// The clock of the stream, in media time.
     pub position: Position,
-    /// Its config epoch.
+    /// The config epoch.
     pub epoch: u32,
     /// Picture width, 0 when unknown.
     pub width: u32,
@@ -25,28 +25,28 @@ pub struct SourceFigures {
     pub video_codec: Option<Codec>,
     /// Units dropped at ingest.
     pub dropped: u64,
-    /// Since when no unit came.
+    /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
 }
 
 /// Viewers of a stream on one worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ViewerCounts {
-    /// Those that are connections. Pushes do not count.
+    /// Viewers with a connection. Pushes do not count.
     pub connected: u32,
-    /// Those that ask request by request, by protocol.
+    /// Viewers with leases, which fetch the stream by separate requests, by protocol.
     pub leased: BTreeMap<&'static str, u32>,
 }
 
 impl ViewerCounts {
-    /// All of them.
+    /// The number of all viewers.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.leased.values().copied().map(u64::from).fold(u64::from(self.connected), u64::saturating_add)
     }
 }
 
-/// What one worker knows, sent each second while anything is live.
+/// A worker's report, sent each second while anything is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Streams whose publisher is here.

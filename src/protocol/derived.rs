@@ -20,7 +20,7 @@ use crate::types::Now;
 
 /// A way to make one track of another.
 pub struct Derivation {
-    /// Its name, in logs.
+    /// The name, for logs.
     pub name: &'static str,
     /// The track that it makes of a published one: codec, parameter sets, clock and description; id and origin are set by
     /// who asks. `None`: not of this one, or the application does not want it.

@@ -10,7 +10,7 @@ use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
 /// A kind of format: what its protocol says of it once.
 #[derive(Debug)]
 pub struct FormatKind {
-    /// Its name, in metrics and hooks.
+    /// The name in metrics and hooks.
     pub name: &'static str,
     /// Whether an application lets viewers play it.
     pub is_enabled: fn(&AppSettings) -> bool,
@@ -35,19 +35,19 @@ impl Format {
         Self { kind, variant, selection: Selection::DEFAULT }
     }
 
-    /// The same with other tracks.
+    /// The format with another selection of tracks.
     #[must_use]
     pub const fn select(self, selection: Selection) -> Self {
         Self { selection, ..self }
     }
 
-    /// What its protocol says of it.
+    /// The kind of format, as its protocol defines it.
     #[must_use]
     pub const fn kind(self) -> &'static FormatKind {
         self.kind
     }
 
-    /// What the hub finds it by.
+    /// The key by which the hub finds it.
     #[must_use]
     pub const fn key(self) -> FormatKey {
         FormatKey { name: self.kind.name, variant: self.variant, selection: self.selection }

@@ -55,20 +55,20 @@ pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
 pub struct Remote {
     /// The peer, as the socket names it.
     pub peer: SocketAddr,
-    /// Ours, when the system tells.
+    /// Our address, when the system reports it.
     pub local: Option<IpAddr>,
 }
 
-/// Whose a datagram is.
+/// The destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// This session's.
+    /// This session.
     Session(ConnId),
     /// A peer's that has proved its address: [`Demux::begin`] makes the session.
     New,
-    /// Nobody's yet; the reply is made.
+    /// No session yet; the reply is ready.
     Reply,
-    /// Nobody's.
+    /// Nobody: it is dropped.
     Drop,
 }
 

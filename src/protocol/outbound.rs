@@ -71,7 +71,7 @@ pub(super) fn request(target: &Target) -> Option<&dyn Request> {
     target.request::<Box<dyn Request>>().map(|request| &**request)
 }
 
-/// What is asked for at a target, as text; for tests of other rooms.
+/// The request at a target as text; for tests of other modules.
 #[cfg(test)]
 pub(crate) fn request_text(target: &Target) -> String {
     format!("{:?}", request(target).unwrap())

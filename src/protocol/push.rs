@@ -6,7 +6,7 @@ use super::{Event, Format};
 use crate::mail::PushState;
 use crate::types::Handle;
 
-/// One attempt, from its connection to its end.
+/// An attempt, from its connection to its end.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     events: VecDeque<Event>,

@@ -23,7 +23,7 @@ static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::new(PROTOCOLS.iter().map(|protocol| protocol.section)));
 
 impl Listener {
-    /// All of them.
+    /// All listeners.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROTOCOLS.iter().flat_map(|protocol| protocol.listeners)
     }
@@ -36,7 +36,7 @@ impl Listener {
 }
 
 impl Port {
-    /// All of them.
+    /// All ports.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROTOCOLS.iter().flat_map(|protocol| protocol.ports)
     }
@@ -62,12 +62,12 @@ pub fn listener_names() -> impl Iterator<Item = &'static str> {
     Listener::all().map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
 }
 
-/// What the connections of protocols have figures of.
+/// The catalogues of the protocols whose connections have figures.
 pub fn catalogues() -> impl Iterator<Item = &'static Catalogue> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.statistics)
 }
 
-/// All known keys of the settings.
+/// The keys of all settings.
 #[must_use]
 pub fn schema() -> &'static Schema {
     &SCHEMA

@@ -17,16 +17,16 @@ use crate::mail::{Target, Transport};
 use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
 
-/// What a protocol brings to the server beside its sessions.
+/// The parts of a protocol besides its sessions.
 #[derive(Debug)]
 pub(super) struct Protocol {
-    /// Its TCP listeners.
+    /// The TCP listeners.
     pub(super) listeners: &'static [Listener],
-    /// Its settings.
+    /// The settings.
     pub(super) section: &'static Section,
     /// The figures that its connections have.
     pub(super) statistics: Option<&'static Catalogue>,
-    /// Its UDP ports that many peers share.
+    /// The shared UDP ports.
     pub(super) ports: &'static [Port],
     /// Names that the ready line has although this build has nothing of theirs.
     pub(super) absent: &'static [&'static str],
@@ -39,7 +39,7 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// Nothing; a row says what it has.
+    /// An empty row, to be extended.
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,
@@ -52,10 +52,10 @@ impl Protocol {
     };
 }
 
-/// What lies between a listener's sockets and its sessions.
+/// The security layer between a listener's sockets and its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
-    /// Nothing.
+    /// No security layer.
     Plain,
     /// TLS.
     Tls,
@@ -66,13 +66,13 @@ pub enum Security {
 /// How encoders publish.
 #[derive(Debug)]
 pub(super) struct Publish {
-    /// To which listener.
+    /// The listener that they connect to.
     pub(super) listener: &'static str,
     /// The URL of a host, a port and a stream.
     pub(super) url: fn(&str, Option<u16>, &StreamKey) -> String,
 }
 
-/// What is bound.
+/// An address to bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind {
     /// The address; `None`: every one, IPv4 and IPv6.
@@ -84,20 +84,20 @@ pub struct Bind {
 /// A TCP listener.
 #[derive(Debug)]
 pub struct Listener {
-    /// In the ready line.
+    /// The name in the ready line.
     pub name: &'static str,
-    /// What secures it.
+    /// The security layer.
     pub security: Security,
     /// Whether the management API is there: nobody makes this server connect to it.
     pub manages: bool,
-    /// Where it listens; `None`: it is off.
+    /// The address; `None`: it is off.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
 }
 
 impl Listener {
-    /// Where it listens; `None`: it is off.
+    /// The address; `None`: it is off.
     #[must_use]
     pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
@@ -113,22 +113,22 @@ impl Listener {
 /// A UDP port that many peers share.
 #[derive(Debug)]
 pub struct Port {
-    /// In the ready line.
+    /// The name in the ready line.
     pub name: &'static str,
-    /// Where it is, as of a [`Listener`].
+    /// The address, as of a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
-    /// Creates what tells its peers apart.
+    /// Creates the demultiplexer of its peers.
     pub(super) demux: fn(Now, WorkerId, &Seed) -> Box<dyn Demux>,
 }
 
 impl Port {
-    /// Where it is; `None`: it is off.
+    /// The address; `None`: it is off.
     #[must_use]
     pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
     }
 
-    /// What tells its peers apart. `secret` is the same for all workers of the server.
+    /// Assigns datagrams to peers. `secret` is the same for all workers of the server.
     #[must_use]
     pub fn demux(&self, now: Now, worker: WorkerId, secret: &Seed) -> Box<dyn Demux> {
         (self.demux)(now, worker, secret)
@@ -144,7 +144,7 @@ impl PartialEq for Port {
 
 impl Eq for Port {}
 
-/// Where the server listens, as bound, by the names of listeners and ports. What is off is missing.
+/// The bound addresses, by the names of listeners and ports. What is off is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses(Vec<(&'static str, SocketAddr)>);
 
@@ -155,7 +155,7 @@ impl Addresses {
         Self(ports.iter().map(|(name, port)| (*name, SocketAddr::from(([0, 0, 0, 0], *port)))).collect())
     }
 
-    /// Each of them.
+    /// Iterates over the addresses.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.0.iter().copied()
     }
@@ -165,7 +165,7 @@ impl Addresses {
         self.0.push((name, address));
     }
 
-    /// Where the listener or port of that name is.
+    /// The address of the listener or port of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<SocketAddr> {
         self.0.iter().find(|(of, _)| *of == name).map(|(_, address)| *address)
@@ -181,7 +181,7 @@ impl Addresses {
 /// A scheme of URLs that streams are sent to or fetched from.
 #[derive(Debug)]
 pub(super) struct Scheme {
-    /// As written in a URL.
+    /// The scheme as written in a URL.
     pub(super) name: &'static str,
     /// The port when the URL has none.
     pub(super) default_port: u16,
@@ -189,7 +189,7 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// Whether streams are fetched from there; else only the load generator plays them.
     pub(super) pulls: bool,
-    /// What the load generator calls it.
+    /// The name in the load generator.
     pub(super) load: &'static str,
     /// Reads a URL.
     pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
@@ -215,7 +215,7 @@ pub(super) struct Outbound {
     pub(super) request: Box<dyn Request>,
 }
 
-/// What a URL asks its server for.
+/// The part of a URL that is requested of its server.
 pub(super) trait Request: Debug + Send + Sync {
     /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;

@@ -25,16 +25,16 @@ use crate::mail::{
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
 
-/// What a session may look at while it handles input.
+/// The context in which a session handles input.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The time of this turn.
     pub now: Now,
     /// The applications.
     pub apps: &'a Apps,
-    /// What is set for the whole server.
+    /// The settings of the whole server.
     pub server: &'a SessionSettings,
-    /// What requests are answered with from memory.
+    /// Blobs that requests are answered with.
     pub blobs: &'a Blobs,
     /// No new publishers and viewers.
     pub draining: bool,
@@ -47,7 +47,7 @@ pub struct PublishAsk {
     pub key: StreamKey,
     /// How the stream comes in.
     pub ingest: Ingest,
-    /// What the encoder calls itself.
+    /// The encoder's user agent.
     pub user_agent: String,
     /// Parameters behind the key.
     pub params: Params,
@@ -75,7 +75,7 @@ pub struct Watched {
     pub stream: StreamId,
     /// The protocol, as viewers are counted.
     pub protocol: &'static str,
-    /// What tells the viewer from others; `None`: its address.
+    /// The identity of the viewer; `None`: its address.
     pub viewer: Option<String>,
 }
 
@@ -94,7 +94,7 @@ pub struct OpenPath {
     pub to: Option<SocketAddr>,
 }
 
-/// What happens to a network path.
+/// An event on a network path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathEvent<'a> {
     /// An outgoing connection is established, or a socket is open.
@@ -104,11 +104,11 @@ pub enum PathEvent<'a> {
     },
     /// The peer closed its side.
     PeerClosed,
-    /// It broke, or could not be opened: the reason.
+    /// It failed, or could not be opened: the reason.
     Broken(&'a str),
 }
 
-/// What a session tells the worker.
+/// An event of a session for the worker.
 #[derive(Debug)]
 pub enum Event {
     /// Asks to publish; answered by [`Reply::Publish`].
@@ -138,7 +138,7 @@ pub enum Event {
     UnitsDropped {
         /// The publication.
         publication: Handle,
-        /// How many.
+        /// The number of units.
         units: u64,
     },
     /// Asks to play; answered by [`Reply::Subscribe`].
@@ -169,11 +169,11 @@ pub enum Event {
         /// The video track; `None`: the one that the subscription starts at.
         track: Option<TrackId>,
     },
-    /// Pauses or goes on.
+    /// Pauses or resumes.
     Pause {
         /// The subscription.
         subscription: Handle,
-        /// Nothing is sent while it is paused.
+        /// While paused nothing is sent.
         paused: bool,
     },
     /// Plays no more, or gave up asking.
@@ -182,7 +182,7 @@ pub enum Event {
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
-        /// It came over TLS.
+        /// Whether it came over TLS.
         secure: bool,
     },
     /// A request has shown that somebody watches a stream.
@@ -215,10 +215,10 @@ pub enum Event {
     Closed(String),
 }
 
-/// What the worker answers a session, or tells it.
+/// An answer of the worker to a session, or a notice.
 #[derive(Debug)]
 pub enum Reply<'a> {
-    /// To [`Event::Publish`].
+    /// The answer to [`Event::Publish`].
     Publish {
         /// The publication.
         publication: Handle,
@@ -229,7 +229,7 @@ pub enum Reply<'a> {
     PublicationEnded {
         /// The publication.
         publication: Handle,
-        /// Why.
+        /// Why the stream ended.
         end: StreamEnd,
     },
     /// Viewers of a publication wait for a key frame. At most one every 500 ms for each track; who cannot act on it need not.
@@ -246,7 +246,7 @@ pub enum Reply<'a> {
         /// Published tracks; the others may be paused.
         tracks: TrackSet,
     },
-    /// To [`Event::Subscribe`] and [`Event::Attach`].
+    /// The answer to [`Event::Subscribe`] and [`Event::Attach`].
     Subscribe {
         /// The subscription.
         subscription: Handle,
@@ -264,25 +264,25 @@ pub enum Reply<'a> {
     SubscriptionEnded {
         /// The subscription.
         subscription: Handle,
-        /// Why.
+        /// Why the stream ended.
         end: StreamEnd,
     },
-    /// To [`Event::Rest`].
+    /// The answer to [`Event::Rest`].
     Rest(crate::http::Response),
-    /// To [`Event::Job`].
+    /// The answer to [`Event::Job`].
     Job(JobDone),
-    /// To [`Event::Spawn`]; `None`: there are too many.
+    /// The answer to [`Event::Spawn`]; `None`: there are too many.
     Spawned {
         /// The parent's name for it.
         child: Handle,
         /// The new session.
         session: Option<SessionRef>,
     },
-    /// From another session ([`Event::Tell`]).
+    /// A message of another session ([`Event::Tell`]).
     Message {
         /// The sender.
         from: SessionRef,
-        /// What it says.
+        /// The message.
         message: Message,
     },
     /// A session that it spoke to is not there, or a child of it has ended.
@@ -310,7 +310,7 @@ impl Reply<'_> {
     }
 }
 
-/// What a session says of itself.
+/// The description of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
     /// The protocol, for logs and counters.
@@ -322,7 +322,7 @@ pub struct About {
     pub is_authenticated: bool,
 }
 
-/// One peer's conversation, or a sink of the server's own, as the worker drives it.
+/// The conversation with one peer, or a sink of the server's own, as the worker drives it.
 pub trait Session: Debug + Send {
     /// Something happened to a network path.
     fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>);
@@ -330,24 +330,25 @@ pub trait Session: Debug + Send {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
     /// A deadline may have passed.
     fn handle_timeout(&mut self, ctx: &Context<'_>);
-    /// Say goodbye and close: `reason` is for the log.
+    /// Closes in the way of the protocol: `reason` is for the log.
     fn close(&mut self, ctx: &Context<'_>, reason: &str);
     /// The next thing the worker must know.
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// What it is.
+    /// What the session is, for logs and counters.
     fn about(&self) -> About;
 
-    /// Its byte stream, if it has one.
+    /// The byte stream, if it has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         None
     }
-    /// Its datagrams, if it has any.
+    /// The datagrams, if it has any.
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
         None
     }
-    /// How it takes units whole, if it does; else the worker writes what its format packages to the byte stream.
+    /// The sink for whole units, if it takes them; else the worker writes what its format packages to the byte
+    /// stream.
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         None
     }
@@ -357,11 +358,11 @@ pub trait Session: Debug + Send {
     }
 }
 
-/// A session that speaks over a byte stream.
+/// A session over a byte stream.
 pub trait ByteStream {
     /// Bytes of the peer, any split of them.
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]);
-    /// The transport took so many bytes.
+    /// The transport took this many bytes.
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize);
     /// Whether the transport should be read.
     fn wants_bytes(&self) -> bool;
@@ -369,7 +370,7 @@ pub trait ByteStream {
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
-/// Where gathered datagrams go.
+/// The destination of gathered datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct To {
     /// The path.

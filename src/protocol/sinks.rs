@@ -9,7 +9,7 @@ use super::Session;
 use crate::config::AppSettings;
 use crate::types::{Now, StreamKey};
 
-/// What a sink is created with.
+/// The parameters of a new sink.
 #[derive(Debug, Clone)]
 pub struct SinkOrder {
     /// The stream that it takes.
@@ -20,7 +20,7 @@ pub struct SinkOrder {
 
 /// A kind of sink.
 pub struct SinkKind {
-    /// Its name, in orders and logs.
+    /// The name, in orders and logs.
     pub name: &'static str,
     /// Creates the session of one stream. It asks for its tracks by [`super::Event::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,

@@ -12,7 +12,7 @@ use crate::types::StreamKey;
 /// Values in the order of a [`Catalogue`].
 pub type Values = SmallVec<[u64; 8]>;
 
-/// Which figures the connections of a protocol have.
+/// The figures of a protocol's connections.
 #[derive(Debug)]
 pub struct Catalogue {
     /// Begins the names of its metrics.
@@ -21,7 +21,7 @@ pub struct Catalogue {
     pub counted: [&'static str; 3],
     /// The counters.
     pub counters: &'static [&'static str],
-    /// How many of them, from the first, are shown of each connection too.
+    /// How many of them, from the first, are shown for each connection too.
     pub counters_of_each: usize,
     /// The figures of the moment: the ends of their names, and the help.
     pub gauges: &'static [(&'static str, &'static str)],
@@ -44,11 +44,11 @@ pub trait Figures: Debug + Send + Sync {
     fn counts(&self) -> Values;
     /// The values of the gauges.
     fn gauges(&self) -> Values;
-    /// As the API shows them: members of an object.
+    /// The figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
 }
 
-/// What a connection is to its stream.
+/// The role of a connection in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It publishes the stream.
@@ -62,7 +62,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// In words of the API and of metrics.
+    /// The role in the API and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,20 +74,20 @@ impl Role {
     }
 }
 
-/// One connection of a stream.
+/// The figures of a connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionFigures {
     /// The stream that it belongs to.
     pub key: StreamKey,
-    /// What it does with the stream.
+    /// The role.
     pub role: Role,
     /// The peer's address.
     pub peer: SocketAddr,
-    /// Its figures.
+    /// The figures.
     pub figures: Arc<dyn Figures>,
 }
 
-/// What all connections of a protocol have counted, those that are over too.
+/// The totals of a protocol's connections, including those that have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
     /// The names of the counters.
@@ -97,7 +97,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Nothing yet.
+    /// Creates totals of zero.
     #[must_use]
     pub fn new(of: &'static Catalogue) -> Self {
         Self { of, counts: SmallVec::from_elem(0, of.counters.len()) }

@@ -16,12 +16,12 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Labels as they stand in the text.
 type Labels<'a> = [(&'static str, &'a str)];
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// Of control.
+    /// The figures of control.
     pub control: ControlFigures,
-    /// Of each worker, by index.
+    /// The figures of each worker, by index.
     pub workers: Vec<WorkerFigures>,
 }
 
@@ -89,7 +89,7 @@ impl Out<'_, '_> {
     }
 }
 
-/// One metric of a family, with labels or without.
+/// Adds a metric of a family, with labels or without.
 fn with(
     family: &mut MetricEncoder<'_>,
     labels: &[(&'static str, String)],

@@ -40,13 +40,13 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// How many were counted.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Their sum.
+    /// The sum of the values.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)

@@ -9,7 +9,7 @@ pub struct HostFigures {
     pub process_cpu_us: u64,
     /// Mean share of all cores over five seconds, by everybody.
     pub system_cpu_percent: u8,
-    /// The same, by this process.
+    /// Mean share of all cores over five seconds, by this process.
     pub process_cpu_percent: u8,
     /// Load average of the last minute.
     pub load_1m: f64,
@@ -33,11 +33,11 @@ pub struct HostFigures {
     pub disk_free: u64,
     /// Unused, and not kept for the system.
     pub disk_usable: u64,
-    /// What this process holds.
+    /// The memory of this process, in bytes.
     pub process_memory: u64,
     /// The most it ever held.
     pub process_memory_peak: u64,
-    /// Its threads.
+    /// The threads of this process.
     pub threads: u64,
     /// The machine's name.
     pub host_name: String,

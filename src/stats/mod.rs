@@ -15,16 +15,16 @@ pub use host::HostFigures;
 
 use crate::types::{Ingest, StreamKey};
 
-/// What the units of one ingest took to the subscribers of one egress.
+/// Forwarding times from one ingest to the subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// How the stream came in.
     pub ingest: Ingest,
     /// The format of the subscribers.
     pub egress: &'static str,
-    /// Of video units.
+    /// Times of video units.
     pub video: Histogram,
-    /// Of audio units.
+    /// Times of audio units.
     pub audio: Histogram,
 }
 
@@ -55,14 +55,14 @@ impl ForwardingTable {
         }
     }
 
-    /// All pairs.
+    /// All pairs of ingest and egress.
     #[must_use]
     pub fn rows(&self) -> &[Forwarding] {
         &self.0
     }
 }
 
-/// Why a connection was closed before it could say what it wants.
+/// Why a connection was closed before its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The server is full.
@@ -82,7 +82,7 @@ impl Refused {
     pub const ALL: [Self; 5] =
         [Self::Connections, Self::Unauthenticated, Self::Address, Self::Rate, Self::Handshakes];
 
-    /// In metrics.
+    /// The name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,19 +95,19 @@ impl Refused {
     }
 }
 
-/// How many connections were refused, by reason.
+/// The number of refused connections, by reason.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Refusals([u64; Refused::ALL.len()]);
 
 impl Refusals {
-    /// One more.
+    /// Counts one.
     pub fn count(&mut self, why: Refused) {
         for (_, count) in Refused::ALL.iter().zip(&mut self.0).filter(|(reason, _)| **reason == why) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// All of them.
+    /// All reasons with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> {
         Refused::ALL.into_iter().zip(self.0)
     }
@@ -162,7 +162,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Nothing yet.
+    /// Creates counters of zero.
     #[must_use]
     pub const fn new(protocol: &'static str) -> Self {
         Self { protocol, open: 0, ended: 0, bytes_in: 0, bytes_out: 0 }
@@ -184,7 +184,7 @@ impl Traffic {
 pub struct HookCounts {
     /// Taken by their receiver.
     pub sent: u64,
-    /// Not taken, tried again as often as wanted.
+    /// Not accepted, after all retries.
     pub failed: u64,
     /// Dropped because too many waited.
     pub dropped: u64,
@@ -199,11 +199,11 @@ pub struct ControlFigures {
     pub live: usize,
     /// Endpoints of live streams that are pushed to or tried.
     pub pushes: usize,
-    /// Of those, taken by their target.
+    /// Those that their target has accepted.
     pub pushes_broadcasting: usize,
     /// Stream sources that run.
     pub pulls: usize,
-    /// Of those, delivering.
+    /// Those that deliver media.
     pub pulls_broadcasting: usize,
     /// Viewers of all streams.
     pub viewers: u64,
@@ -221,10 +221,10 @@ pub struct ControlFigures {
     pub asks_waiting: usize,
 }
 
-/// One stream on one worker.
+/// The figures of a stream on one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFigures {
-    /// Which.
+    /// The stream.
     pub key: StreamKey,
     /// Viewers and pushes.
     pub subscribers: u64,
@@ -234,20 +234,20 @@ pub struct StreamFigures {
     pub ring_bytes: u64,
 }
 
-/// Everything that a worker tells for a scrape.
+/// The figures of a worker for a scrape.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerFigures {
     /// Counters.
     pub counters: Counters,
     /// Busy time of each turn of the loop.
     pub turns: Histogram,
-    /// By protocol.
+    /// Traffic by protocol.
     pub traffic: Vec<Traffic>,
     /// Forwarding latency.
     pub forwarding: ForwardingTable,
-    /// Of all connections that have figures, by protocol.
+    /// Totals of connections that have figures, by protocol.
     pub totals: Vec<Totals>,
-    /// Of each one, when that is wanted.
+    /// Figures of each connection, when requested.
     pub connections: Vec<ConnectionFigures>,
     /// Mail not handled yet.
     pub mail_waiting: u64,
@@ -261,6 +261,6 @@ pub struct WorkerFigures {
     pub subscribers: u64,
     /// Bytes that the rings retain.
     pub ring_bytes: u64,
-    /// Each stream, when asked for.
+    /// Figures of each stream, when requested.
     pub per_stream: Vec<StreamFigures>,
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Error, Key, Op, Store};
 
-/// What the next calls shall do; shared with the test.
+/// Faults to inject into the next calls; shared with the test.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<Mutex<(u32, u32)>>);
 

@@ -20,11 +20,11 @@ pub use self::memory::{Faults, Memory};
 pub use self::redb::RedbStore;
 use crate::types::StreamKey;
 
-/// Why the store did not do it. The text is for the log and the operator.
+/// Why the store failed. The text is for the log and the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process has the store.
+    /// Another process has opened the store.
     #[error("{0}: in use by another process")]
     Locked(String),
     /// The file is not a store, or not all of it can be read.
@@ -48,7 +48,7 @@ pub enum Error {
     Io {
         /// The file's path.
         path: String,
-        /// The system's words.
+        /// The text of the operating system.
         reason: String,
     },
     /// An earlier commit failed; only a rebuild helps.
@@ -70,7 +70,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User];
 
     /// The table's name; also that of its count in the file.
@@ -89,7 +89,7 @@ impl Kind {
 pub struct Key {
     /// The record's kind.
     pub kind: Kind,
-    /// Its application, which has no slash in its name; empty for what belongs to none.
+    /// The application, whose name has no slash; empty for records without one.
     pub app: Arc<str>,
     /// The id within kind and application.
     pub id: Arc<str>,
@@ -115,7 +115,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// One change.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Insert or replace.
@@ -145,21 +145,21 @@ pub trait Store: Send {
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error>;
 }
 
-/// What control asks of the store's thread.
+/// A request of control to the store's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Make durable.
     Commit {
         /// Comes back in the reply.
         batch: u64,
-        /// All or none.
+        /// The changes: all or none are made.
         ops: Vec<Op>,
     },
     /// Write everything afresh.
     Rebuild {
         /// Comes back in the reply.
         batch: u64,
-        /// Everything.
+        /// All records.
         all: Vec<(Key, Bytes)>,
     },
 }

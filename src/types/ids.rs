@@ -18,14 +18,14 @@ pub struct ConnId {
 pub struct Handle(pub u16);
 
 impl Handle {
-    /// Of a session that has one at a time.
+    /// The handle of a session that has one at a time.
     pub const ONLY: Self = Self(0);
 }
 
 /// A subscription of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId {
-    /// Its session.
+    /// The session.
     pub conn: ConnId,
     /// The session's name for it.
     pub handle: Handle,
@@ -34,11 +34,11 @@ pub struct SubscriptionId {
 /// A session of any worker, and which of its publications, subscriptions or requests is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionRef {
-    /// Where it lives.
+    /// The worker of the session.
     pub worker: WorkerId,
-    /// Which one.
+    /// The connection.
     pub conn: ConnId,
-    /// Which of its publications, subscriptions or requests.
+    /// The publication, subscription or request.
     pub handle: Handle,
 }
 
@@ -54,10 +54,10 @@ impl SessionRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
-/// One restreaming endpoint while its broadcast is live.
+/// A restreaming endpoint while its broadcast is live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PushId(pub u64);
 
-/// One run of a stream source, from its start to its stop.
+/// A run of a stream source, from its start to its stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PullId(pub u64);

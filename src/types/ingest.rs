@@ -1,11 +1,11 @@
 //! How streams come in.
 
-/// How a stream comes in: a protocol that is published over, or a pull.
+/// How a stream comes in: by a protocol that encoders publish over, or by a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ingest {
     /// The reference's name for it, `publishType` of the API (docs/rest.md).
     pub publish_type: &'static str,
-    /// In metrics.
+    /// The name in metrics.
     pub name: &'static str,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What a live stream is found by: application and id, both already checked.
+/// The key of a live stream: application and id, both already validated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
     /// The application.
@@ -13,7 +13,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// Both parts must have passed their checks.
+    /// Creates a key. Both parts must have been validated.
     #[must_use]
     pub fn new(app: &str, id: &str) -> Self {
         Self { app: app.into(), id: id.into() }

@@ -5,8 +5,8 @@ use std::time::Instant;
 /// The time of one turn. Protocol machines get `mono` only.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// For durations and deadlines.
+    /// Monotonic time, for durations and deadlines.
     pub mono: Instant,
-    /// For records that people read: milliseconds since the Unix epoch.
+    /// Wall-clock time for records that people read: milliseconds since the Unix epoch.
     pub wall_ms: u64,
 }

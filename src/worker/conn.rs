@@ -23,7 +23,7 @@ pub(super) const ROLES_MAX: usize = 64;
 /// Sessions that one session may have created.
 pub(super) const CHILDREN_MAX: usize = 64;
 
-/// What a session is there for, apart from what its peer asks.
+/// The purpose of a session, apart from what its peer asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It serves a peer.
@@ -36,7 +36,7 @@ pub(super) enum Purpose {
     Sink { stream: StreamId },
     /// It makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
-    /// Nothing any more: whoever ordered it wants no news.
+    /// None any more: whoever ordered it wants no reports.
     Ended,
 }
 
@@ -73,9 +73,9 @@ pub(super) struct Subscription {
 pub(super) enum SubscriptionState {
     /// Control was asked whether this may be played.
     Asked(Box<PlayAsk>),
-    /// Its stream is being started.
+    /// The stream is being started.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// It is sent the stream.
+    /// The stream is being sent.
     Playing(Playing),
 }
 
@@ -84,7 +84,7 @@ pub(super) enum SubscriptionState {
 pub(super) struct Playing {
     pub(super) subscriber: Subscriber,
     pub(super) format: Format,
-    /// Control knows of it.
+    /// Whether control was notified of it.
     pub(super) told: bool,
 }
 
@@ -120,11 +120,11 @@ pub(super) enum Flow {
 pub(super) struct ByteLink {
     pub(super) queue: SendQueue,
     pub(super) flow: Flow,
-    /// The shell was told that no bytes are wanted.
+    /// The shell was asked not to read.
     pub(super) reads_paused: bool,
-    /// Since when something waits that the socket does not take.
+    /// Since when output has been waiting for the socket.
     pub(super) waits_since: Option<Instant>,
-    /// Bytes sent that the session has not been told of.
+    /// Bytes sent that were not yet reported to the session.
     pub(super) untold: usize,
 }
 
@@ -160,10 +160,10 @@ pub(super) struct DatagramLink {
     pub(super) unsent: bool,
 }
 
-/// Where a session stands in the worker's lists.
+/// The membership of a session in the worker's lists.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Schedule {
-    /// In the list of sessions to drain.
+    /// Listed to be drained.
     pub(super) dirty: bool,
     /// In the write queue.
     pub(super) writing: bool,
@@ -171,7 +171,7 @@ pub(super) struct Schedule {
     pub(super) armed: Option<Instant>,
 }
 
-/// What is counted of a session.
+/// The counters of a session.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) began: Instant,
@@ -198,7 +198,7 @@ impl Figures {
     }
 }
 
-/// Who created a session, and whom it has created.
+/// The parent and the children of a session.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
@@ -213,12 +213,12 @@ pub(super) struct Conn {
     pub(super) purpose: Purpose,
     pub(super) bytes: Option<ByteLink>,
     pub(super) datagrams: Option<DatagramLink>,
-    /// Its session takes units whole.
+    /// Whether the session takes whole units.
     pub(super) takes_units: bool,
     pub(super) publications: SmallVec<[Publication; 1]>,
     pub(super) subscriptions: SmallVec<[Subscription; 1]>,
     pub(super) schedule: Schedule,
-    /// Why it is to be closed once all is sent.
+    /// The reason for closing, once everything is sent.
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
@@ -235,7 +235,7 @@ impl Conn {
         Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
     }
 
-    /// A session that speaks in datagrams.
+    /// A session over datagrams.
     pub(super) fn datagrams(
         peer: SocketAddr,
         session: Box<dyn Session>,

@@ -15,10 +15,10 @@ use super::conn::{Conn, DatagramLink, DatagramPath};
 use crate::protocol::{Context, PathId, Port, Remote, Route};
 use crate::types::{ConnId, Now};
 
-/// What became of a datagram of a shared port.
+/// The result of a datagram on a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routed {
-    /// It is handled.
+    /// It was handled.
     Done,
     /// Its sender has proved its address and has no session: [`Worker::accept_peer`], or nothing.
     New,
@@ -26,7 +26,7 @@ pub enum Routed {
     Reply,
 }
 
-/// Where gathered datagrams go.
+/// The destination of gathered datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// Through a shared port.
@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// What is to be answered to a datagram that was [`Routed::Reply`].
+    /// The reply to a datagram that was [`Routed::Reply`].
     #[must_use]
     pub fn reply_datagram(&self) -> &[u8] {
         &self.reply
@@ -163,7 +163,7 @@ impl Worker {
         self.enqueue_write(id);
     }
 
-    /// A session that speaks in datagrams is gone.
+    /// Removes a datagram session.
     pub(super) fn forget_peer(&mut self, id: ConnId, conn: &Conn) {
         for path in conn.datagrams.iter().flat_map(|link: &DatagramLink| &link.paths) {
             if let DatagramPath::Port(port, _) = path

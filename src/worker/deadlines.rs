@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::types::{ConnId, StreamId};
 
-/// Who waits.
+/// The owner of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A connection's session, or its stalled write.

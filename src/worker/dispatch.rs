@@ -32,7 +32,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// Events until there are none, then bytes, then the deadline.
+    /// Drains events until there are none, then bytes, then the deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
             match self.call(id, |session, ctx| session.poll_event(ctx)) {
@@ -228,7 +228,7 @@ impl Worker {
     }
 }
 
-/// One line per session: info for media, debug for the API, of which there may be thousands a second.
+/// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
 fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
     let (figures, peer) = (&conn.figures, conn.peer);
     let protocol = figures.protocol;

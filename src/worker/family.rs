@@ -27,7 +27,7 @@ impl Worker {
         self.touch(parent);
     }
 
-    /// A session speaks to another one, here or on another worker.
+    /// Delivers a message of a session to another one, here or on another worker.
     pub(super) fn tell_session(&mut self, from: SessionRef, to: SessionRef, message: Message) {
         if to.worker != self.id {
             self.outputs.push_back(Output::Worker(to.worker, ToWorker::Tell { from, to, message }));

@@ -10,7 +10,7 @@ use crate::mail::{Report, SourceFigures, ToControl};
 use crate::stats::{ConnectionFigures, Role, StreamFigures, Totals, Traffic, WorkerFigures};
 use crate::types::{ConnId, StreamId};
 
-/// How often figures go to control while anything is live: counts are at most this old.
+/// The interval of reports to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
@@ -80,7 +80,7 @@ impl Worker {
         figures.protocol = protocol;
     }
 
-    /// Everything, for a scrape.
+    /// Collects all figures for a scrape.
     pub(super) fn measure(&mut self, per_stream: bool) {
         let mut traffic = self.traffic.clone();
         for conn in self.conns.values() {
@@ -112,7 +112,7 @@ impl Worker {
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
     }
 
-    /// What the connections that are there have counted, and those that were.
+    /// The totals of connections, including those that have ended.
     fn totals(&self) -> Vec<Totals> {
         let mut totals = self.totals_ended.clone();
         let figures = self.conns.values().filter_map(|conn| conn.session.figures());

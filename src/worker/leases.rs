@@ -13,7 +13,7 @@ use crate::types::StreamId;
 
 /// Leases of one worker. With some 300 bytes each they take 30 MB.
 pub const LEASES_MAX: usize = 100_000;
-/// How long a lease lasts after a request, where the protocol has no reason for another time.
+/// The default duration of a lease after a request.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Bytes of a viewer's name that are kept; longer ones are cut.
 pub const VIEWER_BYTES_MAX: usize = 128;
@@ -37,12 +37,12 @@ struct Lease {
     until: Instant,
 }
 
-/// What a request has come to.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// A viewer that was there goes on.
+    /// A known viewer continues.
     Again,
-    /// A viewer has come.
+    /// A new viewer.
     New,
     /// The ledger is full, and nothing of this address could give way: it is served, and not counted.
     Full,
@@ -56,9 +56,9 @@ pub struct Ledger {
     begun: u64,
     leases: BTreeMap<u64, Lease>,
     index: BTreeMap<Key, u64>,
-    /// By the time when they end.
+    /// Leases by the time they end.
     ends: BTreeSet<(Instant, u64)>,
-    /// The same for each address.
+    /// Leases by address, then by the time they end.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
 }
@@ -70,7 +70,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Room for so many leases.
+    /// Creates a table for at most `max` leases.
     #[must_use]
     pub const fn with_room(max: usize) -> Self {
         Self {
@@ -157,7 +157,7 @@ impl Ledger {
         self.leases.is_empty()
     }
 
-    /// The viewer goes on, perhaps from another address.
+    /// Renews a lease, perhaps from another address.
     fn move_to(&mut self, number: u64, address: IpAddr, until: Instant) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         let former = (lease.until, number);

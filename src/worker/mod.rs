@@ -49,7 +49,7 @@ use demand::Producer;
 use slab::Slab;
 pub use write::Way;
 
-/// What the shell must do.
+/// An action for the shell.
 #[derive(Debug)]
 pub enum Output {
     /// Deliver to control.
@@ -96,9 +96,9 @@ pub enum Output {
     },
     /// Reading was paused because no bytes were wanted; now they are.
     Resume(ConnId),
-    /// Let the kernel hold so many unsent bytes and no more.
+    /// Limits the unsent bytes that the kernel holds.
     UnsentLimit {
-        /// Of which connection.
+        /// The connection.
         conn: ConnId,
         /// Bytes.
         bytes: usize,
@@ -107,14 +107,14 @@ pub enum Output {
     Authenticated(ConnId),
     /// Close the socket. All that was to be sent is sent, unless `abort`.
     Close {
-        /// Which connection; its id is dead.
+        /// The connection; its id is dead.
         conn: ConnId,
         /// Do not wait for the peer to take what the kernel still holds.
         abort: bool,
     },
 }
 
-/// What the publisher of a stream on this worker has brought.
+/// Counters of a publisher on this worker.
 #[derive(Debug, Default, Clone, Copy)]
 struct SourceCount {
     received_bytes: u64,
@@ -169,7 +169,7 @@ pub struct Worker {
     turns: Histogram,
     /// Connections that are over.
     traffic: Vec<Traffic>,
-    /// What connections have counted that are over.
+    /// The totals of connections that have ended.
     totals_ended: Vec<Totals>,
     forwarding: ForwardingTable,
     /// Mail that the shell knows of and has not handed over.
@@ -305,7 +305,7 @@ impl Worker {
 
     // ---- polls
 
-    /// What the shell must do next.
+    /// The next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -353,7 +353,7 @@ impl Worker {
         self.guard(id, |conn, ctx| verb(conn.session.as_mut(), ctx))
     }
 
-    /// The same with all of the connection.
+    /// As [`Self::call`], with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
         let ctx = Context {
             now: self.now,

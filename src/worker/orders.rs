@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// What is left of a pull whose connection is gone.
+    /// Removes the rest of a pull whose connection is gone.
     pub(super) fn forget_pull(&mut self, id: ConnId, pull: PullId, attempt: u64, reason: &str) {
         if self.pulls.get(&pull) == Some(&id) {
             self.pulls.remove(&pull);

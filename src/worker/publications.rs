@@ -91,7 +91,7 @@ impl Worker {
         self.touch(id);
     }
 
-    /// Tells control that a publisher is gone, whichever way it had come.
+    /// Reports to control that a publisher is gone, however it came in.
     pub(super) fn unpublish(&mut self, id: ConnId, publication: Handle, departure: Departure) {
         let session = self.session_ref(id, publication);
         let Some(conn) = self.conns.get_mut(id) else { return };

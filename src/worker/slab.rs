@@ -86,13 +86,13 @@ impl<T> Slab<T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub(super) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub(super) const fn is_empty(&self) -> bool {
         self.len() == 0

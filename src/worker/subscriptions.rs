@@ -16,7 +16,7 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// How long a viewer waits for the stream that it has started.
+/// How long a viewer waits for a stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
 impl Worker {
@@ -51,7 +51,7 @@ impl Worker {
         self.answer_or_hold(id, subscription, Box::new(ask), stream);
     }
 
-    /// Who may play and finds nothing may have started it.
+    /// Answers a viewer, or holds it: one who may play a missing stream may have started it.
     fn answer_or_hold(
         &mut self,
         id: ConnId,
@@ -223,7 +223,7 @@ impl Worker {
         self.leave(id, handle);
     }
 
-    /// The server goes down: nothing of a unit begun is lost.
+    /// The server is shutting down: a unit that was begun is sent whole.
     pub(super) fn drain_subscription(&mut self, id: ConnId, handle: Handle) {
         self.keep_rest(id, handle);
         self.detach(id, handle);
@@ -397,7 +397,7 @@ impl Worker {
         }
     }
 
-    /// The streams that did not come in time are offline.
+    /// Streams that did not start in time count as offline.
     pub(super) fn end_overdue_holds(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else { return };
         let now = self.now.mono;

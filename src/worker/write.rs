@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Everything that a stream has is to be sent to everyone who can take it.
+    /// Sends everything that a stream has to every subscriber that can take it.
     pub(super) fn flush_stream(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush();

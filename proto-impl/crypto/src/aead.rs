@@ -31,7 +31,7 @@ impl AeadAlgorithm {
     }
 }
 
-/// What was opened is not what was sealed: another key, nonce or associated data, or changed bytes.
+/// Opening failed: wrong key, nonce or associated data, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the tag does not fit")]
 pub struct NotAuthentic;

@@ -6,7 +6,7 @@ use aws_lc_rs::cipher::{
 };
 use aws_lc_rs::iv::FixedLength;
 
-/// AES works on so many bytes.
+/// The block size of AES in bytes.
 pub(crate) const BLOCK_BYTES: usize = 16;
 
 /// The three lengths of an AES key.
@@ -21,7 +21,7 @@ pub enum AesKeyLength {
 }
 
 impl AesKeyLength {
-    /// In bytes.
+    /// The length of the key in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -31,7 +31,7 @@ impl AesKeyLength {
         }
     }
 
-    /// The length with so many bytes.
+    /// The key length of this many bytes; `None` if AES has none.
     #[must_use]
     pub const fn from_bytes(bytes: usize) -> Option<Self> {
         match bytes {
@@ -58,7 +58,7 @@ fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
 pub struct AesCtr(EncryptingKey);
 
 impl AesCtr {
-    /// With a key of 16, 24 or 32 bytes; `None` for another length.
+    /// Creates the cipher from a key of 16, 24 or 32 bytes; `None` for another length.
     #[must_use]
     pub fn new(key: &[u8]) -> Option<Self> {
         EncryptingKey::ctr(unbound(key)?).ok().map(Self)
@@ -81,7 +81,7 @@ impl std::fmt::Debug for AesCtr {
     }
 }
 
-/// One block at a time, in both directions.
+/// AES on single blocks, in both directions.
 pub(crate) struct AesBlock {
     encrypt: EncryptingKey,
     decrypt: DecryptingKey,

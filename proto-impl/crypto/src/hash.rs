@@ -22,7 +22,7 @@ impl Hash {
         }
     }
 
-    /// Of `bytes`.
+    /// The digest of `bytes`.
     #[must_use]
     pub fn digest(self, bytes: &[u8]) -> Vec<u8> {
         digest::digest(self.algorithm(), bytes).as_ref().to_vec()

@@ -6,7 +6,7 @@ use aws_lc_rs::hmac;
 pub struct HmacSha1Key(hmac::Key);
 
 impl HmacSha1Key {
-    /// With a key of any length.
+    /// Creates the MAC from a key of any length.
     #[must_use]
     pub fn new(key: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key))

@@ -7,13 +7,13 @@ use crate::hmac_sha256;
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// From 32 bytes of entropy.
+    /// Creates a seed from 32 bytes of entropy.
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// From a number; for tests and simulations.
+    /// Creates a seed from a number; for tests and simulations.
     #[must_use]
     pub fn from_number(number: u64) -> Self {
         Self(hmac_sha256(b"millstream seed", &[&number.to_be_bytes()]))

@@ -16,18 +16,18 @@ use crate::{Hash, NotAuthentic};
 /// square of the length, and the peer chooses it.
 const RSA_KEY_BYTES_MAX: usize = 600;
 
-/// What kind of key it is.
+/// The kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// On the NIST curve P-256.
+    /// A key on the NIST curve P-256.
     P256,
-    /// On the NIST curve P-384.
+    /// A key on the NIST curve P-384.
     P384,
     /// RSA, 2048 to 4096 bits.
     Rsa,
 }
 
-/// How a message is signed.
+/// A signature algorithm with its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SignatureAlgorithm {
     /// ECDSA over a hash (FIPS 186-5), in DER.
@@ -67,14 +67,14 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// From a `SubjectPublicKeyInfo` in DER (RFC 5280 §4.1) that is said to be of `kind`. Whether it is, and whether the
-    /// point lies on the curve, is seen when it verifies. `None` when it is longer than any key that is taken.
+    /// Reads a `SubjectPublicKeyInfo` in DER (RFC 5280 §4.1) of the stated `kind`. Whether it is of that kind, and
+    /// whether the point lies on the curve, is seen when a signature is verified.
     #[must_use]
     pub fn new(kind: KeyKind, spki: &[u8]) -> Option<Self> {
         (spki.len() <= RSA_KEY_BYTES_MAX).then(|| Self { kind, spki: spki.into() })
     }
 
-    /// Of the curve, or RSA.
+    /// The kind of the key.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         self.kind
@@ -102,7 +102,7 @@ enum Pair {
 pub struct SigningKey(Pair);
 
 impl SigningKey {
-    /// From PKCS#8 in DER (RFC 5958): a P-256 or an RSA key. `None` for anything else.
+    /// Reads a P-256 or RSA key from PKCS#8 in DER (RFC 5958). `None` for anything else.
     #[must_use]
     pub fn from_pkcs8(pkcs8: &[u8]) -> Option<Self> {
         let ecdsa = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8).ok().map(Pair::Ecdsa);

@@ -2,7 +2,7 @@
 
 use wire::{Reader, Truncated};
 
-/// What an alert says (RFC 5246 §7.2.2).
+/// The description of an alert (RFC 5246 §7.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AlertDescription(pub u8);
 
@@ -13,7 +13,7 @@ impl AlertDescription {
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// A record longer than allowed.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// Nothing in common.
+    /// No common parameters.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// The certificate is damaged, or not the announced one.
     pub const BAD_CERTIFICATE: Self = Self(42);
@@ -27,7 +27,7 @@ impl AlertDescription {
     pub const DECRYPT_ERROR: Self = Self(51);
     /// A version that is not spoken.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// Nobody's fault but ours.
+    /// An error on this side, unrelated to the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
     /// No second handshake.
     pub const NO_RENEGOTIATION: Self = Self(100);
@@ -60,7 +60,7 @@ impl std::fmt::Display for AlertDescription {
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
-/// An alert as it stands in a record.
+/// An alert, as in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alert {
     pub(crate) fatal: bool,

@@ -70,7 +70,7 @@ fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     })
 }
 
-/// What was announced of a peer's certificate (RFC 8122 §5).
+/// A fingerprint of the peer's certificate from its description (RFC 8122 §5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: Hash,
@@ -78,8 +78,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// From the name of a hash as SDP writes it, in any case, and the digest. `None` for hashes that prove nothing
-    /// (`sha-1`, `md5`), for unknown ones, and for another length than the hash has.
+    /// From the name of a hash as SDP writes it, in any case, and the digest. `None` for weak hashes (`sha-1`,
+    /// `md5`), for unknown ones, and for a digest of the wrong length.
     #[must_use]
     pub fn new(hash: &str, digest: &[u8]) -> Option<Self> {
         let (hash, bytes) = match hash.to_ascii_lowercase().as_str() {
@@ -110,7 +110,7 @@ impl Fingerprint {
     }
 }
 
-/// One's own certificate with its key.
+/// A certificate of our own and its private key.
 #[derive(Debug)]
 pub struct Identity {
     certificate: Box<[u8]>,
@@ -118,7 +118,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From a certificate in DER and its key, P-256 or RSA, in PKCS#8.
+    /// Creates an identity from a certificate in DER and its key, P-256 or RSA, in PKCS#8.
     pub fn new(certificate: &[u8], pkcs8: &[u8]) -> Result<Self, Error> {
         let key = SigningKey::from_pkcs8(pkcs8).ok_or(Error::Key)?;
         let public = public_key(certificate).map_err(|_| Error::Certificate)?;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::certificate::{Fingerprint, Identity};
 use crate::srtp::SrtpProfile;
 
-/// How the peer proves who it is.
+/// How the peer's identity is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerCheck {
-    /// By a certificate with one of the announced fingerprints. A server asks for one.
+    /// By a certificate with one of the announced fingerprints. A server requests one.
     #[default]
     Fingerprint,
     /// Accepts any certificate: possession of its key is proven, the holder's identity is not. A server requests one.
@@ -21,9 +21,9 @@ pub enum PeerCheck {
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// One's own certificate and key. A client without one cannot answer a server that asks.
+    /// Our certificate and key. A client without one cannot answer a server that requests it.
     pub identity: Option<Arc<Identity>>,
-    /// How the peer proves who it is.
+    /// How the peer's identity is checked.
     pub check: PeerCheck,
     /// SRTP profiles, the preferred one first. The choice is the server's. With none, SRTP is not negotiated; with some,
     /// a peer that has none in common is refused.
@@ -63,12 +63,12 @@ impl Default for Config {
     }
 }
 
-/// Whom a connection expects.
+/// Which peer is accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Not told yet: the peer's certificate waits.
+    /// Not known yet: verification of the peer's certificate waits.
     #[default]
     Unknown,
-    /// One of these. An empty list fits nobody.
+    /// A peer with one of these fingerprints. An empty list matches no peer.
     OneOf(Vec<Fingerprint>),
 }

@@ -21,7 +21,7 @@ pub enum Checked {
     Reply,
     /// The caller has its cookie: make a [`crate::Connection::server_with_cookie`] and give it this datagram.
     Pass,
-    /// Nothing to answer.
+    /// Ignore the datagram.
     Drop,
 }
 
@@ -32,7 +32,7 @@ pub struct CookieVerifier {
 }
 
 impl CookieVerifier {
-    /// With a secret from `seed`. A new one makes cookies that are on their way worthless.
+    /// Creates a verifier with a secret derived from `seed`. A new secret invalidates cookies in flight.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         let mut secret = [0; 32];
@@ -75,7 +75,7 @@ impl CookieVerifier {
         Some(Checked::Reply)
     }
 
-    /// Of the address and of what the caller repeats.
+    /// The cookie for an address and the fields that the client repeats.
     fn cookie(&self, from: SocketAddr, hello: &HelloStart<'_>) -> [u8; COOKIE_BYTES] {
         let ip = match from.ip() {
             std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

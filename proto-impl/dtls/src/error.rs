@@ -7,7 +7,7 @@ use crate::handshake::MessageType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not yet, or no more.
+    /// Not connected yet, or no longer.
     #[error("not connected")]
     NotConnected,
     /// More than a datagram holds.
@@ -15,7 +15,7 @@ pub enum Error {
     TooLong {
         /// The length that was passed.
         length: usize,
-        /// What is taken.
+        /// The most that is accepted.
         most: usize,
     },
     /// Earlier data is still waiting to be sent.
@@ -32,7 +32,7 @@ pub enum Error {
     Export,
 }
 
-/// Why a handshake failed here. [`Failure::alert`] is what the peer was told.
+/// Why the handshake failed. [`Failure::alert`] is the alert sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -45,19 +45,19 @@ pub enum Failure {
     /// A version that is not spoken: not DTLS 1.2.
     #[error("no common version")]
     Version,
-    /// None of the cipher suites, for the kind of key that this side has.
+    /// No common cipher suite for the kind of our key.
     #[error("no common cipher suite")]
     NoCommonSuite,
-    /// None of the groups.
+    /// No common group.
     #[error("no common group")]
     NoCommonGroup,
-    /// None of the signature algorithms.
+    /// No common signature algorithm.
     #[error("no common signature algorithm")]
     NoCommonSignature,
-    /// Without the extended master secret (RFC 7627 §5.3).
+    /// The peer lacks the extended master secret (RFC 7627 §5.3).
     #[error("no extended master secret")]
     NoExtendedMasterSecret,
-    /// Without `use_srtp`, or without a profile of ours in it (RFC 5764 §4.1).
+    /// The peer lacks `use_srtp`, or supports none of our profiles (RFC 5764 §4.1).
     #[error("no common SRTP profile")]
     NoCommonSrtpProfile,
     /// A handshake that says it renegotiates (RFC 5746).
@@ -78,7 +78,7 @@ pub enum Failure {
     /// A key that is neither on P-256 or P-384, nor RSA of up to 4096 bits.
     #[error("a certificate with a key of another kind")]
     CertificateKind,
-    /// None of the announced fingerprints.
+    /// The certificate has none of the announced fingerprints.
     #[error("the certificate has another fingerprint")]
     Fingerprint,
     /// No usable fingerprint was announced: nobody can be authenticated.

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::srtp::{SrtpKeys, SrtpProfile};
 use crate::suite::CipherSuite;
 
-/// What happened, in order. After [`Event::Closed`] nothing follows.
+/// What the owner is told, in order. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete and the peer's certificate is the expected one.
@@ -18,7 +18,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// What was agreed.
+/// The parameters that were negotiated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     /// The cipher suite.
@@ -29,7 +29,7 @@ pub struct Connected {
     pub peer_sha256: Option<[u8; 32]>,
 }
 
-/// Why a connection ended.
+/// Why the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -39,10 +39,10 @@ pub enum CloseReason {
     Peer,
     /// The peer gave up.
     Alert(AlertDescription),
-    /// This side refused, or could not go on.
+    /// The handshake failed on this side.
     Failed(Failure),
     /// The handshake took too long.
     Timeout,
-    /// So much was sent that the sequence numbers are used up.
+    /// The sequence numbers of the epoch are used up.
     Exhausted,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, HEAD_BYTES, PROTECTION_BYTES, RecordLayer};
 
-/// One part of a flight.
+/// A message of a flight.
 #[derive(Debug)]
 enum Item {
     Message { kind: MessageType, sequence: u16, body: Vec<u8>, protected: bool },
@@ -17,9 +17,9 @@ enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     items: Vec<Item>,
-    /// Of the records; a first hello wears an old one.
+    /// The version in the record heads; a first hello carries an older one.
     version: u16,
-    /// The item that goes out next, and the first of its bytes.
+    /// The next item to send, and the offset of its next byte.
     at: (usize, usize),
 }
 
@@ -51,7 +51,7 @@ impl Flight {
         matches!(self.items.last(), Some(Item::Message { protected: true, .. }))
     }
 
-    /// Fills a datagram of at most `mtu` bytes with what comes next.
+    /// Fills a datagram of at most `mtu` bytes with the next part of the flight.
     pub(crate) fn write(
         &mut self,
         records: &mut RecordLayer,
@@ -99,7 +99,7 @@ impl Flight {
         Ok(())
     }
 
-    /// What a liar says instead of its last message.
+    /// Replaces the last message, to simulate a misbehaving peer.
     #[cfg(test)]
     pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(Item::Message { body, .. }) = self.items.last_mut() {
@@ -131,7 +131,7 @@ impl Timer {
         Self { first, longest, pause: first, sent: now, armed: false }
     }
 
-    /// A new flight goes out.
+    /// Starts the timer of a new flight.
     pub(crate) const fn start(&mut self, now: Instant) {
         self.pause = self.first;
         self.sent = now;
@@ -142,7 +142,7 @@ impl Timer {
         self.deadline().is_some_and(|at| at <= now)
     }
 
-    /// The flight goes out again because nothing came.
+    /// Reschedules after a timeout: the flight is retransmitted.
     pub(crate) fn back_off(&mut self, now: Instant) {
         self.pause = self.pause.saturating_mul(2).min(self.longest);
         self.sent = now;
@@ -153,7 +153,7 @@ impl Timer {
         self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
     }
 
-    /// The flight goes out again because the peer repeats itself.
+    /// Reschedules after a retransmission of the peer: the flight is retransmitted.
     pub(crate) const fn repeat(&mut self, now: Instant) {
         self.sent = now;
     }

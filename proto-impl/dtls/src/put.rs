@@ -17,21 +17,21 @@ pub(crate) fn u48(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&rest);
 }
 
-/// Behind a length of one byte.
+/// Writes bytes behind a length of one byte.
 pub(crate) fn vec8(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u8::try_from(bytes.len()).unwrap_or(0);
     out.push(length);
     out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or_default());
 }
 
-/// Behind a length of two bytes.
+/// Writes bytes behind a length of two bytes.
 pub(crate) fn vec16(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(0);
     u16(out, length);
     out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or_default());
 }
 
-/// Behind a length of three bytes.
+/// Writes bytes behind a length of three bytes.
 pub(crate) fn vec24(out: &mut Vec<u8>, bytes: &[u8]) {
     u24(out, bytes.len());
     out.extend_from_slice(bytes);

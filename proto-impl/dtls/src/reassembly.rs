@@ -22,16 +22,16 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// What became of a fragment.
+/// The result of adding a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Kept, or known already.
     Kept,
-    /// Of a message that is done: the peer repeats itself.
+    /// It belongs to a message that was completed: the peer retransmits.
     Old,
     /// Too far ahead, or no room.
     Ahead,
-    /// It contradicts itself.
+    /// It contradicts earlier fragments.
     Malformed,
 }
 
@@ -79,7 +79,7 @@ impl Partial {
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     next: u16,
-    /// From `next` on.
+    /// Messages from `next` on.
     slots: VecDeque<Option<Partial>>,
 }
 
@@ -135,7 +135,7 @@ impl Reassembly {
         Ok(Taken::Kept)
     }
 
-    /// What the next message is, once it is whole.
+    /// The type of the next message, once it is complete.
     pub(crate) fn peek(&self) -> Option<MessageType> {
         let partial = self.slots.front()?.as_ref()?;
         (partial.missing == 0).then_some(partial.kind)

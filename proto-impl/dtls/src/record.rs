@@ -25,14 +25,14 @@ pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 14;
 /// Bytes of the nonce that GCM shows.
 const EXPLICIT_BYTES: usize = 8;
-/// What protection adds to a record at most.
+/// The most bytes that protection adds to a record.
 pub(crate) const PROTECTION_BYTES: usize = EXPLICIT_BYTES + AEAD_TAG_BYTES;
 /// The last sequence number. It is never used: 2^48 would wrap (RFC 6347 §4.1).
 const SEQUENCE_LAST: u64 = (1 << 48) - 1;
 /// Records that may overtake each other and still be told from replayed ones (RFC 6347 §4.1.2.6).
 const WINDOW: u64 = 64;
 
-/// What a record carries.
+/// The content type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContentType(pub(crate) u8);
 
@@ -75,7 +75,7 @@ impl RecordHead {
         u64::from(self.epoch) << 48 | self.sequence
     }
 
-    /// What is authenticated besides the fragment (RFC 5246 §6.2.3.3).
+    /// The additional authenticated data of a fragment (RFC 5246 §6.2.3.3).
     fn associated(&self, clear_bytes: usize) -> [u8; HEAD_BYTES] {
         let mut associated = [0; HEAD_BYTES];
         let [v, w] = self.version.to_be_bytes();
@@ -160,10 +160,10 @@ impl Cipher {
     }
 }
 
-/// Which of the last records came already.
+/// The window that detects replayed records.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReplayWindow {
-    /// One above the highest that came.
+    /// One above the highest sequence number received.
     next: u64,
     /// Bit n: `next - 1 - n` came.
     seen: u64,
@@ -177,7 +177,7 @@ impl ReplayWindow {
         }
     }
 
-    /// To be called for authentic records only.
+    /// Marks a sequence number as received; for authenticated records only.
     pub(crate) fn insert(&mut self, sequence: u64) {
         let after = sequence.saturating_add(1);
         match self.next.checked_sub(after) {
@@ -192,14 +192,14 @@ impl ReplayWindow {
     }
 }
 
-/// Why a record was not opened.
+/// Why a record could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotOpened {
     /// No keys for its epoch, or unprotected where keys are on.
     Epoch,
-    /// It came before.
+    /// It was received before.
     Replayed,
-    /// Not authentic.
+    /// It is not authentic.
     Forged,
     /// Longer than allowed.
     TooLong,
@@ -209,7 +209,8 @@ pub(crate) enum NotOpened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Both directions. Epoch 0 is in the clear, epoch 1 protected; there is no other without renegotiation.
+/// Record protection of both directions. Epoch 0 is in the clear, epoch 1 protected; there are no others without
+/// renegotiation.
 #[derive(Debug, Default)]
 pub(crate) struct RecordLayer {
     /// The next sequence number of epoch 0 and of epoch 1.

@@ -14,11 +14,11 @@ pub enum SrtpProfile {
 }
 
 impl SrtpProfile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 4] =
         [Self::AeadAes128Gcm, Self::AeadAes256Gcm, Self::Aes128CmSha1_80, Self::Aes128CmSha1_32];
 
-    /// As on the wire.
+    /// The number as sent on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -43,17 +43,18 @@ impl SrtpProfile {
     }
 }
 
-/// What both ends make SRTP's keys of (RFC 5764 §4.2): client key, server key, client salt, server salt. Never printed.
+/// The keying material of SRTP for both ends (RFC 5764 §4.2): client key, server key, client salt, server salt.
+/// Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SrtpKeys(Box<[u8]>);
 
 impl SrtpKeys {
-    /// Of exported material.
+    /// Wraps exported keying material.
     pub(crate) fn new(material: Vec<u8>) -> Self {
         Self(material.into())
     }
 
-    /// All of it; how it is cut follows from the profile.
+    /// The whole material; the profile determines how it is split.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

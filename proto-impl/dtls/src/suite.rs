@@ -20,7 +20,7 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// All of them, the preferred one first.
+    /// All cipher suites, the preferred one first.
     pub const ALL: [Self; 6] = [
         Self::EcdheEcdsaAes128Gcm,
         Self::EcdheRsaAes128Gcm,
@@ -30,7 +30,7 @@ impl CipherSuite {
         Self::EcdheRsaChaCha20,
     ];
 
-    /// As on the wire.
+    /// The number as sent on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         match self {
@@ -55,7 +55,7 @@ impl CipherSuite {
         }
     }
 
-    /// Of the pseudorandom function.
+    /// The hash of the pseudorandom function.
     pub(crate) const fn hash(self) -> Hash {
         match self.aead() {
             AeadAlgorithm::Aes256Gcm => Hash::Sha384,
@@ -63,7 +63,7 @@ impl CipherSuite {
         }
     }
 
-    /// Whether a server with such a key can speak it.
+    /// Whether a server with a key of this kind can use it.
     pub(crate) const fn fits(self, kind: KeyKind) -> bool {
         let rsa = matches!(self, Self::EcdheRsaAes128Gcm | Self::EcdheRsaAes256Gcm | Self::EcdheRsaChaCha20);
         rsa == matches!(kind, KeyKind::Rsa)
@@ -76,7 +76,7 @@ pub(crate) const RENEGOTIATION_SCSV: u16 = 0x00ff;
 /// The groups, the preferred one first.
 pub(crate) const GROUPS: [AgreementGroup; 2] = [AgreementGroup::X25519, AgreementGroup::P256];
 
-/// As on the wire (RFC 8422 §5.1.1).
+/// The group's number on the wire (RFC 8422 §5.1.1).
 pub(crate) const fn group_number(group: AgreementGroup) -> u16 {
     match group {
         AgreementGroup::P256 => 23,

@@ -2,7 +2,7 @@
 
 use wire::Truncated;
 
-/// Why bytes are no FLV or AMF0, or are some that are not supported.
+/// Why bytes could not be read as FLV or AMF0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +12,7 @@ pub enum Error {
     /// AMF0: objects or arrays nested deeper than [`crate::amf0::DEPTH_MAX`].
     #[error("values nested too deep at byte {at}")]
     TooDeep {
-        /// Offset of the value that goes too deep.
+        /// Offset of the value that is nested too deeply.
         at: usize,
     },
     /// AMF0: more values than [`crate::amf0::VALUES_MAX`] in one message.
@@ -26,13 +26,13 @@ pub enum Error {
     UnknownMarker {
         /// The marker.
         marker: u8,
-        /// Where it stands.
+        /// The offset in the input.
         at: usize,
     },
     /// AMF0: the marker 0x11, behind which the value is AMF3.
     #[error("AMF3 value at byte {at}")]
     Amf3 {
-        /// Where the marker stands.
+        /// The offset of the marker in the input.
         at: usize,
     },
     /// AMF0: a value of another type was required.
@@ -77,7 +77,7 @@ pub enum Error {
         /// Offset of the tag in the file.
         at: u64,
     },
-    /// A tag larger than the reader was told to hold.
+    /// A tag larger than the reader's limit.
     #[error("tag of {bytes} bytes at byte {at}")]
     TagTooLarge {
         /// The announced size.

@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Bytes of a [`TagHead`].
 pub const TAG_HEAD_BYTES: usize = 11;
-/// The same, for the size field behind a tag.
+/// The length of a tag's head, as counted in the size field behind a tag.
 const TAG_HEAD_SIZE: u32 = 11;
 /// Bytes of the previous-tag-size field.
 const PREVIOUS_SIZE_BYTES: usize = 4;
@@ -27,9 +27,9 @@ const HEADER_BYTES_MAX: u32 = 1024;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Audio tags will come.
+    /// Audio tags are announced.
     pub audio: bool,
-    /// Video tags will come.
+    /// Video tags are announced.
     pub video: bool,
 }
 
@@ -42,7 +42,7 @@ impl Header {
     }
 }
 
-/// What a tag carries (§E.4.1, `TagType`).
+/// The type of a tag (§E.4.1, `TagType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
     /// 8: an [`crate::AudioTag`].
@@ -78,7 +78,7 @@ impl TagKind {
 /// The head of a tag. The timestamp's low 24 bits come first, its high 8 after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagHead {
-    /// What the body is.
+    /// The type of the body.
     pub kind: TagKind,
     /// Bytes of the body, below 2^24.
     pub size: u32,
@@ -87,7 +87,7 @@ pub struct TagHead {
 }
 
 impl TagHead {
-    /// The head as it stands before the body.
+    /// The head in front of the body, as bytes.
     #[must_use]
     pub const fn write(self) -> [u8; TAG_HEAD_BYTES] {
         let [_, s0, s1, s2] = self.size.to_be_bytes();
@@ -118,7 +118,7 @@ impl TagHead {
 /// A whole tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
-    /// What the body is.
+    /// The type of the body.
     pub kind: TagKind,
     /// Milliseconds, wrapping.
     pub timestamp: u32,
@@ -126,11 +126,11 @@ pub struct Tag {
     pub body: Bytes,
 }
 
-/// What comes next in the input.
+/// What is read next.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Header,
-    /// So many bytes between the header's flags and the first tag.
+    /// This many bytes between the header's flags and the first tag.
     Skip(usize),
     Head,
     Body(TagHead),

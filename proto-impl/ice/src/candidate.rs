@@ -7,16 +7,16 @@ use crate::stun::crc32;
 /// The only component: RTP, RTCP and data share it.
 pub const COMPONENT: u32 = 1;
 
-/// Where a candidate's address comes from.
+/// The type of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CandidateKind {
     /// An interface.
     Host,
-    /// As a STUN server sees it.
+    /// Server reflexive: the address as a STUN server sees it.
     ServerReflexive,
-    /// As the other peer sees it.
+    /// Peer reflexive: the address as the other peer sees it.
     PeerReflexive,
-    /// At a TURN server. Taken from a peer, never made here.
+    /// Relayed: an address of a TURN server. Accepted from a peer, never gathered here.
     Relayed,
 }
 
@@ -32,14 +32,14 @@ impl CandidateKind {
     }
 }
 
-/// Who opens the connection of a TCP candidate (RFC 6544 §4.1).
+/// The type of a TCP candidate (RFC 6544 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpType {
-    /// Its owner connects; the port says nothing (9).
+    /// Its owner opens the connection; the port is a placeholder (9).
     Active,
-    /// Its owner listens.
+    /// Its owner accepts the connection.
     Passive,
-    /// Both at once.
+    /// Both sides open the connection simultaneously.
     SimultaneousOpen,
 }
 
@@ -54,12 +54,12 @@ impl TcpType {
     }
 }
 
-/// How a candidate is reached.
+/// The transport of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// By datagrams.
+    /// Datagrams.
     Udp,
-    /// By frames of RFC 4571.
+    /// Frames of RFC 4571 over TCP.
     Tcp(TcpType),
 }
 
@@ -72,9 +72,9 @@ pub struct Candidate {
     pub address: SocketAddr,
     /// The larger, the better.
     pub priority: u32,
-    /// Where it comes from.
+    /// The type.
     pub kind: CandidateKind,
-    /// Of reflexive ones: the address that was seen differently.
+    /// The base of a reflexive candidate.
     pub base: Option<SocketAddr>,
     /// Candidates of one kind, base address and transport have the same (RFC 8445 §5.1.1.3).
     pub foundation: u32,
@@ -87,7 +87,7 @@ impl Candidate {
         Self::new(transport, address, None, CandidateKind::Host, preference)
     }
 
-    /// What a STUN server saw of `base`.
+    /// A server-reflexive candidate for `base`.
     #[must_use]
     pub fn server_reflexive(address: SocketAddr, base: SocketAddr, preference: u16) -> Self {
         Self::new(Transport::Udp, address, Some(base), CandidateKind::ServerReflexive, preference)

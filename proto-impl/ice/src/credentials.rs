@@ -14,7 +14,7 @@ const UFRAG_DRAWN: usize = 8;
 /// 144 bits; RFC 8445 §5.3 asks for 128.
 const PASSWORD_DRAWN: usize = 24;
 
-/// What one side of a session is known by, and how it authenticates what is sent to it.
+/// The user name fragment of one side, and the password that authenticates requests to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     ufrag: String,

@@ -11,7 +11,7 @@ use crate::limits::PAIRS_MAX;
 use crate::path::Path;
 use crate::stun::{self, HEADER_BYTES};
 
-/// What a datagram can only be by its first byte (RFC 7983 §7).
+/// The protocol of a datagram by its first byte (RFC 7983 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// 0 to 3.
@@ -20,7 +20,7 @@ pub enum Kind {
     Dtls,
     /// 128 to 191: RTP and RTCP.
     Rtp,
-    /// Nothing that is spoken here.
+    /// None of the protocols that are handled.
     Other,
 }
 
@@ -35,14 +35,14 @@ pub const fn classify(datagram: &[u8]) -> Kind {
     }
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<K> {
-    /// To this session's agent.
+    /// The ICE agent of this session.
     Stun(K),
-    /// To this session's DTLS.
+    /// The DTLS association of this session.
     Dtls(K),
-    /// To this session's SRTP.
+    /// The SRTP context of this session.
     Rtp(K),
     /// Nowhere.
     Drop(DropReason),
@@ -58,7 +58,7 @@ pub enum DropReason {
     Unaddressed,
     /// A request for a fragment that no session has.
     UnknownFragment,
-    /// By a path that no session has validated.
+    /// It came by a path that no session has validated.
     UnknownPath,
 }
 
@@ -160,7 +160,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// How many sessions are known.
+    /// The number of sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sessions.len()
@@ -172,7 +172,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         self.sessions.is_empty()
     }
 
-    /// How many paths are open.
+    /// The number of open paths.
     #[must_use]
     pub fn paths(&self) -> usize {
         self.paths.len()

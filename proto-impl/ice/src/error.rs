@@ -17,7 +17,7 @@ pub enum Error {
     /// Longer than [`crate::limits::STUN_BYTES_MAX`].
     #[error("a STUN message of {length} bytes")]
     TooLong {
-        /// Its length.
+        /// The length.
         length: usize,
     },
     /// More than [`crate::limits::ATTRIBUTES_MAX`].
@@ -38,9 +38,9 @@ pub enum Error {
     /// A frame longer than the reader takes.
     #[error("a frame of {length} bytes, {most} are allowed")]
     FrameTooLong {
-        /// What its head says.
+        /// The length in the head.
         length: usize,
-        /// What is allowed.
+        /// The longest that is allowed.
         most: usize,
     },
     /// A connection begins with something else than a STUN request.

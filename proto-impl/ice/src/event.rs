@@ -3,7 +3,7 @@
 use crate::candidate::Candidate;
 use crate::path::Path;
 
-/// What happened, in order. After [`Event::Closed`] nothing follows.
+/// What the owner is told, in order. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -16,7 +16,7 @@ pub enum Event {
     Heard(Path),
     /// A path can carry media: the handshake above may begin. Once.
     Connected,
-    /// Media goes here from now on.
+    /// The path that media takes from now on.
     Selected(Path),
     /// A path was silent for too long, or had to make room. Nothing is taken from it any more.
     Expired(Path),

@@ -26,5 +26,5 @@ pub const TRANSACTIONS_MAX: usize = 128;
 pub const OUT_MAX: usize = 128;
 /// Events that wait to be taken. Above it datagrams are dropped before they change anything.
 pub const EVENTS_MAX: usize = 64;
-/// Bytes of a frame over TCP, unless told otherwise.
+/// Bytes of a frame over TCP, by default.
 pub const FRAME_BYTES_MAX: usize = 2048;

@@ -32,21 +32,21 @@ use crate::respond::{self, Refusal};
 use crate::stats::{Stats, count};
 use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
 
-/// Where media goes before the peer has nominated.
+/// Which path media takes before the peer has nominated one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
-    /// To the first path that is validated: media begins a round trip earlier.
+    /// The first validated path: media starts a round trip earlier.
     FirstValid,
     /// Nowhere.
     Nominated,
 }
 
-/// What may be set of a lite agent.
+/// Settings of a lite agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteConfig {
-    /// Where media goes before the peer has nominated.
+    /// Which path media takes before the peer has nominated one.
     pub selection: Selection,
-    /// From the start, and again from [`LiteAgent::set_remote`], to the first selected path.
+    /// Time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
     pub connect_timeout: Duration,
     /// How long a path stays valid without an authenticated request (RFC 7675 §5.1).
     pub consent_timeout: Duration,
@@ -120,7 +120,7 @@ pub struct LiteAgent {
 }
 
 impl LiteAgent {
-    /// With credentials drawn from `seed`.
+    /// Creates an agent with credentials drawn from `seed`.
     #[must_use]
     pub fn new(now: Instant, config: Arc<LiteConfig>, seed: &Seed) -> Self {
         Self {
@@ -200,7 +200,7 @@ impl LiteAgent {
         self.end(CloseReason::Local);
     }
 
-    /// What the owner must know.
+    /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -227,7 +227,7 @@ impl LiteAgent {
         self.selected.as_ref() == Some(path) || self.pairs.iter().any(|pair| pair.path == *path)
     }
 
-    /// Where media goes.
+    /// The path that media takes.
     #[must_use]
     pub const fn selected(&self) -> Option<Path> {
         self.selected
@@ -245,7 +245,7 @@ impl LiteAgent {
         self.pairs.len()
     }
 
-    /// Whether the end has come.
+    /// Whether the agent has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.closed.is_some()
@@ -311,7 +311,7 @@ impl LiteAgent {
         }
     }
 
-    /// The path that was silent for longest goes; the selected one stays.
+    /// Removes the path that was silent for longest, but never the selected one.
     fn make_room(&mut self) {
         if self.pairs.len() < PAIRS_MAX {
             return;

@@ -40,8 +40,8 @@ impl Path {
 /// A datagram that was appended to the owner's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// From `path.local` to `path.remote`.
+    /// The path to send by, from `path.local` to `path.remote`.
     pub path: Path,
-    /// How many bytes were appended.
+    /// The number of bytes appended.
     pub length: usize,
 }

@@ -25,7 +25,7 @@ pub struct Stats {
     pub evicted: u64,
     /// Checks sent, consent and gathering too (full agents; as the following).
     pub checks_sent: u64,
-    /// Of them, again.
+    /// The retransmissions among them.
     pub retransmitted: u64,
     /// Checks that succeeded.
     pub succeeded: u64,

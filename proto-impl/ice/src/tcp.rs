@@ -15,7 +15,7 @@ pub const FRAME_HEAD_BYTES: usize = 2;
 pub struct FrameReader {
     held: BytesMut,
     most: usize,
-    /// A connection that was accepted has not shown yet that it speaks STUN.
+    /// The connection was accepted and its first frame, which must be STUN, is awaited.
     is_first: bool,
 }
 
@@ -26,8 +26,8 @@ impl FrameReader {
         Self { held: BytesMut::new(), most, is_first: false }
     }
 
-    /// For a connection that was accepted: its first frame must be a STUN request, or it is somebody else's protocol
-    /// that came to the wrong port. That is seen with the fourth byte.
+    /// For an accepted connection: its first frame must be a STUN request, or it speaks another protocol and
+    /// reached the wrong port. That is seen in the first bytes.
     #[must_use]
     pub fn accepted(most: usize) -> Self {
         Self { is_first: true, ..Self::new(most) }
@@ -73,7 +73,7 @@ impl FrameReader {
         self.held.extend_from_slice(&input.split_to(more));
     }
 
-    /// How long the frame is with its head, once that is known; and whether it may be what it begins as.
+    /// The length of the frame with its head once known, and whether it can still be valid.
     fn total(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let Some((head, frame)) = bytes.split_first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*head));
@@ -88,7 +88,7 @@ impl FrameReader {
     }
 }
 
-/// With the usual limit.
+/// Uses the default limit.
 impl Default for FrameReader {
     fn default() -> Self {
         Self::new(FRAME_BYTES_MAX)

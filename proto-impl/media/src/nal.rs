@@ -88,7 +88,7 @@ pub const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// start code is no NAL unit; zeros at the end of one are none of its bytes (trailing_zero_8bits, §7.4.1).
 #[derive(Debug, Clone)]
 pub struct AnnexB<'a> {
-    /// Behind a start code.
+    /// The bytes behind the latest start code.
     rest: Option<&'a [u8]>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Iterator for AnnexB<'a> {
     }
 }
 
-/// What is before the first start code (three bytes of it), and what is behind.
+/// Splits at the first start code (three bytes): what is before, and what is behind.
 fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     // Looks at every third byte unless a start code may be near: a byte above 1 is in none.
     let mut at = 2usize;

@@ -49,7 +49,7 @@ pub struct Unwrap {
 }
 
 impl Unwrap {
-    /// For a clock of `bits` bits, 1 to 62.
+    /// Creates an unwrapper for a clock of `bits` bits, 1 to 62.
     #[must_use]
     pub fn new(bits: u32) -> Self {
         Self { bits: bits.clamp(1, 62), last: None }

@@ -16,7 +16,7 @@ const START_KEPT_MS: i64 = 5_000;
 /// Distance in time of the first unit behind a jump or a change of publisher.
 const RESUME_GAP_MS: i64 = 40;
 
-/// Where a timeline stands; handed to the next publisher of the stream.
+/// The position of a timeline; handed to the next publisher of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
     /// The highest DTS assigned so far, in milliseconds.
@@ -41,7 +41,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// For a publisher clock of `bits` bits that counts `timescale` and continues at `position`.
+    /// Creates a timeline for a publisher's clock of `bits` bits in `timescale`, continuing at `position`.
     #[must_use]
     pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Timeline {
         self.place(track, near.unwrap_or(self.head))
     }
 
-    /// Where the stream stands.
+    /// The position reached so far.
     #[must_use]
     pub fn position(&self) -> Position {
         Position { dts_ms: self.timescale.to_ms(self.head), started: self.started }

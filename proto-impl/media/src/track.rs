@@ -46,7 +46,7 @@ impl TrackId {
         Some(Self(Self::DERIVED.0 + n))
     }
 
-    /// Which published track of its kind it is; 0 for derived ones.
+    /// The index among the published tracks of its kind; 0 for derived ones.
     #[must_use]
     pub const fn index(self) -> u8 {
         if self.is_derived() { 0 } else { self.0 / 3 }
@@ -73,7 +73,7 @@ impl TrackSet {
     /// No track.
     pub const EMPTY: Self = Self(0);
 
-    /// Of one track.
+    /// A set of one track.
     #[must_use]
     pub const fn of(id: TrackId) -> Self {
         Self(1 << id.0)
@@ -85,19 +85,19 @@ impl TrackSet {
         self.0 & Self::of(id).0 != 0
     }
 
-    /// With one more track.
+    /// The set with `id` added.
     #[must_use]
     pub const fn with(self, id: TrackId) -> Self {
         self.or(Self::of(id))
     }
 
-    /// Without a track.
+    /// The set with `id` removed.
     #[must_use]
     pub const fn without(self, id: TrackId) -> Self {
         self.without_all(Self::of(id))
     }
 
-    /// Without the tracks of the other.
+    /// The set without the tracks of `other`.
     #[must_use]
     pub const fn without_all(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -121,7 +121,7 @@ impl TrackSet {
         self.0 == 0
     }
 
-    /// How many tracks are in it.
+    /// The number of tracks.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
@@ -139,7 +139,7 @@ impl FromIterator<TrackId> for TrackSet {
     }
 }
 
-/// What a track carries.
+/// The kind of media that a track carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TrackKind {
     /// Video.
@@ -150,19 +150,19 @@ pub enum TrackKind {
     Data = 2,
 }
 
-/// Where a track comes from.
+/// The origin of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The publisher sends it.
     Published,
-    /// This server makes it from another track, while somebody selects it.
+    /// Derived by this server from another track, while a subscriber selects it.
     Derived {
         /// The track it is made from.
         from: TrackId,
     },
 }
 
-/// One of several forms of the same content, such as a simulcast layer.
+/// One of several renditions of the same content, such as a simulcast layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
     /// Tracks of one group show the same content.
@@ -175,7 +175,7 @@ pub struct Rendition {
     pub bit_rate: u32,
 }
 
-/// One elementary stream: its coding, its parameter sets, its clock.
+/// One elementary stream: its codec configuration and its timescale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
     /// Index within the stream.
@@ -193,9 +193,9 @@ pub struct Track {
     pub label: Option<Arc<str>>,
     /// The language, as a tag of BCP 47.
     pub language: Option<Arc<str>>,
-    /// Which form of its content it is, when there are several.
+    /// The rendition, when the content has several.
     pub rendition: Option<Rendition>,
-    /// Where it comes from.
+    /// The origin of the track.
     pub origin: Origin,
 }
 
@@ -216,14 +216,14 @@ impl Track {
         }
     }
 
-    /// What the track carries.
+    /// The kind of media that the track carries.
     #[must_use]
     pub const fn kind(&self) -> TrackKind {
         self.config.codec().kind()
     }
 
-    /// How long a unit of the track plays, in ticks of its timescale: known of audio whose frames have a fixed or
-    /// written length.
+    /// The duration of a unit in ticks of the track's timescale; known for audio with a fixed or signalled frame
+    /// length.
     #[must_use]
     pub fn duration_of(&self, unit: &AccessUnit) -> Option<i64> {
         let (samples, rate) = self.config.samples_of(&unit.payload)?;
@@ -250,7 +250,7 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Of these tracks, under this epoch.
+    /// Creates the set of these tracks with this epoch.
     #[must_use]
     pub fn new(epoch: u32, tracks: impl IntoIterator<Item = Track>) -> Self {
         let mut new = Self { epoch, ..Self::default() };
@@ -271,7 +271,7 @@ impl Tracks {
         self.list.iter_mut().find(|track| track.id == id)
     }
 
-    /// All tracks, lowest id first.
+    /// All tracks by rising id.
     pub fn iter(&self) -> std::slice::Iter<'_, Track> {
         self.list.iter()
     }

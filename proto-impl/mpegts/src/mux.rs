@@ -17,11 +17,11 @@ use crate::packet::{Head, PACKET_BYTES};
 use crate::pes::PesHeader;
 use crate::{CLOCK_BITS, CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
-/// Where the PMT is written; the PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
+/// The PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
 pub const PMT_PID: Pid = Pid::new(0x1000);
-/// Where the first video stream is written.
+/// The PID of the first video stream.
 pub const VIDEO_PID: Pid = Pid::new(0x100);
-/// Where the first audio stream is written.
+/// The PID of the first audio stream.
 pub const AUDIO_PID: Pid = Pid::new(0x101);
 /// Further video streams, by their number.
 const MORE_VIDEO_PID: u16 = 0x110;
@@ -31,13 +31,13 @@ const MORE_AUDIO_PID: u16 = 0x130;
 pub const PROGRAM_STREAMS_MAX: usize = 8;
 /// Numbers of streams are below this.
 const NUMBERS: u8 = 32;
-/// How long before a unit's DTS the clock stands when it is sent: 200 ms.
+/// The lead of a unit's DTS over the clock at which it is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
 
-/// Tables are repeated after so much media time: 100 ms.
+/// The media time after which tables are repeated: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
-/// Without a video frame, the clock is written after so long: with an audio frame on top it stays below the 100 ms that
-/// §2.7.2 allows.
+/// The longest interval of the clock without a video frame: with an audio frame on top it stays below the 100 ms
+/// that §2.7.2 allows.
 const PCR_INTERVAL: u64 = 5_400;
 /// The clock never pauses for longer: 100 ms.
 const PCR_INTERVAL_MAX: u64 = 9_000;
@@ -48,7 +48,7 @@ const CLOCK_BACK_MAX: u64 = 90_000;
 /// transport_stream_id and program_number: there is only one of each.
 const PROGRAM: u16 = 1;
 
-/// What a stream carries. The clock is that of the first stream in this order.
+/// The codec of a stream. The clock is on the first stream in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Video.
@@ -60,9 +60,9 @@ pub enum Kind {
 /// Names a stream of the program: the first of a kind is number 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamNumber {
-    /// What it carries.
+    /// The codec.
     pub kind: Kind,
-    /// Which one of its kind, below 32.
+    /// The index among the streams of its kind, below 32.
     pub number: u8,
 }
 
@@ -83,12 +83,12 @@ impl StreamNumber {
     }
 }
 
-/// What becomes a PES packet.
+/// An access unit to be written as a PES packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit<'a> {
-    /// What its stream carries.
+    /// The codec of its stream.
     pub kind: Kind,
-    /// Which stream of that kind; 0 is the first.
+    /// The index among the streams of that kind, from 0.
     pub number: u8,
     /// Presentation time, of which 33 bits are written.
     pub pts: u64,
@@ -100,7 +100,7 @@ pub struct Unit<'a> {
     pub payload: &'a [&'a [u8]],
 }
 
-/// Where one of the streams is.
+/// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lane {
     stream: StreamNumber,
@@ -121,7 +121,7 @@ impl Lane {
 /// Makes transport packets.
 #[derive(Debug)]
 pub struct Muxer {
-    /// In the order of their numbers: the first has the clock.
+    /// The streams by rising number: the first carries the clock.
     lanes: Vec<Lane>,
     pat_continuity: u8,
     pmt_continuity: u8,
@@ -140,7 +140,7 @@ impl Default for Muxer {
 }
 
 impl Muxer {
-    /// Without streams.
+    /// Creates a multiplexer without streams.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -286,7 +286,7 @@ impl Muxer {
         head.write(0, out);
     }
 
-    /// Both tables fit into a packet each, whatever the streams are.
+    /// Writes both tables; each always fits one packet.
     fn make_tables(&mut self) {
         let pat = Pat { transport_stream: PROGRAM, program: PROGRAM, pmt_pid: PMT_PID };
         let streams: Vec<Stream> =

@@ -29,7 +29,7 @@ const FLAG_PRIVATE: u8 = 0x02;
 /// adaptation_field_extension_flag.
 const FLAG_EXTENSION: u8 = 0x01;
 
-/// Which stream within the transport stream a packet belongs to: 13 bits.
+/// A packet identifier: 13 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid(u16);
 
@@ -45,7 +45,7 @@ impl Pid {
         Self(value & 0x1fff)
     }
 
-    /// As a number.
+    /// The PID as a number.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
@@ -79,7 +79,7 @@ impl Pcr {
     }
 }
 
-/// What an adaptation field says (§2.4.3.4), as far as anybody here asks.
+/// The fields of an adaptation field (§2.4.3.4) that are used here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Adaptation {
     /// The clock or the continuity counter may jump here.
@@ -90,7 +90,7 @@ pub struct Adaptation {
     pub pcr: Option<Pcr>,
     /// There are more bytes in it than its fields need: they were put there to fill the packet.
     pub stuffed: bool,
-    /// Its fields did not fit into it. What came of them was not taken.
+    /// The fields exceeded the adaptation field and were ignored.
     pub malformed: bool,
 }
 
@@ -138,7 +138,7 @@ impl Adaptation {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Which stream.
+    /// The stream of the packet.
     pub pid: Pid,
     /// transport_error_indicator: the bytes are known to be wrong.
     pub transport_error: bool,

@@ -27,7 +27,7 @@ const WITHOUT_FLAGS: [u8; 8] = [0xbc, 0xbe, 0xbf, 0xf0, 0xf1, 0xf2, 0xf8, 0xff];
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PesHeader {
-    /// What kind of stream (table 2-22).
+    /// The stream id (table 2-22).
     pub stream_id: u8,
     /// Bytes behind this field; 0 when the packet ends where the next begins.
     pub packet_length: u16,
@@ -44,8 +44,8 @@ pub struct PesHeader {
 }
 
 impl PesHeader {
-    /// How many bytes the packet that begins with `bytes` has: nothing while too little of it is there, `Some(None)`
-    /// when it does not say.
+    /// The total length of the packet that begins with `bytes`: `None` while too few bytes are there, `Some(None)`
+    /// when it is unbounded.
     #[must_use]
     pub(crate) fn total(bytes: &[u8]) -> Option<Option<usize>> {
         let length = u16::from_be_bytes(*bytes.get(4..FIXED_BYTES)?.first_chunk()?);

@@ -22,7 +22,7 @@ const TAG_EXTENSION: u8 = 0x7f;
 /// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
-/// What an elementary stream carries, by its stream_type (table 2-34) and descriptors.
+/// The content of an elementary stream by its stream_type (table 2-34) and descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
     /// H.264 behind start codes.
@@ -35,7 +35,7 @@ pub enum StreamKind {
     AacLatm,
     /// MPEG audio of any layer: 0x03, or 0x04 for the low sample rates of MPEG-2.
     MpegAudio {
-        /// It is announced as MPEG-2.
+        /// Whether it is announced as MPEG-2.
         mpeg2: bool,
     },
     /// AC-3.
@@ -52,7 +52,7 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// By type and descriptors. Private data (6) is what its descriptors say.
+    /// Reads type and descriptors. The descriptors identify private data (6).
     fn read(stream_type: u8, descriptors: &[u8]) -> Result<Self, Error> {
         let (mut private, mut opus_channels) = (None, 2);
         let mut reader = Reader::new(descriptors);
@@ -155,9 +155,9 @@ impl StreamKind {
 /// An elementary stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// Where its packets are.
+    /// The PID of the stream.
     pub pid: Pid,
-    /// What it carries.
+    /// The content of the stream.
     pub kind: StreamKind,
 }
 
@@ -168,7 +168,7 @@ pub struct Pat {
     pub transport_stream: u16,
     /// program_number, not zero.
     pub program: u16,
-    /// Where its PMT is.
+    /// The PID of the program's PMT.
     pub pmt_pid: Pid,
 }
 
@@ -203,9 +203,9 @@ pub struct Pmt {
     pub program: u16,
     /// version_number.
     pub version: u8,
-    /// Where the program's clock is.
+    /// The PID that carries the program's clock.
     pub pcr_pid: Pid,
-    /// Its streams, each PID once.
+    /// The streams, each PID once.
     pub streams: Vec<Stream>,
     /// Streams beyond those: too many, or of a PID that is taken.
     pub streams_left_out: usize,

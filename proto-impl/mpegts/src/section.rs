@@ -11,7 +11,7 @@ pub(crate) const SECTION_BYTES_MAX: usize = 1024;
 const HEAD_BYTES: usize = 3;
 /// The least section_length: the rest of the head, and the CRC.
 const LENGTH_MIN: usize = 9;
-/// What stands where no section begins.
+/// The table id that marks stuffing instead of a section.
 const TABLE_ID_STUFFING: u8 = 0xff;
 
 /// The CRC-32 of annex A: over a section with its CRC it is zero.

@@ -6,7 +6,7 @@
 
 use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
-/// What is held: a packet that is not complete, or out of step enough to see the second sync byte.
+/// The most bytes that are buffered: an incomplete packet, or as much as it takes to see the second sync byte.
 const HELD_MAX: usize = 2 * PACKET_BYTES;
 
 /// Finds packets.
@@ -20,21 +20,21 @@ pub(crate) struct Sync {
     pub(crate) bytes_skipped: u64,
 }
 
-/// What came next.
+/// The next piece of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
     /// A packet of the input.
     Whole(&'a [u8; PACKET_BYTES]),
     /// A packet that lay across two inputs.
     Joined([u8; PACKET_BYTES]),
-    /// It has just fallen out of step: what came before may be wrong.
+    /// Synchronisation was just lost: the preceding packet may be wrong.
     Lost,
     /// More input is needed; all that there was is taken.
     Empty,
 }
 
 impl Default for Sync {
-    /// In step: the first byte is looked at as if it began a packet.
+    /// Starts in sync: the first byte is taken for the start of a packet.
     fn default() -> Self {
         Self { held: Vec::new(), in_step: true, losses: 0, bytes_skipped: 0 }
     }

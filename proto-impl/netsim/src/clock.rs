@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Where virtual wall time starts: 2026-01-01T00:00:00Z.
+/// The start of virtual wall time: 2026-01-01T00:00:00Z.
 const WALL_MS_START: u64 = 1_767_225_600_000;
 
 /// Time that passes only when told to.
@@ -47,7 +47,7 @@ impl Clock {
         self.base + offset
     }
 
-    /// How long after the start `instant` is.
+    /// The time from the start to `instant`.
     #[must_use]
     pub fn offset(&self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.base)

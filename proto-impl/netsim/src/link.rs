@@ -9,12 +9,12 @@ use crate::Scheduler;
 
 /// Mean length of a loss burst, in packets: what a congested queue or a fading radio takes at once.
 const BURST_PACKETS: f64 = 5.0;
-/// A reordered packet comes so much later than it should, at most.
+/// The most that a reordered packet is delayed.
 const REORDER_MAX: Duration = Duration::from_millis(20);
-/// A bottleneck queues so much time's worth before it drops.
+/// The most that a bottleneck queues before it drops, as time at its rate.
 const QUEUE_MAX: Duration = Duration::from_millis(500);
 
-/// What became of the datagrams. `sent + duplicated == delivered + in flight +` all the losses.
+/// Counters of a link. `sent + duplicated == delivered + in flight +` all the losses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Datagrams handed to the link.
@@ -58,7 +58,7 @@ struct Fading {
     random: Random,
     every: Duration,
     length: Duration,
-    /// The fade that comes next, or lasts.
+    /// The next or the present fade.
     next: Option<(Instant, Instant)>,
 }
 
@@ -119,7 +119,7 @@ impl Link {
         self
     }
 
-    /// Up to so much more delay, evenly; order is kept.
+    /// Additional delay, evenly distributed up to this; order is kept.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
@@ -133,7 +133,7 @@ impl Link {
         self
     }
 
-    /// So much is lost in the mean, in bursts of five (the model of Gilbert: a bad state loses all).
+    /// Loses this share on average, in bursts of five (Gilbert model: the bad state loses all).
     #[must_use]
     pub const fn burst_loss(mut self, probability: f64) -> Self {
         self.burst_loss = probability;
@@ -323,7 +323,7 @@ fn draw_up_to(random: &mut Random, most: Duration) -> Duration {
     Duration::from_micros(random.below(micros.saturating_add(1)))
 }
 
-/// How long `bytes` take at `bits_per_second`, to the nanosecond.
+/// The time to send `bytes` at `bits_per_second`, to the nanosecond.
 pub(crate) fn transmission_time(bytes: usize, bits_per_second: u64) -> Duration {
     let bits = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(8);
     let nanos = bits.saturating_mul(1_000_000_000).checked_div(bits_per_second);

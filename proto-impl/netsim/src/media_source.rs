@@ -18,12 +18,12 @@ pub(crate) const MAGIC: &[u8; 4] = b"MSYN";
 const AAC_SAMPLES: u64 = 1024;
 const AAC_RATE: u64 = 48_000;
 
-/// What a unit is, in its stamp.
+/// The kind of a unit in its stamp.
 pub(crate) const KIND_KEY: u8 = b'K';
 pub(crate) const KIND_INTER: u8 = b'V';
 pub(crate) const KIND_AUDIO: u8 = b'A';
 
-/// One access unit.
+/// A synthetic access unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntheticUnit {
     /// Video, or audio.
@@ -172,7 +172,7 @@ impl MediaSource {
         unit
     }
 
-    /// In decode order I P B B P B B: P is presented after the two B that follow it.
+    /// Decode order is I P B B P B B: P is presented after the two B that follow it.
     fn cts_ms(&self, number: u64) -> u32 {
         if !self.reordering {
             return 0;

@@ -17,17 +17,17 @@ pub enum Stuck {
     /// The condition did not come true in time.
     #[error("not reached within {limit:?} ({trace})")]
     TimeLimit {
-        /// What was allowed.
+        /// The time limit.
         limit: Duration,
-        /// Where it stopped.
+        /// The trace up to the stop.
         trace: Trace,
     },
-    /// Nothing is on its way and no deadline is set: the condition cannot come true any more.
+    /// Nothing is in flight and no deadline is set: the condition can no longer come true.
     #[error("nothing will ever happen again at {at:?} ({trace})")]
     Quiet {
         /// Time since the start.
         at: Duration,
-        /// Where it stopped.
+        /// The trace up to the stop.
         trace: Trace,
     },
     /// The machines are busy without time passing, or a deadline stays in the past.
@@ -35,7 +35,7 @@ pub enum Stuck {
     Livelock {
         /// Time since the start.
         at: Duration,
-        /// Where it stopped.
+        /// The trace up to the stop.
         trace: Trace,
     },
 }
@@ -45,13 +45,13 @@ pub enum Stuck {
 pub struct Pair<A, B> {
     /// Virtual time.
     pub clock: Clock,
-    /// One machine.
+    /// The first machine.
     pub a: A,
     /// The other.
     pub b: B,
-    /// From `a` to `b`.
+    /// The link from `a` to `b`.
     pub a_to_b: Link,
-    /// From `b` to `a`.
+    /// The link from `b` to `a`.
     pub b_to_a: Link,
     trace: Trace,
     rounds: u32,
@@ -113,13 +113,13 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         Ok(())
     }
 
-    /// What was delivered so far.
+    /// The trace of deliveries so far.
     #[must_use]
     pub const fn trace(&self) -> Trace {
         self.trace
     }
 
-    /// One exchange at the present instant. False when there was nothing to do.
+    /// Performs one exchange at the present instant. False when there was nothing to do.
     fn round(&mut self) -> bool {
         let (now, at) = (self.clock.now(), self.clock.elapsed());
         let sent =

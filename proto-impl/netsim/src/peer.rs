@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use wire::SendQueue;
 
-/// What happened to a datagram machine.
+/// An input of a datagram machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A datagram arrived.
@@ -24,12 +24,12 @@ pub trait Peer {
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// What happened to a stream machine.
+/// An input of a stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamInput {
     /// Bytes arrived, cut anywhere.
     Bytes(Bytes),
-    /// The transport took so many bytes of what was transmitted.
+    /// The transport took this many of the transmitted bytes.
     Sent(usize),
     /// The other side ended its direction.
     Fin,

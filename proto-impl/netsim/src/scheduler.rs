@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// What [`Scheduler::pop`] gives.
+/// An entry returned by [`Scheduler::pop`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due<T> {
     /// When it happens.
     pub at: Instant,
-    /// Who caused it.
+    /// The source that scheduled it.
     pub source: u32,
-    /// What it is.
+    /// The payload.
     pub payload: T,
 }
 

@@ -8,29 +8,29 @@ use crypto::{Random, Seed};
 
 use crate::link::transmission_time;
 
-/// Where the stream is cut for its reader, however it was written.
+/// Where the stream is split for its reader, independent of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// All that has arrived at once.
+    /// Everything that has arrived, at once.
     Never,
-    /// After every so many bytes: 1 is the hardest.
+    /// After every so many bytes: 1 is the hardest case.
     Every(usize),
-    /// After 1 to so many bytes, by the seed.
+    /// After a random number of bytes from 1 to this, by the seed.
     Random(usize),
 }
 
-/// What comes out.
+/// A delivery to the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamDelivery {
     /// The next bytes.
     Bytes(Bytes),
-    /// No more bytes will come.
+    /// The end of the stream.
     Fin,
     /// The connection is gone, and what was on its way with it.
     Reset,
 }
 
-/// One direction of a connection, perfect until told otherwise.
+/// One direction of a connection, without faults by default.
 #[derive(Debug)]
 pub struct StreamLink {
     random: Random,
@@ -90,7 +90,7 @@ impl StreamLink {
         self
     }
 
-    /// Where the reader's pieces end.
+    /// Sets where the reader's pieces end.
     #[must_use]
     pub const fn cut(mut self, cut: Cut) -> Self {
         self.cut = cut;
@@ -102,12 +102,12 @@ impl StreamLink {
         self.reset_at = Some(at);
     }
 
-    /// From this time nothing arrives any more, and nobody is told: a half-open connection.
+    /// From this time on nothing arrives and no end is signalled: a half-open connection.
     pub const fn dark_from(&mut self, at: Instant) {
         self.dark_from = Some(at);
     }
 
-    /// How many bytes [`StreamLink::send`] would take.
+    /// The number of bytes that [`StreamLink::send`] would accept.
     #[must_use]
     pub const fn room(&self) -> usize {
         self.window.saturating_sub(self.in_flight_bytes)
@@ -138,7 +138,7 @@ impl StreamLink {
         }
     }
 
-    /// What has arrived by `now`. Not asking for it is how a reader pushes back.
+    /// What has arrived by `now`. Back-pressure arises from not calling it.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<StreamDelivery> {
         if self.ended {
             return None;

@@ -16,13 +16,13 @@ const BATCH: usize = 64;
 pub struct StreamPair<A, B> {
     /// Virtual time.
     pub clock: Clock,
-    /// One machine.
+    /// The first machine.
     pub a: A,
     /// The other.
     pub b: B,
-    /// From `a` to `b`.
+    /// The link from `a` to `b`.
     pub a_to_b: StreamLink,
-    /// From `b` to `a`.
+    /// The link from `b` to `a`.
     pub b_to_a: StreamLink,
     queue_a: SendQueue,
     queue_b: SendQueue,
@@ -110,7 +110,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         Ok(())
     }
 
-    /// What was delivered so far.
+    /// The trace of deliveries so far.
     #[must_use]
     pub const fn trace(&self) -> Trace {
         self.trace

@@ -17,7 +17,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// For the run with this seed.
+    /// Creates the trace of a run with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { seed, hash: OFFSET, events: 0 }

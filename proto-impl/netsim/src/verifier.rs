@@ -12,7 +12,7 @@ pub enum Corrupt {
     /// There is no stamp in it.
     #[error("no stamp")]
     NoStamp,
-    /// It ends before its stamp says.
+    /// Shorter than its stamp says.
     #[error("truncated")]
     Truncated,
     /// The checksum differs.
@@ -20,20 +20,20 @@ pub enum Corrupt {
     Checksum,
 }
 
-/// One unit, as its stamp tells it.
+/// A received unit by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// Video, or audio.
     pub is_video: bool,
     /// Whether decoding can start here.
     pub key_frame: bool,
-    /// Its number within its kind, from 0.
+    /// Its index within its kind, from 0.
     pub counter: u64,
     /// The decode time that its source gave it.
     pub dts_ms: u64,
 }
 
-/// What arrived of one kind.
+/// Counters of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Whole units, each once.
@@ -59,7 +59,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Nothing received.
+    /// Creates a verifier that has received nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

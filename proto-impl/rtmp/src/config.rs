@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use crate::FourCcs;
 
-/// What a [`crate::Server`] allows.
+/// The limits and timeouts of a [`crate::Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// From the connection to the end of the handshake.
+    /// Time from the connection to the end of the handshake.
     pub handshake_timeout: Duration,
     /// Whenever nothing is published, played or awaiting a verdict: time to the next such request.
     pub command_timeout: Duration,
-    /// From the accepted publish to its first media message.
+    /// Time from the accepted publish to its first media message.
     pub first_media_timeout: Duration,
     /// Between two media messages of a publisher.
     pub publisher_idle_timeout: Duration,
-    /// Without media written to a player and without a byte from it. It is pinged after half of it.
+    /// Time without media written to a player and without a byte from it. It is pinged after half of it.
     pub player_idle_timeout: Duration,
     /// Size of a video, audio or aggregate message.
     pub media_bytes_max: usize,
@@ -35,9 +35,9 @@ pub struct Config {
     pub commands_per_second_max: u32,
     /// Messages of unknown type or out of place, over the connection's life.
     pub bad_messages_max: u32,
-    /// What `_result` of `connect` tells as `fmsVer`.
+    /// The `fmsVer` in the `_result` of `connect`.
     pub server_version: String,
-    /// What the owner can forward: told to peers that speak of FourCCs themselves.
+    /// The FourCCs that the owner can forward; announced to peers that announce FourCCs themselves.
     pub four_ccs: FourCcs,
 }
 
@@ -64,7 +64,7 @@ impl Default for Config {
     }
 }
 
-/// What a [`crate::Client`] asks for. The limits on the peer are those of [`Config::default`].
+/// The request and timeouts of a [`crate::Client`]. The limits on the peer are those of [`Config::default`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientConfig {
     /// The application: the path of the URL before the stream name.
@@ -77,13 +77,13 @@ pub struct ClientConfig {
     pub flash_ver: String,
     /// Nodes that the stream has passed, for loop prevention; not sent when empty.
     pub via: Vec<String>,
-    /// What a push may send, or a pull can decode; not spoken of when empty.
+    /// The FourCCs that a push may send, or a pull can decode; not announced when empty.
     pub four_ccs: FourCcs,
     /// Whether the handshake carries the digest that Adobe's servers demand.
     pub digest: bool,
-    /// From the start to the end of the handshake.
+    /// Time from the start to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// From the handshake to the server's consent.
+    /// Time from the handshake to the server's acceptance.
     pub ready_timeout: Duration,
     /// Play only: between two media messages.
     pub stall_timeout: Duration,

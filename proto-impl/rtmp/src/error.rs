@@ -1,6 +1,6 @@
 //! What ends a connection.
 
-/// Why a machine gave up. Every variant is fatal.
+/// Why a machine failed. Every variant is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -9,7 +9,7 @@ pub enum Error {
     Violation {
         /// Bytes received when it was found.
         at: u64,
-        /// What it broke.
+        /// The rule that was violated.
         violation: Violation,
     },
     /// The peer went over a limit.
@@ -17,7 +17,7 @@ pub enum Error {
     Limit {
         /// Bytes received when it was found.
         at: u64,
-        /// Which one.
+        /// The limit that was exceeded.
         limit: Limit,
     },
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{Error, FourCcs, MediaMessage, Target};
 
-/// What a [`crate::Server`] reports. `Connect`, `Publish` and `Play` are requests: the machine reads no further
+/// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the machine reads no further
 /// until the owner accepts or rejects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -55,7 +55,7 @@ pub struct ConnectRequest {
     pub app: String,
     /// `app` before its `?`, as sent.
     pub path: String,
-    /// What followed a `?` in `app`; no part of any security decision.
+    /// The part of `app` behind a `?`; not used for any security decision.
     pub query: String,
     /// The URL the peer says it uses.
     pub tc_url: String,
@@ -65,7 +65,7 @@ pub struct ConnectRequest {
     pub via: Vec<String>,
     /// 0 for AMF0, 3 for AMF3.
     pub object_encoding: f64,
-    /// What the peer can decode beyond the codecs of Flash Player; `None` when it does not say.
+    /// The FourCCs that the peer can decode beyond the legacy codecs; `None` when it announces none.
     pub four_ccs: Option<FourCcs>,
     /// Whether the peer takes several tracks of a kind (`capsEx` of Enhanced RTMP v2).
     pub multitrack: bool,
@@ -87,16 +87,16 @@ impl std::fmt::Debug for ConnectRequest {
 pub struct PublishRequest {
     /// The message stream to answer for.
     pub message_stream: u32,
-    /// What is to be published.
+    /// The stream to publish.
     pub target: Target,
-    /// How.
+    /// The publish mode.
     pub mode: PublishMode,
 }
 
 /// The publishing type of `publish`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PublishMode {
-    /// Not recorded by request of the publisher.
+    /// The publisher asks not to record.
     #[default]
     Live,
     /// Recorded to a new file.
@@ -110,7 +110,7 @@ pub enum PublishMode {
 pub struct PlayRequest {
     /// The message stream to answer for.
     pub message_stream: u32,
-    /// What is to be played.
+    /// The stream to play.
     pub target: Target,
     /// Start in seconds; -2 is live or recorded, -1 live only.
     pub start: f64,
@@ -120,12 +120,12 @@ pub struct PlayRequest {
     pub reset: bool,
 }
 
-/// What the stream that was accepted for play has.
+/// The kinds of tracks of the stream that was accepted for play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayTracks {
-    /// Audio will come.
+    /// Whether the stream has audio.
     pub audio: bool,
-    /// Video will come.
+    /// Whether the stream has video.
     pub video: bool,
 }
 
@@ -134,13 +134,13 @@ pub struct PlayTracks {
 pub struct Rejection {
     /// `NetStream.Publish.BadName`, ...
     pub code: Cow<'static, str>,
-    /// What ffmpeg prints.
+    /// The text that ffmpeg prints.
     pub description: String,
     /// Whether the connection ends with it.
     pub close: bool,
 }
 
-/// What a machine measures time for.
+/// A timer of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timer {
     /// The handshake.
@@ -153,7 +153,7 @@ pub enum Timer {
     Player,
 }
 
-/// Why a connection ended.
+/// Why the connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

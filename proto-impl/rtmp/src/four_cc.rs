@@ -6,7 +6,7 @@ use flv::amf0::{Pairs, Value};
 /// Every FourCC of the standard, in the order of [`FourCcs`]' bits: video, then audio.
 const NAMES: [&str; 12] =
     ["avc1", "hvc1", "av01", "vp09", "vp08", "vvc1", "mp4a", "Opus", "ac-3", "ec-3", ".mp3", "fLaC"];
-/// How many of them are video.
+/// The number of video FourCCs; they come first.
 const VIDEO: usize = 6;
 /// Stands for all of them.
 const WILDCARD: &str = "*";
@@ -67,12 +67,12 @@ pub(crate) fn takes_multitrack(object: &Value) -> bool {
 pub struct FourCcs(u16);
 
 impl FourCcs {
-    /// None: what a peer has that says nothing.
+    /// The empty set: the peer announced none.
     pub const NONE: Self = Self(0);
-    /// All of the standard.
+    /// All FourCCs of the standard.
     pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 
-    /// With one more. A FourCC that is not of the standard cannot be kept.
+    /// The set with one more. A FourCC that is not in the standard is ignored.
     #[must_use]
     pub fn with(self, four_cc: [u8; 4]) -> Self {
         Self(self.0 | bit(&four_cc))
@@ -84,7 +84,7 @@ impl FourCcs {
         self.0 & bit(&four_cc) != 0
     }
 
-    /// Those of both.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -116,8 +116,8 @@ impl FourCcs {
             .map(|(i, name)| (i, *name))
     }
 
-    /// What the peer lists or maps to the wanted ability; `None` when it speaks of no FourCC at all. A list names no
-    /// ability and stands for every one.
+    /// The FourCCs that the peer lists, or maps to the wanted ability; `None` when it announces none. An entry of a
+    /// list has every ability.
     pub(crate) fn read(object: &Value, wanted: Ability) -> Option<Self> {
         let list = object.get(property::LIST).and_then(list_entries);
         let maps =

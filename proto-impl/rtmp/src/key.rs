@@ -14,12 +14,12 @@ pub const ID_BYTES_MAX: usize = 128;
 const NAME_BYTES_MAX: usize = 16 << 10;
 /// Parameters of one name.
 const PARAMETERS_MAX: usize = 32;
-/// How much of a refused id the answer repeats.
+/// The longest part of a refused id that is echoed in the answer.
 const ECHO_CHARS_MAX: usize = 256;
-/// What the segments behind the id mean in the path form.
+/// Names of the path segments behind the id.
 const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];
 
-/// What a publish or play is about.
+/// The stream that a publish or play names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     /// The application.
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Target {
     }
 }
 
-/// Why a name is no stream key.
+/// Why a name is not a stream key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {

@@ -33,7 +33,7 @@ mod event {
     pub(super) const PING_RESPONSE: u16 = 7;
 }
 
-/// One connection below its commands.
+/// A connection below the command layer.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) reader: chunk::Reader,
@@ -42,7 +42,7 @@ pub(crate) struct Link {
     scratch: BytesMut,
     parts: Vec<Bytes>,
     chunk_size_out: usize,
-    /// The peer's acknowledgement window, once it told one.
+    /// The peer's acknowledgement window, once it has set one.
     window: Option<u64>,
     acknowledged_by_us: u64,
     bandwidth_answered: bool,
@@ -109,7 +109,7 @@ impl Link {
         Ok(())
     }
 
-    /// Counts a message that has no meaning where it stands.
+    /// Counts a message that is out of place.
     pub(crate) fn count_bad(&mut self) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
         if self.stats.bad_messages > self.bad_messages_max {

@@ -25,7 +25,7 @@ pub(crate) mod kind {
 /// Parts of one aggregate message; encoders put some dozens of frames into one.
 const AGGREGATE_PARTS_MAX: usize = 1024;
 
-/// What a media message carries.
+/// The kind of a media message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaKind {
     /// A [`flv::AudioTag`].
@@ -67,12 +67,12 @@ impl MediaKind {
     }
 }
 
-/// One audio, video or data message. Its payload is the body of an FLV tag.
+/// An audio, video or data message. Its payload is the body of an FLV tag.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MediaMessage {
     /// The message stream it belongs to.
     pub message_stream: u32,
-    /// What the payload is.
+    /// The kind of the payload.
     pub kind: MediaKind,
     /// Milliseconds, wrapping.
     pub timestamp: u32,
@@ -137,7 +137,7 @@ pub(crate) fn split_aggregate(message: &crate::chunk::Message) -> Result<Vec<Med
     Ok(parts)
 }
 
-/// One part: an FLV tag with its previous-tag-size, which the last part may lack.
+/// Reads one part: an FLV tag with its previous-tag-size, which the last part may lack.
 fn aggregate_part<'a>(r: &mut Reader<'a>) -> Option<(u8, u32, &'a [u8])> {
     let message_type = r.u8().ok()?;
     let size = r.u24().ok()?;

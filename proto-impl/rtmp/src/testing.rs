@@ -11,7 +11,7 @@ use wire::{Reader, SendQueue, Writer};
 use crate::chunk::{self, Message, MessageHead};
 use crate::{Client, ClientEvent, Config, Event, MediaKind, MediaMessage, PlayTracks, Server};
 
-/// Some moment; the machines only ever see differences.
+/// An arbitrary start; machines only see differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -111,7 +111,7 @@ impl Reply {
     }
 }
 
-/// A server whose owner answers requests at once, if told so.
+/// A server whose owner answers requests at once, if asked to.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,

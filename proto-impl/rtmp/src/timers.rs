@@ -16,7 +16,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Starts a timer anew. A time beyond the clock's range never comes.
+    /// Restarts a timer. A time beyond the clock's range never fires.
     pub(crate) fn set(&mut self, timer: Timer, now: Instant, after: Duration) {
         *self.slot(timer) = now.checked_add(after);
     }

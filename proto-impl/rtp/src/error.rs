@@ -2,7 +2,8 @@
 
 use wire::Truncated;
 
-/// Why bytes are no packet. A datagram peer can cause each of these: the packet is dropped and counted, nothing ends.
+/// Why bytes are not a valid packet. Any datagram peer can cause these: the packet is dropped and counted, the
+/// session goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +16,7 @@ pub enum Error {
     /// The padding's length is 0 or more than there is (RFC 3550 §5.1, §6.4.1).
     #[error("padding of {0} bytes")]
     Padding(u8),
-    /// The packet type is none of RTCP's (RFC 5761 §4: 192 to 223).
+    /// Not a packet type of RTCP (RFC 5761 §4: 192 to 223).
     #[error("RTCP packet type {0}")]
     NotRtcp(u8),
     /// A field that contradicts another one.

@@ -24,7 +24,7 @@ use crate::number::{SequenceNumber, Ssrc};
 pub const HEADER_BYTES: usize = 12;
 /// The largest number of CSRCs: the field has four bits.
 pub const CSRCS_MAX: usize = 15;
-/// What `X` adds before the block's own bytes.
+/// Bytes that `X` adds before the data of the block.
 pub const EXTENSION_HEAD_BYTES: usize = 4;
 
 const VERSION: u8 = 2;
@@ -40,15 +40,15 @@ const WORD_BYTES: usize = 4;
 pub struct Header<'a> {
     /// `M`: in video the last packet of a frame, in audio the first after silence.
     pub marker: bool,
-    /// What the payload is.
+    /// The payload type.
     pub payload_type: PayloadType,
     /// Counts the packets of the source.
     pub sequence_number: SequenceNumber,
     /// When the first byte of the payload was sampled, in ticks of the payload type's clock.
     pub timestamp: u32,
-    /// Who sends.
+    /// The synchronisation source.
     pub ssrc: Ssrc,
-    /// Whose contributions a mixer put together.
+    /// The contributing sources of a mixer.
     pub csrcs: Csrcs<'a>,
     /// The extension block.
     pub extension: Option<ExtensionBlock<'a>>,
@@ -59,18 +59,18 @@ pub struct Header<'a> {
 pub struct Csrcs<'a>(&'a [u8]);
 
 impl Csrcs<'_> {
-    /// One after the other.
+    /// Iterates over the contributing sources.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Ssrc> + '_ {
         self.0.as_chunks::<WORD_BYTES>().0.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }
 
-    /// How many, up to [`CSRCS_MAX`].
+    /// The number of contributing sources, up to [`CSRCS_MAX`].
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len() / WORD_BYTES
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -80,9 +80,9 @@ impl Csrcs<'_> {
 /// An extension block as it stands in a packet (RFC 3550 §5.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtensionBlock<'a> {
-    /// What the block's bytes are: 0xBEDE and 0x1000 for RFC 8285.
+    /// The profile of the block: 0xBEDE or 0x1000 for RFC 8285.
     pub profile: u16,
-    /// Its bytes, whole words.
+    /// The data of the block, in whole words.
     pub bytes: &'a [u8],
 }
 
@@ -92,7 +92,7 @@ impl<'a> Header<'a> {
         Self::read_from(&mut Reader::new(packet)).map(|(header, _)| header)
     }
 
-    /// Reads a head, and tells whether it announces padding.
+    /// Reads a header; true when it announces padding.
     fn read_from(r: &mut Reader<'a>) -> Result<(Self, bool), Error> {
         let [first, second] = r.array()?;
         if first >> 6 != VERSION {
@@ -116,7 +116,7 @@ impl<'a> Header<'a> {
         Ok((header, first & PADDING != 0))
     }
 
-    /// How many bytes [`Header::write`] appends.
+    /// The number of bytes that [`Header::write`] appends.
     #[must_use]
     pub fn length(&self) -> usize {
         let extension = self.extension.map_or(0, |block| {
@@ -184,9 +184,9 @@ pub fn header_length(packet: &[u8]) -> Result<usize, Error> {
 /// A whole packet, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Its head.
+    /// The header.
     pub header: Header<'a>,
-    /// Its payload, without padding; empty in packets that only pad.
+    /// The payload without padding; empty in padding-only packets.
     pub payload: &'a [u8],
     /// Bytes of padding behind the payload, the one that counts them included.
     pub padding: u8,

@@ -19,7 +19,7 @@ pub const LOG_PACKETS_MAX: usize = 2500;
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of payload in a log: a second of 60 Mb/s.
 pub const LOG_BYTES_MAX: usize = 8 << 20;
-/// How often one packet is sent again to one viewer.
+/// The most retransmissions of one packet to one viewer.
 pub const RESENDS_MAX: u8 = 10;
 /// Runs of numbers that a viewer is kept: gaps within a second.
 const RUNS_MAX: usize = 32;
@@ -28,9 +28,9 @@ const RUNS_MAX: usize = 32;
 const RESENT_MAX: usize = 256;
 /// With less than this nothing is looked up: a flood of requests costs a comparison each.
 const BUDGET_BYTES_LEAST: usize = 1000;
-/// Of what is sent, what may be sent again: a quarter.
+/// The share of the sent bytes that may be retransmitted: a quarter.
 const BUDGET_SHARE: usize = 4;
-/// What a budget may save up, and what it begins with: the repair of a key frame.
+/// The largest budget, and its initial value: enough to repair a key frame.
 const BUDGET_BYTES_MAX: usize = 64 << 10;
 /// The least time between two resends of one packet, for round trips that nearly vanish.
 const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ impl PacketId {
         Self(self.0.saturating_add(1))
     }
 
-    /// How many packets from this one on are before `end`.
+    /// The number of packets from this one to `end`.
     #[must_use]
     pub const fn distance(self, end: Self) -> u64 {
         end.0.saturating_sub(self.0)
@@ -58,7 +58,7 @@ impl PacketId {
 pub struct LoggedPacket {
     /// The payload in the clear.
     pub payload: Bytes,
-    /// Its time on the clock of the track, before a viewer's offset.
+    /// The timestamp on the clock of the track, before a viewer's offset.
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
@@ -123,7 +123,7 @@ impl PacketLog {
         (now.saturating_duration_since(*since) <= LOG_AGE_MAX).then_some(packet)
     }
 
-    /// How many packets it has.
+    /// The number of packets in the log.
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len()
@@ -156,7 +156,7 @@ struct Resent {
     times: u8,
 }
 
-/// What was done with requests.
+/// Counters of retransmission requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResendStats {
     /// Packets that were sent again.
@@ -171,11 +171,11 @@ pub struct ResendStats {
     pub over_budget: u64,
 }
 
-/// Which packets of a log one viewer got from one source, and what of them was sent again.
+/// Which packets of a log one viewer got from one source, and which of them were retransmitted.
 #[derive(Debug)]
 pub struct ResendHistory {
     runs: VecDeque<Run>,
-    /// By the place in the log.
+    /// Retransmissions by log position.
     resent: BTreeMap<u64, Resent>,
     budget: usize,
     stats: ResendStats,
@@ -258,13 +258,13 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// What was done so far.
+    /// The counters so far.
     #[must_use]
     pub const fn stats(&self) -> ResendStats {
         self.stats
     }
 
-    /// Which packet of the log a number was.
+    /// The log position of a sequence number.
     fn find(&self, number: SequenceNumber) -> Option<u64> {
         let newest = self.runs.back()?;
         let last = newest.number.plus(u64::from(newest.count).saturating_sub(1));

@@ -13,7 +13,7 @@ pub struct KeyFrameRequests {
 }
 
 impl KeyFrameRequests {
-    /// Nothing is asked for.
+    /// Creates the state without a pending request.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -10,13 +10,13 @@ const UNIX_EPOCH_SECONDS: u64 = 2_208_988_800;
 pub struct NtpTime(u64);
 
 impl NtpTime {
-    /// From its 64 bits.
+    /// Creates a time from its 64 bits.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(value)
     }
 
-    /// Its 64 bits.
+    /// The 64 bits.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
@@ -41,7 +41,7 @@ impl NtpTime {
         Self(self.0.wrapping_sub(fixed(duration)))
     }
 
-    /// How far this is behind `base`, up to 68 years; `None` when it is before.
+    /// The time elapsed since `base`, up to 68 years; `None` when this is earlier.
     #[must_use]
     pub fn since(self, base: Self) -> Option<Duration> {
         let distance = self.0.wrapping_sub(base.0);
@@ -60,7 +60,7 @@ fn fixed(duration: Duration) -> u64 {
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// What the wall clock showed at one `now`. A machine gets it when it is made and asks no clock.
+/// The wall clock at one `now`. A machine gets it when it is created and reads no clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpAnchor {
     at: Instant,
@@ -68,7 +68,7 @@ pub struct NtpAnchor {
 }
 
 impl NtpAnchor {
-    /// At `now` so much had passed since the beginning of 1970.
+    /// Anchors `now` to a time since the Unix epoch.
     #[must_use]
     pub fn new(now: Instant, since_unix_epoch: Duration) -> Self {
         let time = NtpTime(UNIX_EPOCH_SECONDS << 32).plus(since_unix_epoch);

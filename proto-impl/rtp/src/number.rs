@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Ssrc(pub u32);
 
 impl Ssrc {
-    /// As on the wire.
+    /// The value as sent on the wire.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
@@ -36,7 +36,7 @@ const CYCLE: u64 = 1 << 16;
 pub struct SequenceNumber(pub u16);
 
 impl SequenceNumber {
-    /// As on the wire.
+    /// The value as sent on the wire.
     #[must_use]
     pub const fn value(self) -> u16 {
         self.0
@@ -54,7 +54,7 @@ impl SequenceNumber {
         self.plus(1)
     }
 
-    /// How far ahead of `base` this is; `None` when it is behind, by the shorter way round.
+    /// The distance to `base`, the shorter way round; `None` when this is behind it.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u16> {
         let distance = self.0.wrapping_sub(base.0);
@@ -134,7 +134,7 @@ impl ExtendedSequence {
         self.plus(1)
     }
 
-    /// How many numbers this is behind `base` in the count; 0 when it is not.
+    /// The number of packets from `base` to this; 0 when this is not later.
     #[must_use]
     pub const fn since(self, base: Self) -> u64 {
         self.0.saturating_sub(base.0)

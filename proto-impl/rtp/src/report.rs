@@ -42,7 +42,7 @@ impl ReportSchedule {
     }
 }
 
-/// What a source of ours sent.
+/// The sender state of one of our sources.
 #[derive(Debug, Clone)]
 pub struct SenderState {
     clock_rate: u32,
@@ -53,7 +53,7 @@ pub struct SenderState {
 }
 
 impl SenderState {
-    /// Nothing sent; timestamps have `clock_rate` ticks per second.
+    /// Creates the state with nothing sent; timestamps have `clock_rate` ticks per second.
     #[must_use]
     pub const fn new(clock_rate: u32) -> Self {
         Self { clock_rate, packets: 0, octets: 0, mapping: None }
@@ -71,7 +71,7 @@ impl SenderState {
         self.mapping = Some((timestamp, at));
     }
 
-    /// What a report made now says; `None` before the first mapping.
+    /// The sender info of a report made now; `None` before the first mapping.
     #[must_use]
     pub fn info(&self, now: Instant, anchor: &NtpAnchor) -> Option<SenderInfo> {
         let (timestamp, at) = self.mapping?;
@@ -95,14 +95,14 @@ pub fn round_trip(now: NtpTime, block: &ReportBlock) -> Option<Duration> {
     since_reference(now, block.last_sender_report, block.delay_since_report)
 }
 
-/// The same for one who only receives: the answer to its reference time (RFC 3611 §4.5).
+/// The round trip for a pure receiver, from the answer to its reference time (RFC 3611 §4.5).
 #[must_use]
 pub fn round_trip_of_receiver(now: NtpTime, answer: &Dlrr) -> Option<Duration> {
     since_reference(now, answer.last_reference, answer.delay)
 }
 
 fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration> {
-    /// What is longer is a lie or an old report.
+    /// Longer round trips are false or from an old report.
     const LONGEST: Duration = Duration::from_secs(60);
     if reference == 0 {
         return None;
@@ -123,7 +123,7 @@ pub struct ClockMapping {
 }
 
 impl ClockMapping {
-    /// Without a report yet.
+    /// Creates the state without a report.
     #[must_use]
     pub fn new(clock_rate: u32) -> Self {
         Self { clock_rate: clock_rate.max(1), unwrap: Unwrap::new(32), reference: None }

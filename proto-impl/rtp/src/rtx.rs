@@ -13,12 +13,12 @@ pub const OSN_BYTES: usize = 2;
 /// Payload types: seven bits.
 const PAYLOAD_TYPES: usize = 128;
 
-/// What repairs what: payload types by `apt`, and sources by SSRC.
+/// The associations of RTX: payload types by `apt`, sources by SSRC.
 #[derive(Debug, Clone)]
 pub struct RtxMap {
-    /// By the payload type of RTX: that of the original.
+    /// The original payload type by the payload type of RTX.
     originals: [Option<PayloadType>; PAYLOAD_TYPES],
-    /// By the SSRC of RTX: that of the original.
+    /// The original SSRC by the SSRC of RTX.
     sources: Sources<Ssrc>,
 }
 
@@ -27,7 +27,7 @@ pub struct RtxMap {
 pub struct Repaired<'a> {
     /// The head of the original, as far as the repair tells; its extensions are those of the repair.
     pub header: Header<'a>,
-    /// Where the original payload begins within the payload of the repair.
+    /// The offset of the original payload within the RTX payload.
     pub payload_at: usize,
 }
 
@@ -76,13 +76,13 @@ impl RtxMap {
         self.sources.get_or_insert_with(rtx, || original).map(|slot| *slot = original).is_some()
     }
 
-    /// What a payload type of RTX repairs; `None` for one of media.
+    /// The payload type that an RTX payload type repairs; `None` for a media payload type.
     #[must_use]
     pub fn original(&self, rtx: PayloadType) -> Option<PayloadType> {
         self.originals.get(usize::from(rtx.number())).copied().flatten()
     }
 
-    /// Whom a source of RTX repairs.
+    /// The source that an RTX source repairs.
     #[must_use]
     pub fn source(&self, rtx: Ssrc) -> Option<Ssrc> {
         self.sources.get(rtx).copied()
@@ -104,7 +104,7 @@ impl RtxMap {
     }
 }
 
-/// What stands in front of the payload of a repair.
+/// The original sequence number, which precedes the payload.
 #[must_use]
 pub const fn osn(original: SequenceNumber) -> [u8; OSN_BYTES] {
     original.0.to_be_bytes()

@@ -9,27 +9,27 @@ use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
 /// Time between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// Arrivals that wait to be told; with so many, feedback is due at once.
+/// The most arrivals that wait to be reported; then feedback is due at once.
 const ARRIVALS_MAX: usize = 512;
 /// Packets in one feedback, the missing ones included.
 const SPAN_MAX: u64 = 1024;
-/// So far behind what was told a packet is of no interest; so far ahead of it the count begins anew.
+/// A packet this far behind the last report is ignored; one this far ahead restarts the count.
 const LEAP_MAX: u64 = 0x4000;
 
 /// Records when packets came, by their number on the transport.
 #[derive(Debug)]
 pub struct ArrivalRecorder {
-    /// What the times count from.
+    /// The origin of the times.
     epoch: Instant,
     arrivals: BTreeMap<ExtendedSequence, i64>,
-    /// The next number to be told.
+    /// The next number to be reported.
     next: Option<ExtendedSequence>,
     due: Option<Instant>,
     feedback_count: u8,
 }
 
 impl ArrivalRecorder {
-    /// Nothing came yet.
+    /// Creates the state before the first packet.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
         Self { epoch: now, arrivals: BTreeMap::new(), next: None, due: None, feedback_count: 0 }

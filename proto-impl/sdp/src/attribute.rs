@@ -65,13 +65,13 @@ pub enum Attribute {
     RtcpMuxOnly,
     /// `rtcp-rsize`: reports of reduced size.
     RtcpRsize,
-    /// `rtcp`: where RTCP goes.
+    /// `rtcp`: the address of RTCP.
     Rtcp(RtcpAddress),
     /// `sendrecv`, `sendonly`, `recvonly`, `inactive`.
     Direction(Direction),
     /// `ptime`: milliseconds of audio in a packet.
     Ptime(u32),
-    /// `maxptime`: at most so many.
+    /// `maxptime`: milliseconds of media in a packet, at most.
     MaxPtime(u32),
     /// `framerate`: frames per second; finite and positive.
     Framerate(f64),
@@ -83,11 +83,11 @@ pub enum Attribute {
     SctpPort(u16),
     /// `max-message-size` of data channels.
     MaxMessageSize(u64),
-    /// Any other, verbatim.
+    /// Any other attribute, verbatim.
     Other {
-        /// What stands before the colon.
+        /// The name, before the colon.
         name: String,
-        /// What stands behind it.
+        /// The value, behind the colon.
         value: Option<String>,
     },
 }
@@ -197,7 +197,7 @@ fn framerate(value: &str) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// What stands behind `a=`.
+/// Writes the attribute without `a=`.
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -40,7 +40,7 @@ macro_rules! every {
 }
 
 impl Attributes {
-    /// None.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -51,18 +51,18 @@ impl Attributes {
         self.0.push(attribute);
     }
 
-    /// All of them, in order.
+    /// All attributes, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Attribute> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// The number of attributes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

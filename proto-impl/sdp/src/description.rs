@@ -148,7 +148,7 @@ impl Description {
         media.attributes.direction().or_else(|| self.attributes.direction()).copied().unwrap_or_default()
     }
 
-    /// Where a section's media goes: its own `c=`, else the session's.
+    /// The destination of a section's media: its own `c=`, else the session's.
     #[must_use]
     pub fn connection<'a>(&'a self, media: &'a Media) -> Option<&'a Connection> {
         media.connection.as_ref().or(self.connection.as_ref())

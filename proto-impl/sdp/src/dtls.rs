@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// The hash of a fingerprint. MD2 and MD5 are none.
+/// The hash of a fingerprint. MD2 and MD5 are not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashFunction {
     /// SHA-1: known, and better not trusted where there is another.
@@ -75,7 +75,7 @@ impl Fingerprint {
         Self::new(HashFunction::read(hash)?, Bytes::from(value?))
     }
 
-    /// Which hash.
+    /// The hash function.
     #[must_use]
     pub const fn hash(&self) -> HashFunction {
         self.hash
@@ -112,7 +112,7 @@ pub enum Setup {
     Passive,
     /// An offer: the answerer decides.
     ActPass,
-    /// Not now.
+    /// No connection for the time being.
     HoldConn,
 }
 

@@ -1,13 +1,13 @@
 //! What reading a description can find wrong.
 
-/// Why a text is no session description, or one that is too large. Lines count from 1.
+/// Why a text is not a session description, or exceeds a limit. Lines count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Longer than [`crate::limits::BYTES_MAX`].
     #[error("a description of {bytes} bytes")]
     TooLarge {
-        /// Its length.
+        /// The length in bytes.
         bytes: usize,
     },
     /// A line longer than [`crate::limits::LINE_BYTES_MAX`].

@@ -5,12 +5,12 @@ use std::fmt;
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, write_joined};
 
-/// One parameter; a flag has no value (`0-16` of telephone-event, `111/111` of RED).
+/// A parameter; a flag has no value (`0-16` of telephone-event, `111/111` of RED).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
-    /// As it was written. Compare without case.
+    /// The name as written. Compare without case.
     pub name: String,
-    /// What stood behind the first `=`, with any further `=` of a base64 text in it.
+    /// The text behind the first `=`, including any further `=` of base64.
     pub value: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Parameters {
         self
     }
 
-    /// Sets a parameter where it stands, or at the end.
+    /// Replaces a parameter, or adds it at the end.
     pub fn set(&mut self, name: &str, value: impl fmt::Display) {
         let value = Some(value.to_string());
         match self.0.iter_mut().find(|parameter| parameter.name.eq_ignore_ascii_case(name)) {
@@ -85,12 +85,12 @@ impl Parameters {
         self.find(name).is_some()
     }
 
-    /// All of them.
+    /// All parameters, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
         self.0.iter()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -121,7 +121,7 @@ impl fmt::Display for Parameters {
 /// `a=fmtp`: the parameters of one payload type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fmtp {
-    /// Whose parameters these are.
+    /// The payload type that the parameters belong to.
     pub payload_type: PayloadType,
     /// The parameters.
     pub parameters: Parameters,

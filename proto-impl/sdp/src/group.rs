@@ -7,14 +7,14 @@ use crate::fmtp::Parameters;
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, list, word, words, write_joined};
 
-/// What a group means.
+/// The semantics of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Semantics {
     /// `BUNDLE`: one transport for all.
     Bundle,
     /// `LS`: played in step.
     LipSync,
-    /// Another one.
+    /// Other semantics.
     Other(String),
 }
 
@@ -31,9 +31,9 @@ impl fmt::Display for Semantics {
 /// `a=group`: sections that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// In what way.
+    /// The semantics.
     pub semantics: Semantics,
-    /// Their mids. The first of a bundle is the tagged one: its transport counts.
+    /// The mids. The first of a bundle is the tagged one: its transport counts.
     pub mids: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Msid {
     }
 }
 
-/// Which way a layer goes.
+/// The direction of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RidDirection {
     /// The writer sends it.
@@ -94,7 +94,7 @@ pub enum RidDirection {
 }
 
 impl RidDirection {
-    /// The same seen from the other side, as an answer writes it.
+    /// The direction as an answer writes it.
     #[must_use]
     pub const fn reverse(self) -> Self {
         match self {
@@ -107,11 +107,11 @@ impl RidDirection {
 /// `a=rid`: a layer of a section, and what it is restricted to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rid {
-    /// Its name, letters, digits, `-` and `_`.
+    /// The id: letters, digits, `-` and `_`.
     pub id: String,
-    /// Which way.
+    /// The direction.
     pub direction: RidDirection,
-    /// Its payload types; empty: all of the section.
+    /// The payload types; empty: all of the section.
     pub payload_types: Vec<PayloadType>,
     /// `max-width`, `max-fps`, ...
     pub restrictions: Parameters,
@@ -163,7 +163,7 @@ impl fmt::Display for Rid {
     }
 }
 
-/// One alternative of a layer.
+/// An alternative of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     /// The rid.
@@ -208,7 +208,7 @@ impl Simulcast {
         (simulcast != Self::default()).then_some(simulcast)
     }
 
-    /// The same seen from the other side: the answer of one who takes all layers.
+    /// The layers as an answer writes them that accepts all.
     #[must_use]
     pub fn reverse(self) -> Self {
         Self { send: self.recv, recv: self.send }

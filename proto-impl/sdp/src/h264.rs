@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a profile's bitstreams may use, after the constraint flags have been weighed (RFC 6184 §8.1, table 5).
+/// A profile, with the constraint flags taken into account (RFC 6184 §8.1, table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum H264Profile {
     /// The part of Baseline that every decoder has: `42e01f`, `42c01f`.

@@ -90,7 +90,7 @@ impl fmt::Display for Network<'_> {
 /// `c=` (RFC 8866 §5.7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Where the media goes.
+    /// The destination of the media.
     pub host: Host,
     /// The TTL of an IPv4 multicast group. A number of groups behind it is not kept.
     pub ttl: Option<u8>,
@@ -123,7 +123,7 @@ impl fmt::Display for Connection {
     }
 }
 
-/// `a=rtcp` (RFC 3605): where RTCP goes if it is not the next port.
+/// `a=rtcp` (RFC 3605): the address of RTCP if it is not the next port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpAddress {
     /// The port; 9 where ICE decides.

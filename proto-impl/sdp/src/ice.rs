@@ -19,27 +19,27 @@ pub enum Transport {
     Tcp,
 }
 
-/// Where a candidate's address comes from.
+/// The type of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CandidateKind {
     /// An interface of the peer.
     Host,
-    /// As a STUN server sees the peer.
+    /// Server reflexive: as a STUN server sees the peer.
     ServerReflexive,
-    /// As the other peer sees it.
+    /// Peer reflexive: as the other peer sees it.
     PeerReflexive,
-    /// At a TURN server.
+    /// Relayed: an address of a TURN server.
     Relayed,
 }
 
-/// Who opens the connection of a TCP candidate.
+/// The type of a TCP candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpKind {
     /// The peer connects; its port says nothing (browsers: 9).
     Active,
     /// The peer listens.
     Passive,
-    /// Both at once.
+    /// Both sides open the connection simultaneously.
     SimultaneousOpen,
 }
 
@@ -81,11 +81,11 @@ pub struct Candidate {
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// Where the address comes from.
+    /// The type.
     pub kind: CandidateKind,
     /// The base of a reflexive or relayed candidate (`raddr`, `rport`).
     pub related: Option<(Host, u16)>,
-    /// Of TCP candidates only.
+    /// The TCP type, for TCP candidates only.
     pub tcp_kind: Option<TcpKind>,
     /// Further pairs: `generation`, `ufrag`, `network-cost`, ...
     pub extensions: Vec<(String, String)>,

@@ -10,7 +10,7 @@ use crate::limits::{FORMATS_MAX, VALUES_MAX};
 use crate::rtp::{Feedback, PayloadType, Rtpmap};
 use crate::text::{first_word, number, word};
 
-/// What a section is about.
+/// The media type of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MediaKind {
     /// `audio`.
@@ -19,7 +19,7 @@ pub enum MediaKind {
     Video,
     /// `application`: data channels; the metadata of cameras.
     Application,
-    /// Another one: `text`, `image`, `message`.
+    /// Another type: `text`, `image`, `message`.
     Other(String),
 }
 
@@ -118,9 +118,9 @@ impl fmt::Display for Bandwidth {
 pub struct Format {
     /// Number, encoding, clock.
     pub rtpmap: Rtpmap,
-    /// Its `fmtp` lines as one.
+    /// The parameters of all its `fmtp` lines.
     pub parameters: Parameters,
-    /// Its feedback, with that of `*`.
+    /// The feedback messages, including those of `*`.
     pub feedback: Vec<Feedback>,
 }
 
@@ -140,19 +140,19 @@ impl Format {
 /// A media section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
-    /// What it is about.
+    /// The media type.
     pub kind: MediaKind,
     /// 0: rejected, unless it is bundle-only. 9 where ICE decides. A number of ports behind it is not kept.
     pub port: u16,
     /// `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
     pub protocol: String,
-    /// Its formats.
+    /// The formats.
     pub formats: Formats,
-    /// Its own `c=`.
+    /// The section's own `c=`.
     pub connection: Option<Connection>,
-    /// Its `b=` lines.
+    /// The `b=` lines.
     pub bandwidths: Vec<Bandwidth>,
-    /// Its attributes.
+    /// The attributes.
     pub attributes: Attributes,
 }
 
@@ -181,7 +181,7 @@ impl Media {
         self.port == 0 && !self.attributes.has(&Attribute::BundleOnly)
     }
 
-    /// Its payload types; none if it is not RTP.
+    /// The payload types; empty if it is not RTP.
     #[must_use]
     pub fn payload_types(&self) -> &[PayloadType] {
         match &self.formats {
@@ -190,7 +190,7 @@ impl Media {
         }
     }
 
-    /// What a payload type carries, by its `rtpmap` or by the static table; `None` if nobody says.
+    /// The format of a payload type by its `rtpmap` or the static table; `None` if neither has it.
     #[must_use]
     pub fn format(&self, payload_type: PayloadType) -> Option<Format> {
         let mut rtpmap = None;
@@ -215,7 +215,7 @@ impl Media {
         Some(Format { rtpmap, parameters, feedback })
     }
 
-    /// All formats that say what they are, in order of preference.
+    /// All known formats, in order of preference.
     pub fn rtp_formats(&self) -> impl Iterator<Item = Format> {
         self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
     }

@@ -11,17 +11,17 @@ use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
 
 /// The discard port: where a section's address is decided by ICE (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
-/// From here on an extension's number is a proposal without one (RFC 8285 §5).
+/// From this number on an extension is proposed without an id (RFC 8285 §5).
 const EXTENSION_UNNUMBERED: u16 = 4096;
 
 /// A format of an offer that we have too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
-    /// As it was offered: the peer's parameters say what it can receive.
+    /// The format as offered: the peer's parameters say what it can receive.
     pub offered: Format,
-    /// As an answer says it: the offered number, our parameters, the feedback that both know.
+    /// The format of the answer: the offered payload type, our parameters, the common feedback.
     pub answer: Format,
-    /// Which of ours it is.
+    /// The index among our formats.
     pub ours: usize,
     /// The offered payload type that repairs it.
     pub rtx: Option<PayloadType>,
@@ -148,22 +148,22 @@ fn rtx_format(payload_type: PayloadType, repaired: &Rtpmap) -> Format {
     Format { rtpmap, parameters, feedback: Vec::new() }
 }
 
-/// Why an answer is none to the offer. Sections count from 0.
+/// Why an answer does not fit the offer. Sections count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// There must be as many sections (RFC 3264 §6).
     #[error("{answered} sections answer {offered}")]
     Sections {
-        /// In the offer.
+        /// The number in the offer.
         offered: usize,
-        /// In the answer.
+        /// The number in the answer.
         answered: usize,
     },
     /// A section of another kind, or of another name.
     #[error("section {0} is another one")]
     OtherSection(usize),
-    /// None of the formats was offered.
+    /// None of its formats was offered.
     #[error("section {0} has no format that was offered")]
     NoFormat(usize),
     /// It sends where we do not receive, or the reverse.

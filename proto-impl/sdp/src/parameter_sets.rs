@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct BadParameter(
-    /// Its name.
+    /// The name of the parameter.
     pub &'static str,
 );
 

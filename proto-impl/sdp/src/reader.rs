@@ -8,10 +8,10 @@ use crate::host::Connection;
 use crate::limits::{ATTRIBUTES_MAX, BANDWIDTHS_MAX, BYTES_MAX, LINE_BYTES_MAX, LINES_MAX, MEDIA_MAX};
 use crate::media::{Bandwidth, Media};
 
-/// What is read.
+/// The form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// From `v=` on.
+    /// A whole description, from `v=` on.
     Description,
     /// Attributes and sections; the lines of a session may be there or not.
     Fragment,
@@ -115,7 +115,7 @@ impl Reader {
         Ok(())
     }
 
-    /// One that is not understood is passed over, as is a second: with ICE and RTSP nobody looks at it.
+    /// Reads `c=`. One that is malformed is skipped, as is a second: with ICE and RTSP nobody uses it.
     fn connection(&mut self, value: &str) {
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.connection,
@@ -126,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// One that is no number is passed over.
+    /// Reads `b=`. One that is not a number is skipped.
     fn bandwidth(&mut self, line: usize, value: &str) -> Result<(), Error> {
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.bandwidths,
@@ -183,9 +183,9 @@ fn once(seen: &mut bool, line: usize, what: &'static str) -> Result<(), Error> {
 /// Whether an attribute is there already that a section has once.
 enum Repeat {
     No,
-    /// With the same value: it is dropped.
+    /// Repeated with the same value: it is dropped.
     Same,
-    /// With another: nobody knows which is meant.
+    /// Repeated with another value: ambiguous.
     Other(&'static str),
 }
 

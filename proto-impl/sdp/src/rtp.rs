@@ -9,7 +9,7 @@ use crate::text::{bounded, first_word, number, word};
 pub struct PayloadType(u8);
 
 impl PayloadType {
-    /// One of seven bits.
+    /// Creates a payload type of seven bits.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number <= 127 { Some(Self(number)) } else { None }
@@ -102,7 +102,7 @@ impl fmt::Display for Rtpmap {
     }
 }
 
-/// What feedback a receiver gives (RFC 4585 §4.2, RFC 5104 §7).
+/// A feedback message that a receiver sends (RFC 4585 §4.2, RFC 5104 §7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Feedback {
     /// `nack`: single packets are asked for again.
@@ -115,7 +115,7 @@ pub enum Feedback {
     TransportCc,
     /// `goog-remb`: the receiver's estimate of the rate.
     Remb,
-    /// Another one, as it was written.
+    /// Other feedback, verbatim.
     Other(String),
 }
 
@@ -149,9 +149,9 @@ impl fmt::Display for Feedback {
 /// `a=rtcp-fb`: a kind of feedback for one payload type or for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpFb {
-    /// Whose feedback; `None` is `*`.
+    /// The payload type; `None` is `*`.
     pub payload_type: Option<PayloadType>,
-    /// Which.
+    /// The feedback message.
     pub feedback: Feedback,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for RtcpFb {
     }
 }
 
-/// Which way media goes, seen from the writer (RFC 8866 §6.7).
+/// The direction of media, as seen by the writer (RFC 8866 §6.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Both ways; the default.
@@ -227,7 +227,7 @@ impl Direction {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// The same seen from the other side.
+    /// The direction as seen by the other side.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self::of(self.receives(), self.sends())
@@ -252,13 +252,13 @@ impl Direction {
 /// `a=extmap` (RFC 8285 §8): the number of a header extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extmap {
-    /// Its local identifier; 1 to 14 fit the one-byte form, 4096 and more are proposals without a number.
+    /// The local identifier; 1 to 14 fit the one-byte form, 4096 and more are proposals without a number.
     pub id: u16,
-    /// Which way it is used, where that differs from the section.
+    /// The direction, where it differs from the section's.
     pub direction: Option<Direction>,
-    /// Which extension.
+    /// The URI of the extension.
     pub uri: String,
-    /// What the extension wants to know.
+    /// The extension's own attributes.
     pub attributes: Option<String>,
 }
 
@@ -296,7 +296,7 @@ pub struct SsrcAttribute {
     pub ssrc: u32,
     /// `cname`, `msid`, ...; empty in lines that only name the source.
     pub name: String,
-    /// What stands behind the colon.
+    /// The value behind the colon.
     pub value: Option<String>,
 }
 

@@ -83,7 +83,7 @@ impl Direction {
     }
 }
 
-/// The next key, told to the peer.
+/// The next key, announced to the peer.
 #[derive(Debug)]
 struct Successor {
     message: Bytes,
@@ -98,7 +98,7 @@ pub(crate) struct Refresh {
     pub(crate) announce: u64,
 }
 
-/// Both directions.
+/// The keys of both directions.
 #[derive(Debug)]
 pub(crate) struct SessionKeys {
     length: KeyLength,
@@ -157,12 +157,12 @@ impl SessionKeys {
         self.length
     }
 
-    /// How often the sending key has changed.
+    /// The number of times the sending key has changed.
     pub(crate) const fn refreshes(&self) -> u64 {
         self.refreshes
     }
 
-    /// The message that tells the peer the sending keys.
+    /// The key material message with the sending keys.
     pub(crate) fn message(&self) -> Vec<u8> {
         km::write(&self.send.kek, &self.send.salt, &self.send.keys()).unwrap_or_default()
     }
@@ -213,12 +213,12 @@ impl SessionKeys {
         self.successor = Some(Successor { message: self.message().into(), told_at: None, known: false });
     }
 
-    /// Whether there is a successor that was not told yet.
+    /// Whether there is a successor that was not announced yet.
     pub(crate) fn is_untold(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
     }
 
-    /// When the successor must be told again.
+    /// When the successor must be announced again.
     pub(crate) fn tell_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
         let successor = self.successor.as_ref().filter(|successor| !successor.known)?;
         Some(successor.told_at.map_or(now, |at| at + pause))

@@ -34,7 +34,7 @@ pub struct Passphrase(Arc<str>);
 pub struct PassphraseLength;
 
 impl Passphrase {
-    /// Of 10 to 80 bytes.
+    /// Creates a passphrase of 10 to 80 bytes.
     pub fn new(text: &str) -> Result<Self, PassphraseLength> {
         if (PASSPHRASE_BYTES_MIN..=PASSPHRASE_BYTES_MAX).contains(&text.len()) {
             Ok(Self(text.into()))
@@ -60,15 +60,16 @@ pub struct Config {
     /// How long what arrives is held, counted from when it would arrive without trouble, so that what is lost can be
     /// sent again (SRTO_RCVLATENCY). The peer may ask for more.
     pub latency: Duration,
-    /// How long the peer shall at least hold what is sent to it (SRTO_PEERLATENCY).
+    /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
     pub peer_latency: Duration,
     /// More latency than this is not granted, in either direction.
     pub latency_max: Duration,
-    /// Both sides have one, the same, or neither has (SRTO_PASSPHRASE with SRTO_ENFORCEDENCRYPTION).
+    /// Either both sides have the same passphrase, or neither has one (SRTO_PASSPHRASE with
+    /// SRTO_ENFORCEDENCRYPTION).
     pub passphrase: Option<Passphrase>,
-    /// Of the key that a caller makes (SRTO_PBKEYLEN); a listener takes the caller's.
+    /// The length of the key that a caller creates (SRTO_PBKEYLEN); a listener uses the caller's.
     pub key_length: KeyLength,
-    /// A key encrypts so many packets (SRTO_KMREFRESHRATE).
+    /// The number of packets that a key encrypts (SRTO_KMREFRESHRATE).
     pub key_refresh_packets: u64,
     /// The next key is told so many packets before its time (SRTO_KMPREANNOUNCE).
     pub key_announce_packets: u64,
@@ -81,7 +82,7 @@ pub struct Config {
     /// Whether what the peer sends is taken. Where nobody has a use for it, it is counted and forgotten, so that such a
     /// peer cannot have it held.
     pub receives: bool,
-    /// What is sent again may be so much of what is sent (SRTO_OHEADBW).
+    /// Retransmissions may take this share of what is sent, in percent (SRTO_OHEADBW).
     pub overhead_percent: u32,
     /// Bytes per second at most, all packets together (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,

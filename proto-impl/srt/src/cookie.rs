@@ -25,7 +25,7 @@ impl Cookies {
         Self { secret: key, epoch }
     }
 
-    /// For an address, now.
+    /// The cookie of an address at `now`.
     pub(crate) fn make(&self, now: Instant, from: SocketAddr) -> u32 {
         self.of_minute(self.minute(now), from)
     }

@@ -18,14 +18,14 @@ use crate::handshake::{HANDSHAKE_BYTES, Handshake, MAGIC, VERSION_4, VERSION_5, 
 use crate::incoming::{Incoming, micros, write_rejection};
 use crate::packet::{Control, ControlWriter, Packet, SocketId};
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug)]
 pub enum Route<T> {
-    /// To this connection.
+    /// This connection.
     Session(T),
     /// A new caller: accept, refuse or ignore it.
     New(Box<Incoming>),
-    /// Nowhere; what is in `reply` goes back.
+    /// No session; send `reply` back.
     Reply,
     /// Nowhere.
     Drop(DropReason),
@@ -35,19 +35,19 @@ pub enum Route<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// Not an SRT packet, or not one that can be sent to nobody.
+    /// It is not a valid SRT packet.
     Malformed,
     /// Longer than any packet may be.
     TooLong,
-    /// For a socket that does not exist.
+    /// It is for a socket that does not exist.
     UnknownSocket,
-    /// From an address that is not the socket's peer.
+    /// Its source address is not the socket's peer.
     WrongAddress,
     /// A conclusion without the cookie of its address.
     Cookie,
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Peer {
     address: SocketAddr,
@@ -185,7 +185,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         Some(session)
     }
 
-    /// How many connections are known.
+    /// The number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sockets.len()

@@ -7,25 +7,25 @@ use bytes::Bytes;
 use crate::config::KeyLength;
 use crate::reject::RejectReason;
 
-/// What happened, in order. After [`Event::Closed`] nothing follows.
+/// What the owner is told, in order. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Both sides agree; payload may be sent.
+    /// The handshake is complete; payload may be sent.
     Connected(Connected),
     /// A message, in order, at its time.
     Payload(Bytes),
-    /// So many packets did not come in time, or were given up by the sender.
+    /// This many packets were not received in time, or were given up by the sender.
     Skipped(u32),
     /// The end.
     Closed(CloseReason),
 }
 
-/// What was agreed.
+/// The negotiated parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
-    /// How long what arrives is held.
+    /// The receive latency.
     pub receive_latency: Duration,
-    /// How long the peer holds what is sent to it.
+    /// The send latency: how long the peer holds what is sent to it.
     pub send_latency: Duration,
     /// The length of the keys; `None` in the clear.
     pub encryption: Option<KeyLength>,
@@ -35,7 +35,7 @@ pub struct Connected {
     pub peer_version: u32,
 }
 
-/// Why a connection ended.
+/// Why the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -49,21 +49,21 @@ pub enum CloseReason {
     ConnectTimeout,
     /// The peer refused.
     Rejected(RejectReason),
-    /// This side refused.
+    /// This side refused the peer.
     Refused(RejectReason),
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Not yet, or no more.
+    /// Not connected yet, or no longer.
     #[error("not connected")]
     NotConnected,
     /// Larger than what was agreed, or empty.
     #[error("a message of {length} bytes, {most} are agreed")]
     Length {
-        /// Of the message.
+        /// The length of the message.
         length: usize,
         /// Allowed.
         most: usize,

@@ -31,11 +31,11 @@ use crate::seq::Seq;
 pub const VERSION_5: u32 = 5;
 /// The version an induction has, for the sake of UDT.
 pub(crate) const VERSION_4: u32 = 4;
-/// What the extension field of an induction says: datagrams, in UDT's words.
+/// The extension field of an induction request: datagrams, in UDT's terms.
 pub(crate) const INDUCTION_EXTENSION: u16 = 2;
-/// What the extension field of the answer says: SRT (§4.3.1.1).
+/// The extension field of an induction response: SRT (§4.3.1.1).
 pub const MAGIC: u16 = 0x4a17;
-/// Without extensions.
+/// Bytes of a handshake without extensions.
 pub(crate) const HANDSHAKE_BYTES: usize = 48;
 /// The version of libsrt whose behaviour this has.
 pub(crate) const SRT_VERSION: u32 = 0x01_05_03;
@@ -88,7 +88,7 @@ pub struct Handshake {
     pub version: u32,
     /// Key length in units of eight bytes; 0 says nothing.
     pub encryption: u16,
-    /// Which extensions follow, or a magic number.
+    /// The extensions that follow as flags, or a magic number.
     pub extension: u16,
     /// The first data packet's number.
     pub first_seq: Seq,
@@ -102,7 +102,7 @@ pub struct Handshake {
     pub socket: SocketId,
     /// Proves that the address is the caller's.
     pub cookie: u32,
-    /// The address of whom it is sent to.
+    /// The address of the receiver.
     pub peer_ip: [u8; 16],
 }
 
@@ -165,9 +165,9 @@ pub struct HsExtension {
     pub version: u32,
     /// See [`flag`].
     pub flags: u32,
-    /// How long its sender holds what it receives, milliseconds.
+    /// The receive latency of the sender of the handshake, in milliseconds.
     pub receive_latency_ms: u16,
-    /// How long the other side shall hold, milliseconds.
+    /// The send latency of the sender of the handshake, in milliseconds.
     pub send_latency_ms: u16,
 }
 
@@ -215,14 +215,14 @@ pub(crate) fn write_stream_id(stream_id: &str, out: &mut Vec<u8>) {
     write_block(extension::STREAM_ID, &body, out);
 }
 
-/// What the extensions of a conclusion say.
+/// The extensions of a conclusion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
     /// The request or the response, whichever it is.
     pub hs: Option<HsExtension>,
     /// Key material, or a state of one word.
     pub km: Option<&'a [u8]>,
-    /// Not empty.
+    /// The stream id, if not empty.
     pub stream_id: Option<String>,
 }
 

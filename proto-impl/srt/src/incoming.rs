@@ -56,7 +56,7 @@ impl Incoming {
         Ok(Self { from, arrived: now, timestamp, handshake, hs, km, stream_id: extensions.stream_id })
     }
 
-    /// Who.
+    /// The caller's address.
     #[must_use]
     pub const fn from(&self) -> SocketAddr {
         self.from
@@ -68,7 +68,7 @@ impl Incoming {
         self.handshake.socket
     }
 
-    /// What the caller wants: text without controls, not empty, at most 512 bytes.
+    /// The caller's stream id: text without control characters, not empty, at most 512 bytes.
     #[must_use]
     pub fn stream_id(&self) -> Option<&str> {
         self.stream_id.as_deref()
@@ -80,7 +80,7 @@ impl Incoming {
         self.hs.version
     }
 
-    /// How long the caller wants to hold what it receives, and how long what it sends shall be held.
+    /// The receive and the send latency that the caller proposes.
     #[must_use]
     pub fn wanted_latencies(&self) -> (Duration, Duration) {
         let ms = |ms: u16| Duration::from_millis(u64::from(ms));

@@ -36,7 +36,7 @@ const WRAP_BYTES: usize = 8;
 /// Two keys of the longest kind; more is not read (CVE-2026-55869 was a copy of more).
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 + SALT_BYTES + WRAP_BYTES + 2 * 32;
 
-/// Which of the two keys.
+/// The parity of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parity {
     Even,
@@ -52,7 +52,7 @@ impl Parity {
     }
 }
 
-/// What does not let key material be used.
+/// Why key material is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmError {
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Kek {
     }
 }
 
-/// One or both keys.
+/// One key or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) even: Option<Sek>,
@@ -163,7 +163,7 @@ impl<'a> KeyMaterial<'a> {
         Ok(Ok(Self { even, odd, length, salt, wrapped }))
     }
 
-    /// Of each key in it.
+    /// The length of each key.
     #[must_use]
     pub const fn key_length(&self) -> KeyLength {
         self.length

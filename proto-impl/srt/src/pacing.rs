@@ -3,14 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Before anything was sent so much may be sent again: a small stream's first losses.
+/// The budget for retransmissions before anything was sent: the first losses of a small stream.
 const OVERHEAD_BYTES_MIN: u64 = 64 * 1024;
 /// The share that was not used is kept for so long: a second of darkness takes it all at once.
 const OVERHEAD_KEPT_S: u64 = 5;
 /// Packets may leave so much before their time, so that several go out together.
 const BURST: Duration = Duration::from_millis(2);
 
-/// What may be sent again.
+/// The budget for retransmissions.
 #[derive(Debug)]
 pub(crate) struct Overhead {
     percent: u32,
@@ -41,7 +41,7 @@ impl Overhead {
         self.tokens = self.tokens.saturating_add(self.share(bytes)).min(most);
     }
 
-    /// Whether so many bytes may be sent again.
+    /// Whether this many bytes may be retransmitted.
     pub(crate) fn allows(&self, bytes: usize) -> bool {
         u64::try_from(bytes).is_ok_and(|bytes| bytes <= self.tokens)
     }
@@ -51,13 +51,13 @@ impl Overhead {
         self.tokens >= self.share(self.recent).max(OVERHEAD_BYTES_MIN) / 2
     }
 
-    /// They were.
+    /// Spends the bytes of a retransmission.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.tokens = self.tokens.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 }
 
-/// The period between packets. Without a bandwidth there is none.
+/// The pace of packets; unlimited without a bandwidth.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     bytes_per_second: Option<u64>,

@@ -24,16 +24,16 @@ const CONTROL_BIT: u32 = 0x8000_0000;
 /// Message numbers have 26 bits where the flag for retransmissions exists.
 pub(crate) const MESSAGE_MASK: u32 = 0x03ff_ffff;
 
-/// With which key a payload is encrypted.
+/// The key that a payload is encrypted with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFlag {
-    /// It is clear.
+    /// Not encrypted.
     Clear,
     /// The even key.
     Even,
     /// The odd key.
     Odd,
-    /// Both, which a data packet never says.
+    /// Both keys; not used in data packets.
     Both,
 }
 
@@ -60,17 +60,17 @@ impl KeyFlag {
 /// The head of a data packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHead {
-    /// Its place.
+    /// The sequence number.
     pub seq: Seq,
     /// Two bits: 2 begins a message, 1 ends it, 3 is a whole one.
     pub position: u32,
     /// Whether the message is to be delivered in order (of no meaning in live mode).
     pub in_order: bool,
-    /// Its key.
+    /// The key.
     pub key: KeyFlag,
     /// Whether it was sent before.
     pub retransmitted: bool,
-    /// Its message's number.
+    /// The message number.
     pub message: u32,
     /// Microseconds since the sender's start.
     pub timestamp: u32,
@@ -82,7 +82,7 @@ pub struct DataHead {
 pub(crate) const POSITION_SOLO: u32 = 3;
 
 impl DataHead {
-    /// As on the wire.
+    /// The head as sent on the wire.
     #[must_use]
     pub fn write(&self) -> [u8; HEAD_BYTES] {
         let flags = (self.position & 3) << 30
@@ -94,7 +94,7 @@ impl DataHead {
     }
 }
 
-/// What a control packet says.
+/// The content of a control packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control<'a> {
     /// §3.2.1: see [`crate::handshake`].
@@ -117,7 +117,7 @@ pub enum Control<'a> {
     PeerError(u32),
     /// Type 0x7fff: an extension message of the handshake, sent later (key material).
     User(u16, &'a [u8]),
-    /// Of a type that is not known.
+    /// An unknown type.
     Unknown(u16),
 }
 
@@ -140,16 +140,16 @@ pub(crate) mod kind {
 pub struct Ack {
     /// The first packet that is missing, or the next.
     pub next: Seq,
-    /// What a full one says further.
+    /// The figures of a full acknowledgement.
     pub figures: Option<AckFigures>,
 }
 
-/// What the receiver measures.
+/// The receiver's measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AckFigures {
     /// Round trip, microseconds.
     pub rtt_us: u32,
-    /// Its variation.
+    /// The variation of the round trip, in microseconds.
     pub rtt_var_us: u32,
     /// Packets that have room.
     pub room_packets: u32,
@@ -183,13 +183,13 @@ impl Iterator for Losses<'_> {
 pub enum Packet<'a> {
     /// Payload.
     Data(DataHead, &'a [u8]),
-    /// Everything else.
+    /// A control packet.
     Control {
         /// Microseconds since the sender's start.
         timestamp: u32,
         /// The receiver.
         to: SocketId,
-        /// What it says.
+        /// Its content.
         control: Control<'a>,
     },
 }

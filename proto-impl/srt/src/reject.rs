@@ -1,6 +1,6 @@
 //! Why a connection is refused (libsrt `docs/API/rejection-codes.md`).
 
-/// On the wire a refusal is a handshake whose request type is so much more than the code.
+/// On the wire a refusal is a handshake whose request type is the code plus this.
 const WIRE_BASE: u32 = 1000;
 /// Codes for applications begin here, those of their own free choice at 2000.
 const PREDEFINED: u32 = 1000;
@@ -39,19 +39,19 @@ reasons! {
     BACKLOG = 5,
     /// A program error of the peer.
     IPE = 6,
-    /// It is closing.
+    /// The listener is closing.
     CLOSE = 7,
     /// The protocol's or the library's version.
     VERSION = 8,
     /// The cookies of a rendezvous are equal.
     RDVCOOKIE = 9,
-    /// Another passphrase.
+    /// The passphrases differ.
     BADSECRET = 10,
-    /// One side has a passphrase, the other has none.
+    /// Only one side has a passphrase.
     UNSECURE = 11,
     /// One side wants streams of bytes, the other messages.
     MESSAGEAPI = 12,
-    /// Another congestion control.
+    /// The congestion controls differ.
     CONGESTION = 13,
     /// Packet filters.
     FILTER = 14,
@@ -59,7 +59,7 @@ reasons! {
     GROUP = 15,
     /// No answer in time.
     TIMEOUT = 16,
-    /// Another mode of encryption.
+    /// The encryption modes differ.
     CRYPTO = 17,
     /// Fall back to something simpler.
     FALLBACK = 1000,
@@ -75,7 +75,7 @@ reasons! {
     UNAUTHORIZED = 1401,
     /// Too much to do.
     OVERLOAD = 1402,
-    /// Not allowed.
+    /// The request is not allowed.
     FORBIDDEN = 1403,
     /// No such stream.
     NOTFOUND = 1404,
@@ -83,17 +83,17 @@ reasons! {
     BAD_MODE = 1405,
     /// Parameters that cannot be met.
     UNACCEPTABLE = 1406,
-    /// It is in use.
+    /// The resource is in use.
     CONFLICT = 1409,
     /// The kind of media is not supported.
     NOTSUP_MEDIA = 1415,
-    /// It is locked.
+    /// The resource is locked.
     LOCKED = 1423,
-    /// Another session is needed first.
+    /// Another session is required first.
     FAILED_DEPEND = 1424,
     /// An error of the server.
     ISE = 1500,
-    /// Not there yet.
+    /// Not implemented.
     UNIMPLEMENTED = 1501,
     /// A gateway failed.
     GW = 1502,
@@ -124,12 +124,12 @@ impl RejectReason {
         self.0 >= PREDEFINED
     }
 
-    /// As the request type of a handshake.
+    /// The code as the request type of a handshake.
     pub(crate) const fn to_wire(self) -> u32 {
         self.0.saturating_add(WIRE_BASE)
     }
 
-    /// From the request type of a handshake, when that says a refusal. Negative numbers do not.
+    /// Reads the request type of a handshake that is a refusal; negative numbers are none.
     pub(crate) const fn from_wire(request: u32) -> Option<Self> {
         if request >= WIRE_BASE && request <= i32::MAX as u32 {
             Some(Self(request.saturating_sub(WIRE_BASE)))

@@ -15,7 +15,7 @@ impl Seq {
         Self(value & MASK)
     }
 
-    /// As on the wire.
+    /// The value as sent on the wire.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
@@ -39,7 +39,7 @@ impl Seq {
         self.plus(MASK)
     }
 
-    /// How far ahead of `base` this is; `None` when it is behind, by the shorter way round.
+    /// The distance from `base` to this; `None` when it is behind, by the shorter way round.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;

@@ -55,25 +55,25 @@ pub struct Stats {
 
     /// Round trip, milliseconds.
     pub ms_rtt: f64,
-    /// What the path could carry, as the receiver estimates it, megabits per second.
+    /// The capacity of the path as the receiver estimates it, in Mb/s.
     pub mbps_bandwidth: f64,
     /// Packets sent and not acknowledged.
     pub pkt_flight_size: u32,
     /// Packets that wait to be acknowledged or sent.
     pub pkt_snd_buf: u32,
-    /// Their bytes.
+    /// Bytes in the send buffer.
     pub byte_snd_buf: u64,
     /// Age of the oldest of them, milliseconds.
     pub ms_snd_buf: u32,
     /// Packets that wait to be delivered, with those that are missing between them.
     pub pkt_rcv_buf: u32,
-    /// Their bytes.
+    /// Bytes in the receive buffer.
     pub byte_rcv_buf: u64,
-    /// How long what is received is held, milliseconds.
+    /// The receive latency, in milliseconds.
     pub ms_rcv_tsb_pd_delay: u32,
-    /// How long the peer holds, milliseconds.
+    /// The peer's latency, in milliseconds.
     pub ms_snd_tsb_pd_delay: u32,
-    /// How far the peer's clock has gone from ours, microseconds.
+    /// The drift of the peer's clock against ours, in microseconds.
     pub us_drift: i64,
 }
 

@@ -1,6 +1,6 @@
 //! The standard form of a stream id: `#!::key=value,key=value` (libsrt `docs/features/access-control.md`).
 
-/// How the standard form begins.
+/// The prefix of the standard form.
 const PREFIX: &str = "#!::";
 
 /// The keys of a stream id in the standard form. Values are as they came: who uses them as names checks them.
@@ -18,18 +18,18 @@ pub struct StreamIdKeys<'a> {
     pub session: Option<&'a str>,
     /// `t`: the type; `stream` when it is left out.
     pub kind: Option<&'a str>,
-    /// All others, in order.
+    /// All other keys, in order.
     pub others: Vec<(&'a str, &'a str)>,
 }
 
-/// What a caller wants to do.
+/// The mode that a caller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Receive.
     Request,
     /// Send.
     Publish,
-    /// Both.
+    /// Both directions.
     Bidirectional,
 }
 
@@ -40,7 +40,7 @@ pub enum StreamIdError {
     /// An item without a value or a name.
     #[error("an item is not key=value")]
     Item,
-    /// A key comes twice.
+    /// A key occurs twice.
     #[error("a key comes twice")]
     Twice,
     /// `m` has a value that does not exist.

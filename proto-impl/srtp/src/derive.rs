@@ -4,7 +4,7 @@ use crypto::AesCtr;
 
 use crate::profile::{MasterKey, SALT_BYTES_MAX};
 
-/// What a session key is for (RFC 3711 §4.3.1, §4.3.2).
+/// The label of a session key (RFC 3711 §4.3.1, §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     RtpEncryption = 0x00,

@@ -1,6 +1,6 @@
 //! Why a packet is not let through.
 
-/// What is wrong with a packet, or with its use. None of these ends a context.
+/// Why a packet was refused. None of these ends a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
     /// give the key away in GCM (RFC 7714 §10.1).
     #[error("a sequence number used before")]
     Reused,
-    /// All indices are used up: 2^48 packets, or 2^31 of RTCP (RFC 3711 §9.2). New keys are needed.
+    /// All indices are used up: 2^48 packets, or 2^31 of RTCP (RFC 3711 §9.2). A new master key is needed.
     #[error("the key is used up")]
     KeyExhausted,
 }

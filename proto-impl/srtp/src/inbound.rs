@@ -20,7 +20,7 @@ const DOUBT_AHEAD: u64 = 512;
 /// The same of one that is farther behind: nearly a whole round may be lost.
 const DOUBT_BEHIND: u64 = 128;
 
-/// What was done with packets.
+/// Counters of received packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InboundStats {
     /// RTP packets let through.
@@ -54,7 +54,8 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// With the master key of the peer's direction. `None` never happens for a [`MasterKey`] that was made.
+    /// Creates the context from the master key of the peer's direction. Never `None` for a [`MasterKey`] that could
+    /// be created.
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self {
@@ -65,7 +66,7 @@ impl Inbound {
         })
     }
 
-    /// Which profile it follows.
+    /// The profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.keys.profile()
@@ -84,7 +85,7 @@ impl Inbound {
         self.count(result, true)
     }
 
-    /// What was done so far.
+    /// The counters so far.
     #[must_use]
     pub const fn stats(&self) -> InboundStats {
         self.stats

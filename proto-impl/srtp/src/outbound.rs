@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::profile::{MasterKey, Profile};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
-/// One behind the last index of RTP: 32 bits of rounds and 16 of the sequence number.
+/// One above the last index of RTP: 32 bits of rollover counter and 16 of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
-/// How far a sequence number may leap: half of a round, beyond which the peer would guess another round.
+/// The farthest leap of a sequence number: half of a round, beyond which the peer would assume another round.
 const LEAP_MAX: u16 = 0x7fff;
 
 /// The keys of what we send, and where each of our sources is.
@@ -27,13 +27,14 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// With the master key of our direction. `None` never happens for a [`MasterKey`] that was made.
+    /// Creates the context from the master key of our direction. Never `None` for a [`MasterKey`] that could be
+    /// created.
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self { keys: Keys::new(master)?, sources: Vec::new(), rtcp_next: 0 })
     }
 
-    /// Which profile it follows.
+    /// The profile.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.keys.profile()
@@ -73,7 +74,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// The same for a payload that has something of its own in front: the original sequence number of RTX.
+    /// As [`Self::seal`], for a payload with a prefix of its own: the original sequence number of RTX.
     pub fn seal_parts(
         &mut self,
         header: &Header<'_>,

@@ -30,7 +30,7 @@ impl Profile {
         }
     }
 
-    /// Its number in DTLS.
+    /// The number in DTLS.
     #[must_use]
     pub const fn id(self) -> u16 {
         match self {
@@ -40,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of a master key, and of the session keys made of it.
+    /// Bytes of a master key, and of the session keys derived from it.
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
@@ -64,7 +64,7 @@ impl Profile {
         2 * (self.key_bytes() + self.salt_bytes())
     }
 
-    /// How much longer an RTP packet becomes.
+    /// The bytes that protection adds to an RTP packet.
     #[must_use]
     pub const fn rtp_overhead(self) -> usize {
         match self {
@@ -73,7 +73,7 @@ impl Profile {
         }
     }
 
-    /// How much longer an RTCP packet becomes: the tag, and the index with its flag.
+    /// The bytes that protection adds to an RTCP packet: the tag, and the index with its flag.
     #[must_use]
     pub const fn rtcp_overhead(self) -> usize {
         self.rtp_overhead() + 4
@@ -112,7 +112,7 @@ impl MasterKey {
         Some((Self::new(profile, client_key, client_salt)?, Self::new(profile, server_key, server_salt)?))
     }
 
-    /// What the key is for.
+    /// The profile that the key is for.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile

@@ -3,7 +3,7 @@
 /// How far behind the newest index a packet may be (RFC 3711 §3.3.2 asks for 64 at least). A peer without RTX repeats a
 /// lost packet under its own index, a round trip and more behind: a quarter of a second at 40 Mb/s.
 pub const WINDOW: u64 = 1024;
-/// The same of RTCP, which nobody repeats.
+/// The window of RTCP, which nobody retransmits.
 pub(crate) const RTCP_WINDOW: u64 = 128;
 
 /// Words of a window of RTP, and of RTCP.
@@ -11,7 +11,7 @@ pub(crate) const WORDS: usize = 16;
 pub(crate) const RTCP_WORDS: usize = 2;
 const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == RTCP_WINDOW);
 
-/// Which of the indices up to the newest were there, as many as the words have bits.
+/// A replay window: which of the newest indices were received, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const N: usize> {
     newest: u64,
@@ -19,21 +19,21 @@ pub(crate) struct ReplayWindow<const N: usize> {
     seen: [u64; N],
 }
 
-/// Where an index is, seen from the window.
+/// The position of an index relative to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Not there yet.
+    /// Not received yet.
     Fresh,
     /// There before.
     Seen,
-    /// Behind the window.
+    /// Before the window.
     Old,
 }
 
 impl<const N: usize> ReplayWindow<N> {
     const BITS: u64 = N as u64 * 64;
 
-    /// With a first index, which was there.
+    /// Creates a window with a first received index.
     pub(crate) fn new(first: u64) -> Self {
         let mut window = Self { newest: first, seen: [0; N] };
         window.set(first, true);

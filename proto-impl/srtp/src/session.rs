@@ -5,7 +5,7 @@ use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCtr, Hmac
 use crate::derive::{Label, session_key, session_salt};
 use crate::profile::{KEY_BYTES_MAX, MasterKey, Profile};
 
-/// Of the 160 bits of HMAC-SHA1, 80 are sent (RFC 3711 §4.2.1).
+/// HMAC-SHA1 is truncated to 80 of 160 bits (RFC 3711 §4.2.1).
 const HMAC_TAG_BYTES: usize = 10;
 /// The key of HMAC-SHA1 (RFC 3711 §8.2: n_a).
 const HMAC_KEY_BYTES: usize = 20;
@@ -16,7 +16,7 @@ pub(crate) const RTCP_INDEX_BYTES: usize = 4;
 /// `E`: the packet is encrypted.
 pub(crate) const RTCP_ENCRYPTED: u32 = 0x8000_0000;
 
-/// What a packet is sealed under, once.
+/// The identity of a packet, under which it is sealed once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name {
     pub(crate) ssrc: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Counter {
 /// The keys of one direction for RTP or RTCP.
 pub(crate) struct Session {
     cipher: Cipher,
-    /// In the upper 112 bits, or with GCM in the upper 96.
+    /// The salt, in the upper 112 bits, or with GCM in the upper 96.
     salt: u128,
 }
 
@@ -182,7 +182,7 @@ fn trailer(index: u64) -> [u8; RTCP_INDEX_BYTES] {
     (u32::try_from(index).unwrap_or(u32::MAX) | RTCP_ENCRYPTED).to_be_bytes()
 }
 
-/// What GCM covers and leaves in the clear: the head, `E` and the index (RFC 7714 §9.2).
+/// The associated data of GCM, which stays in the clear: the head, `E` and the index (RFC 7714 §9.2).
 fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES] {
     let mut associated = [0; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES];
     for (to, from) in associated.iter_mut().zip(head.iter().chain(&index)) {
@@ -191,7 +191,7 @@ fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD
     associated
 }
 
-/// Where the bytes of a packet that carries its index say it is: with GCM at the end, else before the tag.
+/// The index field of an RTCP packet: at the end with GCM, else before the tag.
 pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     let behind = match profile {
         Profile::Aes128CmHmacSha1_80 => HMAC_TAG_BYTES,

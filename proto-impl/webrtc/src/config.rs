@@ -3,24 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How a peer finds its path.
+/// How a peer establishes connectivity.
 #[derive(Debug, Clone)]
 pub enum IceMode {
-    /// As a server that everybody can reach at these addresses: it answers checks and sends none (RFC 8445 §2.5).
+    /// ICE lite, for a server with these public addresses: it answers checks and sends none (RFC 8445 §2.5).
     Lite {
-        /// What may be set.
+        /// The agent's settings.
         config: Arc<ice::LiteConfig>,
-        /// Where it is reached by UDP, the preferred address first.
+        /// The UDP addresses, the preferred one first.
         addresses: Vec<SocketAddr>,
     },
-    /// As a client: with checks of its own. Its addresses come by [`crate::Peer::add_local`].
+    /// Full ICE, as a client. Local addresses are added by [`crate::Peer::add_local`].
     Full(Arc<ice::Config>),
 }
 
 /// Settings, shared by all peers of one kind.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How the path is found.
+    /// How connectivity is established.
     pub ice: IceMode,
     /// The handshake; an identity is needed.
     pub dtls: Arc<dtls::Config>,
@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// With an identity, and all else as it should be.
+    /// Creates the default configuration with an identity.
     #[must_use]
     pub fn new(ice: IceMode, identity: Arc<dtls::Identity>) -> Self {
         let dtls = Arc::new(dtls::Config { identity: Some(identity), ..dtls::Config::default() });

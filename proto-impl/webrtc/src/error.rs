@@ -1,6 +1,6 @@
 //! What is wrong with a description or a call.
 
-/// Why a session cannot be.
+/// Why a session cannot be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,7 +25,7 @@ pub enum Error {
     /// No section has a format and a direction that both sides want.
     #[error("no format in common")]
     NothingInCommon,
-    /// An answer that is none to the offer.
+    /// An answer that does not fit the offer.
     #[error(transparent)]
     Answer(#[from] sdp::AnswerError),
     /// A call that does not fit the state: a second offer while one is open, an answer without one.

@@ -6,7 +6,7 @@ use rtp::payload::Frame;
 
 use crate::negotiate::SectionId;
 
-/// What happened, in order. After [`Event::Closed`] nothing follows.
+/// What the owner is told, in order. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -15,20 +15,20 @@ pub enum Event {
     /// The peer may be at the other end of this path: what comes by it belongs to this session (`ice::Demux::open`). It
     /// comes again with each check by the path, so that nobody else keeps it.
     PathOpened(Path),
-    /// It is there no more (`ice::Demux::close`).
+    /// The path was closed; remove it with `ice::Demux::close`.
     PathClosed(Path),
-    /// Keys are there: media can be sent, and comes.
+    /// The keys are established: media can be sent and received.
     Connected,
-    /// What a source sends is, from here on, of this format: an index into the section's formats. Before its first frame.
+    /// From here on the frames of a source have this format. Precedes its first frame.
     Format {
-        /// Where.
+        /// The section.
         section: SectionId,
-        /// Which of [`crate::Section::formats`].
+        /// The index into [`crate::Section::formats`].
         format: usize,
     },
     /// A whole frame.
     Frame {
-        /// Where.
+        /// The section.
         section: SectionId,
         /// The frame; its timestamp has the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
@@ -39,19 +39,19 @@ pub enum Event {
     /// Frames were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
     /// comes.
     PictureLost {
-        /// Where.
+        /// The section.
         section: SectionId,
     },
     /// The peer cannot decode what we send, and wants a key frame. Not more often than one in 500 ms.
     KeyFrameWanted {
-        /// Where.
+        /// The section.
         section: SectionId,
     },
     /// The end.
     Closed(CloseReason),
 }
 
-/// Why a session ended.
+/// Why the session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

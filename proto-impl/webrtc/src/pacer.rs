@@ -7,20 +7,20 @@
 
 use std::time::{Duration, Instant};
 
-/// What may leave at once, whatever the rate.
+/// The smallest burst that leaves at once, at any rate.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// Of a stream, so much may leave at once.
+/// The burst that leaves at once, as a duration of the stream.
 const BURST_TIME: Duration = Duration::from_millis(100);
-/// Beyond it, so many times the stream's rate.
+/// Twice the factor on the stream's rate that applies beyond the burst.
 const FACTOR_TIMES_TWO: u64 = 5;
-/// Before the rate is known, in bytes a second: 10 Mb/s.
+/// The pace before the rate is known, in bytes per second: 10 Mb/s.
 const PACE_FIRST: u64 = 1_250_000;
-/// And at least this: 1 Mb/s.
+/// The lowest pace, in bytes per second: 1 Mb/s.
 const PACE_MIN: u64 = 125_000;
 /// How much of the stream, in its own time, is measured before its rate counts; then how much each further measure has.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
 const MEASURE_TIME: Duration = Duration::from_millis(500);
-/// A stream that leaps so far tells nothing.
+/// A leap of this length is not measured.
 const LEAP: Duration = Duration::from_secs(5);
 /// A pause ends when so much may leave again: fewer wake-ups, and runs that fill a send.
 const QUANTUM_BYTES: u64 = 16 << 10;
@@ -36,7 +36,7 @@ pub(crate) struct Pacer {
     /// Bytes since a time of the stream, and the latest one.
     measured: u64,
     since: Option<(Instant, Instant)>,
-    /// Until the level is low enough.
+    /// Paused until the level is low enough.
     pausing: bool,
 }
 
@@ -63,7 +63,7 @@ impl Pacer {
         self.measured = self.measured.saturating_add(bytes);
     }
 
-    /// So much has left.
+    /// Notes that bytes have left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
         self.leak(now);
         self.level = self.level.saturating_add(bytes);

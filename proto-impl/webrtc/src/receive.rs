@@ -25,7 +25,7 @@ use crate::negotiate::{Section, SectionId};
 #[cfg(test)]
 mod tests;
 
-/// Without media of the source that a section listens to for so long, another one that speaks takes its place.
+/// After this time without media a section switches from its source to another one that sends.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// A source of the peer.
@@ -34,7 +34,7 @@ struct Source {
     section: SectionId,
     receiver: Receiver,
     clock: ClockMapping,
-    /// Which of the section's formats it sends, with what puts its frames together.
+    /// The index of its format in the section, and its depacketiser.
     format: Option<(usize, Depacketizer)>,
     /// Packets before the next one are missing for good.
     gap: bool,
@@ -44,7 +44,7 @@ struct Source {
     needs_key_frame: bool,
 }
 
-/// What a section needs beside its sources.
+/// The state of a section besides its sources.
 #[derive(Debug)]
 struct Incoming {
     section: Section,
@@ -57,7 +57,7 @@ struct Incoming {
     current: Option<(Ssrc, Instant)>,
 }
 
-/// All that comes.
+/// The receiving half of a session.
 #[derive(Debug)]
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
@@ -67,11 +67,11 @@ pub(crate) struct Reception {
     pub(crate) unknown: u64,
     /// Packets of one source too many.
     pub(crate) too_many_sources: u64,
-    /// What was no packet, or no payload of its format.
+    /// Packets that are malformed, or whose payload is.
     pub(crate) malformed: u64,
 }
 
-/// What is to be told to the peer at once.
+/// Feedback that is to be sent to the peer at once.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Packets of a source that are missed.
@@ -81,7 +81,7 @@ pub(crate) struct Requests {
 }
 
 impl Reception {
-    /// For the sections that receive.
+    /// Creates the state for the sections that receive.
     pub(crate) fn new(now: Instant, sections: &[Section]) -> Self {
         let sections: Vec<Incoming> =
             sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
@@ -174,7 +174,7 @@ impl Reception {
         self.malformed += source.drain(ssrc, incoming, events);
     }
 
-    /// Which section a packet is of.
+    /// The section of a packet.
     fn section_of(&self, packet: &Packet<'_>) -> Option<usize> {
         let (ssrc, payload_type) = (packet.header.ssrc, packet.header.payload_type);
         let by_id = |id: SectionId| self.sections.iter().position(|incoming| incoming.section.id == id);
@@ -232,7 +232,7 @@ impl Reception {
         }
     }
 
-    /// What is to be asked for now.
+    /// The feedback that is due now.
     pub(crate) fn poll_requests(&mut self, now: Instant) -> Requests {
         let mut requests = Requests::default();
         for (ssrc, source) in self.sources.iter_mut() {
@@ -252,7 +252,7 @@ impl Reception {
         requests
     }
 
-    /// What was received of each source, for a report.
+    /// A report block for each source.
     pub(crate) fn report(&mut self, now: Instant) -> Vec<ReportBlock> {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
@@ -268,7 +268,7 @@ impl Reception {
         self.sources.iter().filter(|(_, source)| rated(source)).map(|(ssrc, _)| ssrc).collect()
     }
 
-    /// Whether times of arrival are to be told now.
+    /// Whether arrival times are to be reported now.
     pub(crate) fn has_arrivals(&self, now: Instant) -> bool {
         self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout).is_some_and(|due| due <= now)
     }
@@ -277,7 +277,7 @@ impl Reception {
         self.arrivals.as_mut()
     }
 
-    /// Any source, for feedback that is about all of them.
+    /// Any source, for feedback that concerns all of them.
     pub(crate) fn any_source(&self) -> Option<Ssrc> {
         self.sources.iter().next().map(|(ssrc, _)| ssrc)
     }
@@ -398,19 +398,19 @@ impl Source {
         malformed
     }
 
-    /// Nobody listens any more.
+    /// Drops the source from its section.
     fn leave(&mut self) {
         self.format = None;
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
-    /// Packets are missing for good; that is told each time.
+    /// Reports packets that are lost for good, each time.
     fn lose(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         (self.gap, self.needs_key_frame) = (true, false);
         self.spoil(incoming, events);
     }
 
-    /// Video cannot be decoded until a key frame comes.
+    /// Marks the video as undecodable until the next key frame.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
             incoming.requests.request();

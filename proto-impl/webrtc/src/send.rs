@@ -33,7 +33,7 @@ const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
 
-/// One elementary stream as packets, for all peers that get it.
+/// An elementary stream as RTP packets, shared by all peers that receive it.
 #[derive(Debug)]
 pub struct Track {
     packetizer: Packetizer,
@@ -44,7 +44,8 @@ pub struct Track {
 }
 
 impl Track {
-    /// For payloads of at most `payload_bytes_max`. `None` for codecs that RTP does not carry here.
+    /// Creates a track with payloads of at most `payload_bytes_max`. `None` for codecs that are not carried in RTP
+    /// here.
     #[must_use]
     pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
         Some(Self {
@@ -91,8 +92,8 @@ impl Track {
     }
 }
 
-/// How much later than a payload the next one of its unit is: of G.711 by its samples, a byte for each of a channel. All
-/// others are parts of one frame.
+/// The timestamp distance of a payload to the next one of its unit: the samples for G.711, one byte each per
+/// channel; 0 for other codecs, whose payloads are parts of one frame.
 fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     match config {
         CodecConfig::G711(config) => {
@@ -127,7 +128,7 @@ pub(crate) struct Sender {
     source: SourcePair,
     payload_type: PayloadType,
     rtx_payload_type: Option<PayloadType>,
-    /// Of this peer, beside those of the track.
+    /// This peer's offset, added to the timestamps of the track.
     timestamp_offset: u32,
     next: ExtendedSequence,
     rtx_next: SequenceNumber,
@@ -151,7 +152,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// For a section that sends, in its first format.
+    /// Creates the sender of a section, in its first format.
     pub(crate) fn new(section: &Section, random: &mut crypto::Random) -> Option<Self> {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
@@ -187,7 +188,7 @@ impl Sender {
         Ssrc(self.source.ssrc)
     }
 
-    /// This unit is to be sent; it was sampled at `sampled`.
+    /// Queues a unit that was sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
         self.state.map(unit.timestamp.wrapping_add(self.timestamp_offset), sampled);
         let packets = unit.packets.clone();
@@ -207,7 +208,7 @@ impl Sender {
         !self.waiting.is_empty() || !self.asked.is_empty()
     }
 
-    /// Forgets what waits: the owner goes on elsewhere in the stream.
+    /// Drops what waits: the owner continues elsewhere in the stream.
     pub(crate) fn skip(&mut self) {
         self.hole |= !self.waiting.is_empty();
         self.waiting.clear();
@@ -228,7 +229,7 @@ impl Sender {
         }
     }
 
-    /// Whether the owner is to be told so now.
+    /// Whether a key frame is to be requested of the owner now.
     pub(crate) fn poll_key_frame_request(&mut self, now: Instant) -> bool {
         self.requests.poll(now)
     }
@@ -372,5 +373,5 @@ fn mid_block(section: &Section) -> (u16, Vec<u8>) {
 const MID_BYTES_MAX: usize = 16;
 /// Head with extensions, tag, original number.
 const HEAD_BYTES_MAX: usize = 12 + 4 + 20 + 16 + 2;
-/// What a packet may be as a whole.
+/// The largest packet as a whole.
 const DATAGRAM_BYTES_MAX: usize = 1500;

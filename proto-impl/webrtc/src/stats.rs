@@ -8,7 +8,7 @@ use rtp::receive::ReceiveStats;
 
 use crate::negotiate::SectionId;
 
-/// What came by the session's paths and was no media.
+/// Counters of datagrams that are not media.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportStats {
@@ -34,13 +34,13 @@ impl TransportStats {
 pub struct Stats {
     /// The path below.
     pub transport: TransportStats,
-    /// What protects media.
+    /// The SRTP profile.
     pub profile: Option<srtp::Profile>,
     /// Our side of the handshake, and the suite that it came to.
     pub handshake: Option<(dtls::Role, dtls::CipherSuite)>,
-    /// To the peer and back, as its reports tell.
+    /// The round trip, from the peer's reports.
     pub round_trip: Option<Duration>,
-    /// What the peer says it can receive, bits per second.
+    /// The peer's estimate of its receive bandwidth, in bits per second.
     pub remote_estimate: Option<u64>,
     /// Datagrams that came while the owner did not take events.
     pub no_room: u64,
@@ -52,8 +52,8 @@ pub struct Stats {
     pub too_many_sources: u64,
     /// Packets of ours that were gone before they could be sent.
     pub skipped: u64,
-    /// What each source of the peer sent.
+    /// Counters of each source of the peer.
     pub received: Vec<(SectionId, Ssrc, ReceiveStats)>,
-    /// What was sent again.
+    /// Retransmission counters of each section.
     pub resent: Vec<(SectionId, ResendStats)>,
 }

@@ -100,7 +100,7 @@ impl Agent {
         }
     }
 
-    /// What a lite agent has no use for is ignored; one that cannot be used is counted below.
+    /// Adds a candidate of the peer. A lite agent ignores it; an unusable one is counted.
     pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
         if let Self::Full(agent) = self {
             let _ = agent.add_remote(now, candidate);
@@ -115,12 +115,12 @@ impl Agent {
     }
 }
 
-/// What a datagram turned out to be.
+/// The content of a datagram.
 #[derive(Debug)]
 pub(crate) enum Opened<'a> {
     Rtp(&'a [u8]),
     Rtcp(&'a [u8]),
-    /// Nothing for media.
+    /// Not media.
     Nothing,
 }
 
@@ -137,16 +137,16 @@ pub(crate) struct Transport {
     pub(crate) agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
-    /// Who opens the association and whom to expect; known with the descriptions.
+    /// Our DTLS role and the expected fingerprints; known with the descriptions.
     expected: Option<(bool, Vec<dtls::Fingerprint>)>,
-    /// Behind the first validated path.
+    /// Created with the first validated path.
     dtls: Option<Box<dtls::Connection>>,
     /// ICE has a path: the handshake may begin.
     has_path: bool,
     keys: Option<Box<Keys>>,
-    /// What protected the handshake's end.
+    /// The cipher suite of the handshake.
     suite: Option<dtls::CipherSuite>,
-    /// Where goodbyes go when ICE has ended.
+    /// The path for a final `close_notify` when ICE has ended.
     last_path: Option<Path>,
     events: VecDeque<Event>,
     closed: bool,
@@ -173,7 +173,7 @@ impl Transport {
         }
     }
 
-    /// What the descriptions agreed on.
+    /// Applies the result of the descriptions.
     pub(crate) fn set_negotiated(&mut self, now: Instant, negotiated: &Negotiated) {
         self.agent.set_remote(now, &negotiated.remote, negotiated.remote_is_lite);
         for candidate in &negotiated.candidates {
@@ -238,7 +238,7 @@ impl Transport {
         self.pump(now);
     }
 
-    /// Says goodbye.
+    /// Ends the transport; a connected peer is sent `close_notify`.
     pub(crate) fn close(&mut self, reason: CloseReason) {
         if self.closed {
             return;
@@ -278,22 +278,22 @@ impl Transport {
         self.dtls.as_mut()?.poll_transmit(now, out).then_some(path)
     }
 
-    /// Where media goes, once it can be sealed.
+    /// The path that media takes, once it can be protected.
     pub(crate) fn media_path(&self) -> Option<Path> {
         self.agent.selected().filter(|_| self.keys.is_some())
     }
 
-    /// What seals packets, once there are keys.
+    /// The SRTP context for sending, once there are keys.
     pub(crate) fn outbound(&mut self) -> Option<&mut Outbound> {
         self.keys.as_mut().map(|keys| &mut keys.outbound)
     }
 
-    /// Which profile protects media.
+    /// The SRTP profile.
     pub(crate) fn profile(&self) -> Option<Profile> {
         self.keys.as_ref().map(|keys| keys.outbound.profile())
     }
 
-    /// Which side of the handshake is ours, and which suite it came to.
+    /// Our DTLS role and the cipher suite.
     pub(crate) fn handshake(&self) -> Option<(dtls::Role, dtls::CipherSuite)> {
         Some((self.dtls.as_ref()?.role(), self.suite?))
     }

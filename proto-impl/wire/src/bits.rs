@@ -16,7 +16,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, bit: 0 }
     }
 
-    /// One bit.
+    /// Reads one bit.
     pub fn bit(&mut self) -> Result<bool, Truncated> {
         let byte = self.bytes.get(self.bit / 8).ok_or(Truncated { at: self.bit / 8, need: 1 })?;
         let set = byte & (0x80 >> (self.bit % 8)) != 0;

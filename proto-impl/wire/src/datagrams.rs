@@ -49,25 +49,25 @@ impl Datagrams {
         self.ends.clear();
     }
 
-    /// How many.
+    /// The number of datagrams.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Their bytes.
+    /// The bytes of all datagrams.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// One datagram; empty behind the last.
+    /// The datagram at `index`; empty behind the last.
     #[must_use]
     pub fn get(&self, index: usize) -> &[u8] {
         self.bytes.get(self.range(index)).unwrap_or_default()
@@ -105,7 +105,7 @@ impl Datagrams {
 /// Datagrams that one send can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// One behind the other.
+    /// The datagrams, back to back.
     pub bytes: &'a [u8],
     /// The length of each but the last.
     pub segment: usize,

@@ -26,7 +26,7 @@ impl<'a> Gather<'a> {
         Self { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, budget, scratch: &mut [] }
     }
 
-    /// The same, with room for bytes that are made for this write alone: see [`Gather::push_made`].
+    /// As [`Gather::new`], with room for bytes that are made for this write alone: see [`Gather::push_made`].
     #[must_use]
     pub fn with_scratch(budget: usize, scratch: &'a mut [u8]) -> Self {
         Self { scratch, ..Self::new(budget) }

@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         self.take(n).map(Reader::new)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         self.array::<1>().map(|[b]| b)
     }
@@ -97,13 +97,13 @@ impl<'a> Reader<'a> {
         self.rest.first().copied()
     }
 
-    /// All that is left, consumed.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         self.at = self.at.saturating_add(self.rest.len());
         std::mem::take(&mut self.rest)
     }
 
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()

@@ -8,7 +8,7 @@ use crate::Gather;
 
 /// Writes of up to this many bytes are copied into scratch instead of becoming a slice of their own.
 const SCRATCH_WRITE_MAX: usize = 256;
-/// How much scratch is reserved at once.
+/// The scratch that is reserved at a time.
 const SCRATCH_BYTES: usize = 1024;
 
 /// A queue of outgoing bytes. It never limits itself: the owner stops producing above its own high-water mark,

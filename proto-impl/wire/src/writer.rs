@@ -22,7 +22,7 @@ impl Writer {
         Self { buffer: BytesMut::with_capacity(bytes) }
     }
 
-    /// One byte.
+    /// Writes one byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.buffer.put_u8(value);
         self
@@ -82,7 +82,8 @@ impl Writer {
         self.buffer.is_empty()
     }
 
-    /// What was written, without a copy; the writer goes on behind it in the same allocation while it lasts.
+    /// Takes the written bytes without a copy; the writer goes on behind them in the same allocation while it
+    /// lasts.
     pub fn take(&mut self) -> Bytes {
         self.buffer.split().freeze()
     }

@@ -22,7 +22,7 @@ use crate::auth::time_code;
 use crate::config::AppSettings;
 use crate::types::{Now, StreamKey};
 
-/// Who is let in, who is there, and who tries codes.
+/// Access control: credentials, presence, and failed codes.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     pub(super) admissions: Admissions,
@@ -31,7 +31,7 @@ pub(super) struct Access {
 }
 
 impl Control {
-    /// Everything that an application checks and memory can answer. Nothing is used up.
+    /// The checks of an application that memory can answer. Nothing is used up.
     pub(super) fn check_credentials(
         &self,
         now: Now,

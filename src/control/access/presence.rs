@@ -17,7 +17,7 @@ const EVENTS_MAX: usize = 10_000;
 /// A subscriber of a stream, stored or not.
 type Who = (StreamKey, String);
 
-/// One session.
+/// A session of a subscriber.
 #[derive(Debug)]
 struct Presence {
     key: StreamKey,
@@ -25,9 +25,9 @@ struct Presence {
     protocol: &'static str,
     params: Params,
     subscriber: Option<String>,
-    /// It is served; before, it was only admitted.
+    /// Served; before, it is only admitted.
     started: bool,
-    /// Where its start was told, and its end will be.
+    /// The hook that its start was sent to; its end follows there.
     told: Option<HookUrl>,
 }
 

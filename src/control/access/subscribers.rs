@@ -35,7 +35,7 @@ impl Control {
         }
     }
 
-    /// With what is known of its connections.
+    /// The subscriber with what is known of its connections.
     pub(in crate::control) fn shown_subscriber<'a>(
         &'a self,
         key: &StreamKey,

@@ -8,12 +8,12 @@ use crate::types::StreamKey;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
-/// What comes of a claim at once.
+/// The immediate result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// The id may be published here.
     Granted,
-    /// Another server has it.
+    /// Taken by another server.
     Taken,
     /// Somebody else was asked; the answer comes by [`crate::control::Control::handle_claim`].
     Asked,
@@ -29,7 +29,7 @@ pub trait Claims: fmt::Debug + Send {
     fn release(&mut self, ticket: Ticket);
 }
 
-/// This server alone: the registry says whether an id is free, and nobody else has to be asked.
+/// A single server: the registry alone says whether an id is free.
 #[derive(Debug)]
 pub(super) struct LocalClaims;
 

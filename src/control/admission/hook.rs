@@ -15,7 +15,7 @@ use crate::jobs::{Post, Receiver, Work};
 use crate::mail::PlayRequest;
 use crate::types::{Now, StreamKey};
 
-/// How long a receiver may take.
+/// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(7);
 impl Control {
     /// Asks a receiver about an admission.
@@ -85,7 +85,7 @@ impl Control {
         self.hand_over_questions(now);
     }
 
-    /// What `webhookAuthenticateURL` is sent.
+    /// The body for `webhookAuthenticateURL`.
     fn publish_question(&self, key: &StreamKey, params: &Params) -> Bytes {
         let shown = Credentials::of(params);
         let mut question = Map::new();
@@ -109,7 +109,7 @@ impl Control {
         Value::Object(question).to_string().into()
     }
 
-    /// What `webhookPlayAuthUrl` is sent.
+    /// The body for `webhookPlayAuthUrl`.
     fn play_question(&self, request: &PlayRequest) -> Bytes {
         let shown = Credentials::of(&request.params);
         let address = request.peer.ip().to_canonical().to_string();

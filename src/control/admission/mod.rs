@@ -35,7 +35,7 @@ use queue::HookQueue;
 
 /// Admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
-/// How long a peer is kept waiting; RTMP encoders and browsers are patient for longer.
+/// The longest time a peer is kept waiting; RTMP encoders and browsers have more patience.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The request that is to be admitted.
@@ -81,7 +81,7 @@ impl Request {
         }
     }
 
-    /// In the words of its direction.
+    /// The refusal in the terms of the request's direction.
     const fn denied(&self, denial: Denial) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Denied(denial)),
@@ -96,7 +96,7 @@ impl Request {
         }
     }
 
-    /// Too much waits, or an answer did not come in time.
+    /// Too many requests wait, or no answer came in time.
     const fn unavailable(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Resources),
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// The reason of a refusal, in the words of its direction.
+/// The reason of a refusal, by direction.
 #[derive(Debug, PartialEq, Eq)]
 enum Why {
     Publish(Refusal),
@@ -125,7 +125,7 @@ enum Step {
     Token,
     /// The operator's receiver says yes.
     Hook,
-    /// Nobody else has the id.
+    /// Reserves the id unless somebody else has it.
     Reserve,
 }
 
@@ -150,7 +150,7 @@ impl Answer {
     }
 }
 
-/// What somebody else has to answer.
+/// A question to an outside authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Question {
     /// Whether the id may be published here.
@@ -168,19 +168,19 @@ struct Admission {
     claimed: bool,
     /// The hook receiver has allowed it.
     approved: bool,
-    /// It was refused by no step before.
+    /// No step before has refused it.
     passed: bool,
     /// When the peer has waited long enough; set when it begins to wait.
     until: Option<Instant>,
 }
 
-/// What an admission waits for.
+/// What an admission is waiting for.
 #[derive(Debug)]
 enum Pending {
     Claim,
     Hook {
         url: HookUrl,
-        /// Until it is handed to the job service.
+        /// The body until it is handed to the job service.
         body: Option<Bytes>,
     },
 }
@@ -200,7 +200,7 @@ pub(super) struct Admissions {
     due: BTreeSet<(Instant, Ticket)>,
     hooks: HookQueue,
     claims: Box<dyn Claims>,
-    /// Of the streams that are live.
+    /// The admissions of live streams.
     held: BTreeMap<StreamId, Ticket>,
     count: u64,
 }
@@ -344,7 +344,7 @@ impl Control {
         }
     }
 
-    /// Everything was passed and answered, in this turn: the token is used up, the id reserved.
+    /// All steps have passed, within this turn: uses up the token and reserves the id.
     fn complete_admission(&mut self, now: Now, admission: Admission) {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();
@@ -434,7 +434,7 @@ impl Control {
         }
     }
 
-    /// The server goes down: nobody waits any more.
+    /// The server is shutting down: answers all that wait.
     pub(super) fn end_admissions(&mut self, now: Now) {
         for ticket in self.access.admissions.waiting.keys().copied().collect::<Vec<_>>() {
             if let Some(Waiter { admission, .. }) = self.access.admissions.take(ticket) {

@@ -8,7 +8,7 @@ use crate::jobs::Class;
 
 /// Receivers that are asked at the same time.
 const THREADS: usize = Class::Admission.limits().threads;
-/// Of the threads that ask, one receiver gets so many: one that hangs does not keep the others from answering.
+/// Threads that one receiver may occupy: one that hangs does not keep the others from answering.
 const PER_RECEIVER: usize = THREADS / 2;
 
 /// Questions on their way to receivers.
@@ -16,7 +16,8 @@ const PER_RECEIVER: usize = THREADS / 2;
 pub(super) struct HookQueue {
     /// Not handed to a thread yet, oldest first.
     pub(super) waiting: VecDeque<Ticket>,
-    /// With a thread: its receiver. Stays until the thread is back, whether somebody waits or not.
+    /// The receivers of requests on a thread. An entry stays until the thread is back, whether somebody waits or
+    /// not.
     pub(super) running: BTreeMap<Ticket, (String, u16)>,
 }
 

@@ -23,7 +23,7 @@ const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
 struct Members(Map<String, Value>);
 
 impl Members {
-    /// What every hook begins with.
+    /// The members that every hook starts with.
     fn new(now: Now, key: &StreamKey, action: &str) -> Self {
         let mut members = Self(Map::new());
         members.put("id", Some(&key.id));
@@ -109,7 +109,7 @@ impl Control {
         self.exit_when_drained();
     }
 
-    /// Where hooks of a stream go: its record's address, else its application's.
+    /// The hook URL of a stream: its record's, else its application's.
     pub(in crate::control) fn hook_url(&self, key: &StreamKey) -> Option<HookUrl> {
         let own = self.records.get(key).and_then(|record| record.listener_hook_url.as_deref());
         match own.filter(|url| !url.trim().is_empty()) {
@@ -162,7 +162,7 @@ impl Control {
         self.arm_status(now, stream);
     }
 
-    /// Subtracks of a main track that hooks have told to be live.
+    /// The number of subtracks of a main track that hooks have announced as live.
     fn announced_subtracks(&self, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = self.records.subtracks(main).filter_map(stream);

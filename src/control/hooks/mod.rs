@@ -26,9 +26,9 @@ use crate::types::{Now, StreamKey};
 const SENDERS: usize = Class::Hook.limits().threads;
 /// Hooks that wait (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
-/// How long a receiver may take.
+/// The timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Of the threads, one receiver gets so many: one that hangs does not stop the others.
+/// Threads that one receiver may occupy: one that hangs does not stop the others.
 const PER_RECEIVER: usize = SENDERS / 2;
 /// How long the drain waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -46,14 +46,14 @@ struct Hook {
     retry_delay: Duration,
 }
 
-/// What the line of a stream does.
+/// The state of a stream's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Its first can be sent.
+    /// Its first hook can be sent.
     Ready,
     /// The one before its first is being sent.
     Sending,
-    /// Its first has failed and is tried again.
+    /// Its first hook has failed and is retried then.
     Pausing(Instant),
 }
 
@@ -67,7 +67,7 @@ struct Line {
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
     lines: BTreeMap<StreamKey, Line>,
-    /// All that wait, by age.
+    /// All waiting hooks, by age.
     ages: BTreeMap<u64, StreamKey>,
     /// Lines whose first can be sent, by its age.
     ready: BTreeMap<u64, StreamKey>,
@@ -79,7 +79,7 @@ pub(super) struct Hooks {
     drain_until: Option<Instant>,
     /// The drain has waited long enough.
     overdue: bool,
-    /// The server is short of resources, and that was told.
+    /// A hook has reported that the server is short of resources.
     load_high: bool,
 }
 
@@ -251,7 +251,7 @@ impl Hooks {
         }
     }
 
-    /// The server goes down: what there is to tell gets a little time.
+    /// The server is shutting down: waiting hooks get a little time.
     pub(super) fn drain(&mut self, now: Now) {
         self.drain_until = now.mono.checked_add(DRAIN_MAX);
     }

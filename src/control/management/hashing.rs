@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::control::answer::Origin;
 use crate::jobs::{PasswordDigest, PasswordWork, Work};
 
-/// What a password is hashed for.
+/// The purpose of hashing a password.
 #[derive(Debug)]
 pub(in crate::control) enum Purpose {
     /// Somebody logs in.
@@ -23,7 +23,7 @@ pub(in crate::control) enum Purpose {
 }
 
 impl Purpose {
-    /// Who waits for what comes of it.
+    /// The origin that waits for the result.
     pub(in crate::control) const fn origin(&self) -> Origin {
         match self {
             Self::Login { origin, .. }

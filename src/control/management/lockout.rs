@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Failures that lock.
 const FAILURES: u32 = 3;
-/// For how long.
+/// The duration of a lock.
 const LOCKED: Duration = Duration::from_secs(300);
 /// Tries per second, and how many may come at once.
 const TRIES_PER_SECOND: u32 = 10;
@@ -16,7 +16,7 @@ const PAIRS_MAX: usize = 10_000;
 /// Bytes of an e-mail that is worth remembering.
 const EMAIL_BYTES_MAX: usize = 254;
 
-/// What a try may do.
+/// The verdict on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::control) enum Try {
     /// Check the password.
@@ -93,7 +93,7 @@ impl Lockout {
         self.pairs.remove(&key(client, email));
     }
 
-    /// At ten tries a second a full table is older than any lock in it.
+    /// Makes room in a full table; at ten attempts a second it is older than any lock in it.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;

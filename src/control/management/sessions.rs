@@ -9,16 +9,16 @@ use crypto::Random;
 
 /// The cookie.
 pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
-/// Without a request for so long it ends.
+/// The longest time without a request.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// It ends after this, used or not.
+/// The longest life, used or not.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Sessions of one user; the oldest goes.
+/// The most sessions of one user; beyond, the oldest is removed.
 const PER_USER: usize = 50;
-/// Sessions of all users; the one that rested longest goes.
+/// The most sessions in all; beyond, the one idle for longest is removed.
 const TOTAL: usize = 10_000;
 
-/// What the cookie holds: 128 random bits.
+/// The value of the cookie: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::control) struct SessionId(u128);
 
@@ -36,7 +36,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// It is as good as a password.
+/// Not printed: it is as good as a password.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId(..)")
@@ -80,7 +80,7 @@ impl Sessions {
         id
     }
 
-    /// Whose it is; being asked for keeps it alive.
+    /// The session's user; finding it keeps it alive.
     pub(in crate::control) fn find(&mut self, now: Instant, id: SessionId) -> Option<Arc<str>> {
         let session = self.by_id.get_mut(&id)?;
         if session.is_over(now) {

@@ -18,20 +18,20 @@ pub fn is_email(text: &str) -> bool {
         && text.chars().all(|c| !c.is_whitespace() && !c.is_control())
 }
 
-/// What a user may do within a scope.
+/// The role of a user within a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(in crate::control) enum Role {
-    /// Everything.
+    /// Full access.
     Admin,
     /// Streams and recordings.
     User,
-    /// Nothing but reading.
+    /// Read access only.
     ReadOnly,
 }
 
 impl Role {
-    /// As the API writes it.
+    /// The name in the API.
     pub(in crate::control) const fn name(self) -> &'static str {
         match self {
             Self::Admin => "ADMIN",
@@ -90,7 +90,7 @@ impl User {
         Self { password_hash: PasswordHash::default(), ..self.clone() }
     }
 
-    /// What the user may do within a scope, that of everything not counted.
+    /// The role within a scope; the scope of everything is not considered.
     pub(in crate::control) fn role_in(&self, scope: &str) -> Option<Role> {
         let mapped = self.app_name_user_type.as_ref().and_then(|roles| roles.get(scope)).copied();
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })

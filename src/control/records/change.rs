@@ -3,7 +3,7 @@
 use crate::control::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
 use crate::types::{SessionRef, StreamKey};
 
-/// One change of one record.
+/// A change of one record.
 #[derive(Debug, Clone)]
 pub(in crate::control) enum Change {
     Insert(Box<Broadcast>),
@@ -91,7 +91,7 @@ fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<Endpoin
     wanted.iter().map(same).collect()
 }
 
-/// What to answer once the change is there.
+/// The answer once the change is stored.
 #[derive(Debug, Clone)]
 pub(in crate::control) enum Answer {
     /// The record.
@@ -102,7 +102,7 @@ pub(in crate::control) enum Answer {
     SuccessOfNulls,
     /// A plain failure: an earlier part of a bulk request worked, a later one could not.
     Failure,
-    /// Of a delete; the words depend on whether something was live.
+    /// The answer to a delete; its text depends on whether something was live.
     Deleted,
     /// The id of an endpoint.
     EndpointAdded(String),

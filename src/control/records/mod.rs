@@ -48,7 +48,7 @@ impl Records {
         self.apps.get(&key.app)?.get(&key.id).map(AsRef::as_ref)
     }
 
-    /// By name, without making a key.
+    /// Finds a record without building a key.
     pub(super) fn find(&self, app: &str, id: &str) -> Option<&Broadcast> {
         self.apps.get(app)?.get(id).map(AsRef::as_ref)
     }
@@ -120,12 +120,12 @@ impl Records {
         self.apps.get(app).map_or(0, BTreeMap::len)
     }
 
-    /// Those of one application, in order of their ids.
+    /// The records of an application, by id.
     pub(super) fn of(&self, app: &str) -> impl Iterator<Item = &Broadcast> {
         self.apps.get(app).into_iter().flat_map(|app| app.values().map(AsRef::as_ref))
     }
 
-    /// Those of one application behind an id (from the first when there is none), in order of their ids.
+    /// The records of an application behind an id (from the first when there is none), by id.
     pub(super) fn behind<'a>(
         &'a self,
         app: &str,
@@ -136,7 +136,7 @@ impl Records {
         app.flat_map(move |app| app.range::<str, _>((from, Bound::Unbounded)).map(|(id, r)| (id, r.as_ref())))
     }
 
-    /// All, in order of their keys.
+    /// All records, by key.
     pub(super) fn all(&self) -> impl Iterator<Item = (StreamKey, &Broadcast)> {
         self.apps.iter().flat_map(|(app, records)| {
             let key = |id: &Arc<str>| StreamKey { app: app.clone(), id: id.clone() };

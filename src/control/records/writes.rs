@@ -18,19 +18,19 @@ use crate::types::{Now, SessionRef, StreamKey};
 
 /// How long changes are gathered when no commit is under way.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long a change by publishing may wait for company.
+/// How long a change caused by publishing may wait for others.
 const LAZY: Duration = Duration::from_millis(1000);
 /// Pause between attempts to write a fresh file.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
 /// Lazy changes taken into one batch.
 const DIRTY_PER_BATCH: usize = 512;
 
-/// What follows from the store's answers.
+/// An event that follows from the store's answers.
 #[derive(Debug)]
 pub(in crate::control) enum Event {
     /// A change is on the disk: now it happens.
     Record(Write),
-    /// The same of auxiliary records.
+    /// A write of auxiliary records.
     Auxiliary(AuxiliaryWrite),
     /// A change was not made, and somebody waits for it.
     Failed(SessionRef),
@@ -52,7 +52,7 @@ impl Pending {
     }
 }
 
-/// After a failed commit.
+/// The state after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
     /// The rebuild under way.
@@ -186,7 +186,7 @@ impl Records {
         true
     }
 
-    /// What was gathered meanwhile is pending on top of the new memory, and goes to the disk next.
+    /// Changes gathered meanwhile are applied to the new memory, and written next.
     pub(in crate::control) fn settle(&mut self, now: Now, draining: bool) {
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -198,7 +198,7 @@ impl Records {
         }
     }
 
-    /// What the store is to do next.
+    /// The next request to the store.
     pub(in crate::control) fn poll_request(&mut self) -> Option<store::Request> {
         self.writes.requests.pop_front()
     }

@@ -85,7 +85,7 @@ impl Control {
         }
     }
 
-    /// Who calls. The error is an answer.
+    /// Identifies the caller. The error is an answer.
     fn caller(&mut self, now: Now, request: &Request) -> Result<Caller, Response> {
         if let Some(secret) = &self.config.server.management_secret {
             if request.headers.count("proxyauthorization") > 1 {
@@ -193,7 +193,7 @@ fn is_typed(route: &Route, request: &Request) -> bool {
         || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
-/// What the cookies of our name hold.
+/// The values of our cookies.
 fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
     let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
     let ours =

@@ -219,11 +219,11 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
     Reply::Now(object(200, &shown))
 }
 
-/// Why a settings object is not taken.
+/// Why a settings object is refused.
 enum Unfit {
-    /// It is no settings object: 400.
+    /// Not a settings object: 400.
     Malformed(String),
-    /// It says what cannot be.
+    /// An impossible value.
     Refused(String),
 }
 

@@ -15,11 +15,11 @@ use crate::mail::StreamEnd;
 use crate::protocol::outbound;
 use crate::types::StreamKey;
 
-/// Of a `listenerHookURL` that nothing could be sent to.
+/// The answer to a `listenerHookURL` that cannot be used.
 const BAD_HOOK: &str = "Hook url is not valid.";
 /// Letters and digits of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// What cameras are answered: finding out their address needs ONVIF.
+/// The answer about cameras: discovering their address needs ONVIF.
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
 const BULK_MAX: usize = 10_000;
@@ -83,7 +83,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// What a create with `autoStart` is refused for before it is a record.
+/// Why a create with `autoStart` is refused before the record exists.
 fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<&Body>) -> Option<Reply> {
     let Some(body) = body else { return Some(now(Outcome::failure("unexpected parameters received"))) };
     if control.is_short_for_source(at, call.app) {

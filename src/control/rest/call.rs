@@ -61,9 +61,9 @@ impl RootCall<'_> {
 /// The authenticated caller of an operation of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// Nobody that is known.
+    /// An unknown caller.
     Nobody,
-    /// Who holds the server's secret: may do everything, and is no user.
+    /// The holder of the server's secret: unrestricted, and not a user.
     Token,
     /// A user that is logged in.
     User {

@@ -50,7 +50,7 @@ pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Repl
     Reply::Later
 }
 
-/// One rendition.
+/// A rendition.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StreamInfo {
@@ -294,7 +294,7 @@ pub(super) fn sei(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     in_band(control, call)
 }
 
-/// Nothing is put into a stream in this version.
+/// In-band messages are not supported in this version.
 fn in_band(control: &Control, call: &Call<'_>) -> Reply {
     if control.is_live(&call.key()) {
         refused("")

@@ -81,7 +81,7 @@ fn timing(control: &Control, now: Now) -> Value {
 }
 
 impl Control {
-    /// All figures, as `GET /system-resources` shows them.
+    /// All figures for `GET /system-resources`.
     pub(in crate::control) fn resource_report(&self, now: Now) -> Value {
         everything(self, now)
     }

@@ -11,7 +11,7 @@ use crate::protocol;
 /// Items of one list.
 const ITEMS_MAX: usize = 50;
 
-/// Which part of a list is wanted; `None` when that are no numbers.
+/// The requested page of a list; `None` when the parameters are not numbers.
 pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
     let (offset, size) = (offset.parse::<i32>().ok()?, size.parse::<i32>().ok()?);
     Some((usize::try_from(offset).unwrap_or(0), usize::try_from(size).unwrap_or(0).min(ITEMS_MAX)))

@@ -47,7 +47,7 @@ pub(super) use call::{Origin, Reply};
 pub use route::{Base, BodyKind, Policy, Route};
 pub use routes::routes;
 
-/// What the panel calls applications by.
+/// The prefix under which the panel calls applications.
 const PROXY: &str = "/request";
 
 impl Control {

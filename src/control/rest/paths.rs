@@ -8,7 +8,7 @@ pub(super) fn split_path(path: &str) -> Option<(&str, &str)> {
     Some((app, rest_of(rest)?))
 }
 
-/// What follows `rest`, with its slash.
+/// The path behind `rest`, with its slash.
 pub(super) fn rest_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("rest")?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)

@@ -10,7 +10,7 @@ use crate::http::{Method, Request, Response};
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Any method of `/request`.
+/// Handles any method of `/request`.
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     match inner(call.request) {
         Some(request) => control.dispatch_app(now, call.origin.session, None, &request),

@@ -3,19 +3,19 @@
 use super::call::{AppHandler, RootHandler};
 use crate::http::{Method, Request, Response};
 
-/// What stands before a route's path.
+/// The base of a route's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// `/{app}/rest/v2`.
     App,
     /// `/rest/v2`.
     Root,
-    /// Nothing.
+    /// The root, without a prefix.
     Server,
 }
 
 impl Base {
-    /// As the OpenAPI document writes it.
+    /// The prefix in the OpenAPI document.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Base {
 pub enum Policy {
     /// Whoever passes the application's IP filter and token filter.
     AppFilter,
-    /// Nothing but the dashboard's address filter: `/metrics`, `/openapi.json`.
+    /// Only the dashboard's address filter: `/metrics`, `/openapi.json`.
     Dashboard,
     /// No login.
     Open,
@@ -42,14 +42,14 @@ pub enum Policy {
     System,
     /// Scope `system`, or the application that the first parameter names: any role reads, administrators write.
     Scoped,
-    /// As its `_path` says: see the proxy.
+    /// The policy of its `_path`: see the proxy.
     Proxied,
 }
 
 /// The kind of body that a request may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// Nothing that is looked at.
+    /// No body is read.
     None,
     /// JSON, or nothing.
     Json,
@@ -66,16 +66,16 @@ pub(super) enum Handler {
     Root(RootHandler),
 }
 
-/// One operation.
+/// A REST operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     /// The request's method.
     pub method: Method,
-    /// What stands before the path.
+    /// The base of the path.
     pub base: Base,
     /// The path behind the base.
     pub path: &'static str,
-    /// Who may use it.
+    /// The access policy.
     pub policy: Policy,
     /// The kind of body.
     pub body: BodyKind,
@@ -87,23 +87,23 @@ pub struct Route {
     pub query: &'static [&'static str],
     /// The operation's group in the document.
     pub tag: &'static str,
-    /// One line for people.
+    /// A one-line description for people.
     pub summary: &'static str,
     pub(super) handler: Handler,
 }
 
 impl Route {
-    /// With a JSON body of this schema.
+    /// Takes a JSON body of this schema.
     pub(super) const fn takes(self, schema: &'static str) -> Self {
         Self { body: BodyKind::Json, takes: schema, ..self }
     }
 
-    /// With files of a form.
+    /// Takes the files of a form.
     pub(super) const fn multipart(self) -> Self {
         Self { body: BodyKind::Multipart, ..self }
     }
 
-    /// With these parameters in the query.
+    /// Takes these query parameters.
     pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
         Self { query: names, ..self }
     }
@@ -119,7 +119,7 @@ pub(super) fn refuse_type(route: &Route, request: &Request) -> Option<Response> 
     (!fits).then(|| Response::error(415, "Unsupported Media Type"))
 }
 
-/// A body needs its type; without a body anything goes.
+/// Whether the media type is the wanted one; without a body any is accepted.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
     if request.body.is_empty() {
         return true;

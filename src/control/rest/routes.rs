@@ -21,7 +21,7 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
     server::ROUTES.iter().chain(apps::ROUTES)
 }
 
-/// What the table says about a request.
+/// The result of looking up a request.
 pub(super) enum Found<'a> {
     Route(&'static Route, [&'a str; PARAMS_MAX]),
     /// The path is there, for these methods.

@@ -16,12 +16,12 @@ use crate::types::{Now, SessionRef, StreamKey};
 
 /// Records looked at in one slice: some hundred microseconds.
 const SLICE: usize = 2048;
-/// Scans that wait for their turn; more are told to come back.
+/// The most scans that wait; further requests are asked to retry.
 const SCANS_MAX: usize = 256;
 /// Between two slices other inputs have their turn.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What a list is sorted by.
+/// The sort key of a list.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     Name,
@@ -45,7 +45,7 @@ struct Rank {
 }
 
 impl Order {
-    /// Both parameters are needed; anything else is the store's order.
+    /// The sort order. Without both parameters it is the store's order.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -71,16 +71,16 @@ impl Order {
     }
 }
 
-/// What is asked for.
+/// The result that is wanted.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
-    /// How many match.
+    /// The number of matches.
     Count,
-    /// Some of those that match.
+    /// A page of the matches.
     Page { order: Option<Order>, offset: usize, size: usize },
 }
 
-/// One request under way.
+/// A request under way.
 #[derive(Debug)]
 pub(in crate::control) struct Scan {
     session: SessionRef,
@@ -90,11 +90,11 @@ pub(in crate::control) struct Scan {
     wanted: Wanted,
     /// The last record looked at.
     after: Option<Arc<str>>,
-    /// Those that matched so far.
+    /// The number of matches so far.
     matched: usize,
     /// Without an order: the page so far.
     page: Vec<Arc<str>>,
-    /// With an order: what may be on the page or before it.
+    /// With an order: candidates for the page, and what precedes it.
     best: BTreeSet<Rank>,
 }
 
@@ -224,7 +224,7 @@ impl Control {
         }
     }
 
-    /// One slice of the scan whose turn it is.
+    /// Runs one slice of the scan whose turn it is.
     pub(in crate::control) fn fire_scans(&mut self, now: Now) {
         if self.walks.scans.due.is_none_or(|due| due > now.mono) {
             return;

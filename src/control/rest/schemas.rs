@@ -373,7 +373,7 @@ pub(super) fn reference(kind: &str) -> Value {
     }
 }
 
-/// What is null in a fresh record and no text otherwise.
+/// Members that are null in a fresh record and not text otherwise.
 const BROADCAST_TYPES: &[(&str, &str)] = &[
     ("endPointList", "[Endpoint]"),
     ("playListItemList", "[any]"),

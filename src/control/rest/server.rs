@@ -194,7 +194,7 @@ pub(super) fn no_licence(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     Reply::Now(Response::empty(204))
 }
 
-/// What only a virtual machine has.
+/// Answers operations that only a Java virtual machine supports.
 pub(super) fn no_machine(_: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
     Reply::Now(Response::text(
         404,

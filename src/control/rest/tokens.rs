@@ -45,7 +45,7 @@ fn outcome(ok: bool) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// What a token is asked for, without the token.
+/// The requested token, without its value.
 fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
     let [id, ..] = call.params;
     let expires = call.query("expireDate");

@@ -18,7 +18,7 @@ use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
 use crate::types::SessionRef;
 
-/// The reference's words.
+/// The text of the reference server.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const TAKEN: &str = "User with the same e-mail already exists";
 /// Users of one server.
@@ -298,7 +298,7 @@ impl Control {
         }
     }
 
-    /// All users that are visible.
+    /// The visible users.
     pub(super) fn users(&self) -> impl Iterator<Item = &User> {
         self.records.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),

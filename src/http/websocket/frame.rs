@@ -16,10 +16,10 @@ const HEAD_BYTES_MAX: usize = 14;
 /// Bytes of a mask.
 const MASK_BYTES: usize = 4;
 
-/// What a frame is (§11.8).
+/// The opcode of a frame (§11.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcode {
-    /// 0: goes on with a message.
+    /// 0: continues a message.
     Continuation,
     /// 1: text.
     Text,
@@ -69,7 +69,7 @@ impl Opcode {
 pub struct FrameHead {
     /// The last frame of its message.
     pub is_final: bool,
-    /// Its kind.
+    /// The opcode.
     pub opcode: Opcode,
     /// Bytes of payload that follow.
     pub length: u64,
@@ -126,7 +126,7 @@ impl FrameHead {
         Ok(Some((Self { is_final, opcode, length, mask }, head_bytes)))
     }
 
-    /// The head as it stands on the wire, its length in the shortest form.
+    /// The head as bytes, with its length in the shortest form.
     #[must_use]
     pub fn write(self) -> FrameHeadBytes {
         let mut out = FrameHeadBytes::default();

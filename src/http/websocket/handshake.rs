@@ -10,7 +10,7 @@ use crate::http::{Method, Request, Response, Version};
 const VERSION: &str = "13";
 /// Characters of a key: 16 bytes in base64.
 const KEY_CHARS: usize = 24;
-/// A server's answer that is longer than this is none.
+/// The longest answer of a server that is accepted.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Header lines of a server's answer.
 const ANSWER_HEADERS_MAX: usize = 100;
@@ -64,10 +64,10 @@ fn is_key(key: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// It is no answer of HTTP/1.1.
+    /// Not an HTTP/1.1 response.
     #[error("malformed answer")]
     Malformed,
-    /// Another status than 101.
+    /// A status other than 101.
     #[error("status {0}")]
     Refused(u16),
     /// 101, but not to what was asked (§4.1).

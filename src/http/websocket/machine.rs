@@ -16,13 +16,13 @@ use super::{Error, Limits};
 
 /// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// What a shell may have read before it saw that no bytes are wanted.
+/// The most a shell may have read before it saw that no bytes are wanted.
 const OVERRUN_BYTES: usize = 1024 * 1024;
-/// What tungstenite reads at once out of memory; it keeps a buffer of this size.
+/// The size of tungstenite's reads from memory; it keeps a buffer of this size.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
 /// Pings that are answered at once; of more the oldest are not.
 const PONGS_MAX: usize = 16;
-/// No pong is added to so many bytes that the peer does not take.
+/// With this many unread bytes queued, no pong is added.
 const PONG_QUEUE_BYTES: usize = 4096;
 /// Longest reason of a close frame: 125 bytes, two of them for the code.
 const REASON_BYTES_MAX: usize = 123;
@@ -38,12 +38,12 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why a WebSocket ended.
+/// Why the WebSocket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The peer closed it, with this code (1005: without one).
     Peer(u16),
-    /// The peer's transport ended without a goodbye.
+    /// The transport ended without a close frame.
     Lost,
     /// [`WebSocket::close`] was called.
     Requested,
@@ -74,7 +74,7 @@ pub struct Stats {
 pub struct WebSocket {
     role: Role,
     limits: Arc<Limits>,
-    /// Where a client's masks come from.
+    /// The source of a client's masks.
     masks: Option<Random>,
     /// Made with the first message: many peers never send one.
     library: Option<Box<WebSocketContext>>,
@@ -473,7 +473,7 @@ impl WebSocket {
     }
 }
 
-/// What tungstenite found, in our words.
+/// Maps an error of tungstenite to ours.
 fn blame(error: &Judgement) -> Error {
     match error {
         Judgement::Utf8(_) => Error::NotUtf8,
@@ -491,7 +491,7 @@ fn blame(error: &Judgement) -> Error {
     }
 }
 
-/// One frame to read, and nowhere to write: its answers are not wanted.
+/// A frame in memory to read; writes are discarded: its answers are not wanted.
 struct Memory<'a>(&'a [u8]);
 
 impl Read for Memory<'_> {

@@ -38,7 +38,7 @@ pub use machine::{CloseReason, Event, Stats, WebSocket};
 pub mod code {
     /// Done.
     pub const NORMAL: u16 = 1000;
-    /// The endpoint goes away.
+    /// The endpoint is going away.
     pub const AWAY: u16 = 1001;
     /// The peer broke the protocol.
     pub const PROTOCOL: u16 = 1002;
@@ -59,11 +59,11 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Bytes that wait for the peer, before the connection is given up.
     pub queued_bytes: usize,
-    /// How long the peer may take no byte of what waits for it.
+    /// How long the peer may read nothing of what waits for it.
     pub write_stall: Duration,
-    /// How often the peer is asked for a sign of life.
+    /// The interval of pings.
     pub ping: Duration,
-    /// How long it may take to give one.
+    /// How long a pong may take.
     pub pong: Duration,
 }
 
@@ -79,7 +79,7 @@ impl Default for Limits {
     }
 }
 
-/// How a peer breaks the rules.
+/// How the peer violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -105,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The close code that the peer is told; none when it would not be read.
+    /// The close code that the peer is sent; `None` when it would not be read.
     #[must_use]
     pub const fn code(self) -> Option<u16> {
         match self {

@@ -58,7 +58,7 @@ pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Append
 }
 
 /// Opens the file of these names for appending; it and the folders above it are made when they are not there.
-fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<Appended, AppendError> {
+fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
     // A pipe without a reader would hold the thread for ever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
@@ -66,7 +66,7 @@ fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<Append
         Ok((file.metadata()?, file))
     });
     let (metadata, file) = made.map_err(|error| blame_append(&error))?;
-    if metadata.is_file() { Ok(Appended(file)) } else { Err(AppendError::Path) }
+    if metadata.is_file() { Ok(OpenForAppend(file)) } else { Err(AppendError::Path) }
 }
 
 /// The folder that the names lead to, and the name of the file in it.
@@ -162,9 +162,9 @@ impl BlockSource for Served {
 
 /// A file that is open for appending.
 #[derive(Debug)]
-struct Appended(File);
+struct OpenForAppend(File);
 
-impl AppendFile for Appended {
+impl AppendFile for OpenForAppend {
     fn append(&self, data: &[Bytes]) -> Result<u64, AppendError> {
         let mut slices: Vec<IoSlice<'_>> = data.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut left = &mut slices[..];

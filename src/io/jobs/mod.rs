@@ -33,7 +33,7 @@ pub(in crate::io) use run::{FilePaths, Runner};
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Who submitted a job, and gets the answer.
+/// The submitter of a job, who gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     /// The control thread.
@@ -62,11 +62,11 @@ enum Message {
     Submit(Task),
     /// A thread of a class has nothing to do.
     Idle(Class, u64),
-    /// Nobody can submit any more.
+    /// No more jobs can be submitted.
     Close,
 }
 
-/// How much waits in a class.
+/// The load of a class.
 #[derive(Debug)]
 struct Load {
     limits: Limits,
@@ -157,7 +157,7 @@ impl Jobs {
         sent.is_err().then(|| busy(id))
     }
 
-    /// Where hooks and admission hooks may connect to from now on.
+    /// Sets where hooks and admission hooks may connect to from now on.
     pub(super) fn set_policy(&self, policy: OutboundPolicy) {
         posts::set_policy(&self.0.policy, policy);
     }
@@ -172,11 +172,11 @@ const fn busy(id: JobId) -> JobDone {
 struct Pool {
     waiting: VecDeque<Task>,
     threads: BTreeMap<u64, Sender<Task>>,
-    /// Those that have nothing to do, and since when; the last one is taken first, so that the others can end.
+    /// Idle threads, and since when. The last one is taken first, so that the others can end.
     idle: Vec<(u64, Instant)>,
 }
 
-/// What every thread is made of.
+/// The shared parameters of threads.
 #[derive(Clone)]
 struct Threads {
     reports: Sender<Message>,
@@ -301,7 +301,7 @@ mod tests {
     /// Holds jobs back until it is opened.
     #[derive(Default)]
     struct Gate {
-        /// Jobs that have come to it, and whether it is open.
+        /// The number of jobs that have reached it, and whether it is open.
         state: Mutex<(usize, bool)>,
         changed: Condvar,
     }

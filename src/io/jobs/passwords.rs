@@ -53,7 +53,7 @@ fn parse(stored: &str) -> Option<(NonZeroU32, Vec<u8>, Vec<u8>)> {
     Some((NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
 }
 
-/// What a client makes of a plain password.
+/// The digest that a client sends for a plain password.
 #[must_use]
 pub(in crate::io) fn digest_of(plain: &str) -> Option<PasswordDigest> {
     PasswordDigest::parse(&format!("{:x}", md5::compute(plain)))

@@ -30,7 +30,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Looks a name up; a test has its own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Where the threads may connect to. Each looks at it for as long as it takes to check a name's addresses.
+/// The policy on where the threads may connect to. Each holds the lock for as long as it takes to check a name's
+/// addresses.
 pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
 pub(super) fn policy(policy: OutboundPolicy) -> Policy {
@@ -41,12 +42,13 @@ pub(super) fn set_policy(shared: &Policy, policy: OutboundPolicy) {
     *shared.write().unwrap_or_else(PoisonError::into_inner) = policy;
 }
 
-/// With the system's resolver. The system's certificates are read here.
+/// An agent with the system's resolver. The system's certificates are read here.
 pub(super) fn system_agent(policy: Policy) -> Agent {
     agent(policy, Arc::new(system_lookup))
 }
 
-/// One POST: the status, or why there is none. What it has waited for a thread already counts against its timeout.
+/// Sends a POST: the status, or the reason why there is none. The time it has waited for a thread counts against
+/// its timeout.
 pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u16, String> {
     let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
     let Some(left) = left else { return Err("all threads are busy".to_owned()) };
@@ -67,7 +69,7 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     Ok(status)
 }
 
-/// The words of an error without the URL, which holds keys.
+/// The text of an error without the URL, which holds keys.
 fn reason(error: &Error) -> String {
     if matches!(error, Error::BadUri(_)) {
         "the URL cannot be used".to_owned()

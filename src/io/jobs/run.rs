@@ -16,7 +16,7 @@ use crate::jobs::{Outcome, READ_BYTES_MAX, Work};
 /// The files and folders that jobs work on.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct FilePaths {
-    /// Where the settings come from.
+    /// The sources of the settings.
     pub(in crate::io) options: Options,
     /// The certificate's files.
     pub(in crate::io) certificate: CertificateFiles,
@@ -24,7 +24,7 @@ pub(in crate::io) struct FilePaths {
     pub(in crate::io) root: PathBuf,
 }
 
-/// What all threads of the service share.
+/// The state that all threads of the service share.
 #[derive(Debug)]
 pub(in crate::io) struct Runner {
     paths: FilePaths,

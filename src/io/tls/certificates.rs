@@ -17,12 +17,12 @@ use rustls::sign::CertifiedKey;
 use super::Configs;
 use crate::io::mailbox::{Mail, MailSender};
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// Certificates of one chain.
 const CHAIN_MAX: usize = 16;
 
-/// Where the certificate lies.
+/// The paths of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The certificate, or the whole chain from it on (PEM).
@@ -39,7 +39,7 @@ pub enum CertificateError {
     /// A file could not be read or written.
     #[error("{file}: {error}")]
     File {
-        /// Which one.
+        /// The file.
         file: String,
         /// The error of the operating system or of the PEM reader.
         error: String,
@@ -61,7 +61,7 @@ impl CertificateError {
     }
 }
 
-/// What tells one version of the files from another.
+/// A fingerprint that tells one version of the files from another.
 type Version = [Option<(i64, i64, u64, u64)>; 3];
 
 impl CertificateFiles {

@@ -19,7 +19,7 @@ const PREFERRED: [CipherSuite; 3] = [
 /// Shared by all connections of a worker; replaced as a whole when the certificate changes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Configs {
-    /// For HTTP: says `http/1.1` where the client asks (RFC 7301).
+    /// For HTTP: selects `http/1.1` where the client offers ALPN (RFC 7301).
     pub(in crate::io) http: Arc<ServerConfig>,
     /// For protocols without a name in ALPN.
     pub(in crate::io) plain: Arc<ServerConfig>,

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 /// Plain bytes that TLS takes before the kernel has taken their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::io) struct Received {
     /// Bytes at the start of the buffer; 0: the peer ended its side.
@@ -25,7 +25,7 @@ pub(in crate::io) struct Received {
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// The end of the handshake was not told yet.
+    /// The end of the handshake was not reported yet.
     untold: bool,
     /// Bytes of the wire that the kernel has taken.
     flushed: u64,
@@ -137,7 +137,7 @@ impl Transport {
         self.tls.as_ref().map_or(0, |tls| tls.flushed)
     }
 
-    /// Says goodbye in TLS (RFC 8446 §6.1); [`Transport::flush`] sends it.
+    /// Queues `close_notify` (RFC 8446 §6.1); [`Transport::flush`] sends it.
     pub(in crate::io) fn begin_close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.connection.send_close_notify();

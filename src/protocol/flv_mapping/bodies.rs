@@ -16,7 +16,7 @@ use crate::hub::{Chosen, Entry};
 /// A body: what follows a tag's or a message's own head.
 #[derive(Debug)]
 pub(in crate::protocol) struct Body<'a> {
-    /// What it is.
+    /// The kind of tag.
     pub(in crate::protocol) kind: TagKind,
     /// The head that the codec needs.
     pub(in crate::protocol) head: SmallVec<[u8; 16]>,
@@ -65,7 +65,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// How a track's packets say whose they are.
+/// How packets identify their track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// The first track of its kind: as if there were no other.

@@ -23,34 +23,34 @@ const CLOCK_BITS: u32 = 32;
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Composition times beyond this are nonsense.
 const COMPOSITION_MS_MAX: i32 = 60_000;
-/// Tracks that are not carried and are told apart.
+/// The most tracks that are distinguished without being carried.
 const OTHERS_MAX: usize = 16;
 /// Longest name of a track.
 const LABEL_BYTES_MAX: usize = 128;
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
     /// Parameter sets, metadata, silence: nothing to pass on by itself.
     Taken,
-    /// It came too early: before its parameter sets, or before the first key frame.
+    /// It came too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
-    /// It makes no sense; too many of these end the connection.
+    /// It is malformed; too many of these end the connection.
     Bad,
     /// The stream cannot be carried; the text is for the publisher.
     Unsupported(String),
-    /// One each for the tracks of a message that has several.
+    /// The results of each track of a multitrack message.
     Several(Vec<Self>),
 }
 
 /// A track that is not carried, because its codec is not known or there are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OtherTrack {
-    /// What it carries.
+    /// The kind of the track.
     pub(crate) kind: TrackKind,
-    /// Its id on the wire.
+    /// The track id on the wire.
     pub(crate) id: u8,
     /// The codec that it names.
     pub(crate) four_cc: [u8; 4],
@@ -85,7 +85,7 @@ pub(crate) struct Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream where the grant says it stands.
+    /// Continues the stream at the position of the grant.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
@@ -100,7 +100,7 @@ impl Depackager {
         &self.tracks
     }
 
-    /// What came of tracks that are not carried.
+    /// Counts of tracks that are not carried.
     pub(crate) const fn others(&self) -> &OtherTracks {
         &self.others
     }
@@ -382,7 +382,7 @@ fn video_payload(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, 
     Ok(has_picture.then_some(payload))
 }
 
-/// What a frame says of its track, for codecs that can do without a record.
+/// The configuration implied by a frame, for codecs that need no record.
 fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::Error> {
     match tag.codec {
         Codec::Mp3 => mp3::Config::of_frame(&tag.payload).map(|config| Some(CodecConfig::Mp3(config))),

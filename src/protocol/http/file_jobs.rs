@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub(super) use crate::jobs::{BlockSource, FileError, OpenedFile};
 use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
-/// What a transfer asks of the job service, one at a time.
+/// A job of a file transfer, one at a time.
 #[derive(Debug, Clone)]
 pub(super) enum FileAsk {
     /// Open it.
@@ -29,9 +29,9 @@ pub(super) enum FileAsk {
 /// The answer to a [`FileAsk`].
 #[derive(Debug, Clone)]
 pub(super) enum FileReply {
-    /// To [`FileAsk::Open`].
+    /// The result of [`FileAsk::Open`].
     Opened(Result<OpenedFile, FileError>),
-    /// To [`FileAsk::Read`].
+    /// The result of [`FileAsk::Read`].
     Block(Bytes),
 }
 

@@ -19,7 +19,7 @@ use crate::types::Now;
 
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 64 * 1024;
-/// The same of what is in memory.
+/// The block size of files in memory.
 const MEMORY_BLOCK_BYTES: usize = 64 * 1024;
 /// The folder of the application at `/`.
 const ROOT: &str = "root";
@@ -33,21 +33,21 @@ const INDEX: &str = "index.html";
 pub(super) struct FilePath {
     /// Names below `webapps`, the application's first.
     pub(super) segments: Vec<String>,
-    /// It is below the application's `streams`.
+    /// Whether it is below the application's `streams`.
     pub(super) is_stream: bool,
 }
 
-/// Why a path names nothing.
+/// Why a path does not name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nowhere {
-    /// It is not to be seen.
+    /// Hidden files are not served.
     Hidden,
     /// The folder of the recordings itself.
     Forbidden,
 }
 
 impl FilePath {
-    /// Of a path that the HTTP machine has decoded and found to have one reading.
+    /// Resolves a path that the HTTP machine has decoded and found unambiguous.
     pub(super) fn of(path: &str, apps: &Apps) -> Result<Self, Nowhere> {
         let rest = path.strip_prefix('/').ok_or(Nowhere::Hidden)?;
         let app = rest.split('/').next().unwrap_or_default();
@@ -93,7 +93,7 @@ fn is_hidden(segment: &str) -> bool {
         || segment.eq_ignore_ascii_case("META-INF")
 }
 
-/// Where a transfer stands.
+/// The state of a transfer.
 #[derive(Debug)]
 enum Stage {
     Opening,

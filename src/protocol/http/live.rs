@@ -14,24 +14,24 @@ use crate::mail::{NoSubscription, StreamEnd};
 use crate::protocol::{Context, Event, Format, PlayAsk, asked_selection, http_live};
 use crate::types::{Handle, Now, StreamKey};
 
-/// How long the tracks of a stream are waited for, before the header promises both.
+/// How long the tracks of a stream are waited for before the header announces both.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
 /// The limits of docs/robustness.md, the same for all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
-/// Where the viewer stands.
+/// The state of the viewer.
 #[derive(Debug)]
 enum Stage {
     /// The worker was asked.
     Asked,
-    /// It is subscribed, and paused until the tracks are known.
+    /// Subscribed, and paused until the tracks are known.
     Waiting { until: Instant },
     /// Tags flow as a body.
     Body,
     /// Tags flow as messages.
     Messages(Box<WebSocket>),
-    /// Nothing flows any more.
+    /// The stream has ended.
     Over,
 }
 
@@ -73,7 +73,7 @@ impl Viewer {
         PlayAsk { key: self.key.clone(), format: self.format(&params), params, origin }
     }
 
-    /// Its name for its subscription.
+    /// The handle of its subscription.
     pub(super) const fn subscription(&self) -> Handle {
         self.subscription
     }
@@ -131,7 +131,7 @@ impl Viewer {
         }
     }
 
-    /// The stream has ended, or the server goes down.
+    /// The stream has ended, or the server is shutting down.
     pub(super) fn end(&mut self, now: Now, connection: &mut Connection, end: StreamEnd) {
         let (why, goodbye) = match end {
             StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
@@ -196,7 +196,7 @@ impl Viewer {
         Some(Event::Pause { subscription: self.subscription, paused: false })
     }
 
-    /// Sends what stands before the first tag.
+    /// Sends the bytes in front of the first tag.
     fn start(&mut self, now: Now, connection: &mut Connection, header: Header) {
         let first = http_live::file_header(header);
         let Some(upgrade) = self.upgrade.take() else {
@@ -238,7 +238,7 @@ impl Viewer {
         matches!(self.stage, Stage::Messages(_))
     }
 
-    /// Whether nothing more comes of it.
+    /// Whether it has ended.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }

@@ -65,15 +65,15 @@ const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
 /// Who answers the outstanding request.
 #[derive(Debug)]
 enum Stage {
-    /// There is none.
+    /// No request is outstanding.
     Idle,
     /// Control answers it; the answer gets these fields.
     Control(Vec<(&'static str, String)>),
     /// A file is sent.
     File(Box<Transfer>),
-    /// It watches a stream.
+    /// A viewer of a stream.
     Live(Box<Viewer>),
-    /// A protocol answers it, or goes on over a WebSocket.
+    /// A protocol answers it, or continues over a WebSocket.
     Signalling(Box<Signalling>),
 }
 
@@ -88,9 +88,9 @@ pub struct HttpSession {
     subscriptions: u16,
     /// A request of it was answered with success: the peer counts as authenticated.
     served: bool,
-    /// It is, or was, a viewer.
+    /// Whether it is or was a viewer.
     watched: bool,
-    /// It is within TLS.
+    /// Whether the connection uses TLS.
     secure: bool,
     closed: bool,
 }
@@ -230,7 +230,7 @@ impl HttpSession {
         self.connection.respond(now.mono, now.wall_ms, response);
     }
 
-    /// What follows from the state, when there is no event left.
+    /// Advances the state, when there is no event left.
     fn advance(&mut self, ctx: &Context<'_>) {
         match &mut self.stage {
             Stage::File(transfer) => {

@@ -20,14 +20,14 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What a name of the row's pattern stands for.
+    /// The value of a name in the row's pattern.
     #[must_use]
     pub fn name(&self, name: &str) -> &str {
         self.captures.get(&self.request.path, name).unwrap_or_default()
     }
 }
 
-/// What is read, and not written to.
+/// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
 /// The table.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::http::{Request, Resource, Response, Selection};
 
-/// What a built-in page may load and who may frame it. Players make their media from blobs.
+/// The Content-Security-Policy of a built-in page. Players make their media from blobs.
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; object-src 'none'; \
                       base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
@@ -98,7 +98,7 @@ impl Page {
     }
 }
 
-/// FNV-1a: tells versions of a page from each other, nothing more.
+/// FNV-1a: distinguishes versions of a page, nothing more.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -15,7 +15,7 @@ use crate::types::Now;
 /// The limits of docs/robustness.md, the same for all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
-/// What a protocol does with a request.
+/// A protocol's handling of a request.
 pub trait Conversation: Debug + Send {
     /// A text message of the peer: only after [`Action::Upgrade`].
     fn handle_message(&mut self, ctx: &Context<'_>, text: &str);

@@ -85,7 +85,7 @@ fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Re
 }
 
 impl Request for FlvUrl {
-    /// The server's own HTTP ports are closed to it by the outbound policy.
+    /// Never: the outbound policy closes the server's own HTTP ports to it.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }
@@ -103,7 +103,7 @@ impl Request for FlvUrl {
     }
 }
 
-/// The same in messages of a WebSocket.
+/// The URL of a stream in messages of a WebSocket.
 #[derive(Debug)]
 struct InMessages(FlvUrl);
 
@@ -131,9 +131,9 @@ const SCRATCH_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 64;
 /// A slice that is made anew for each viewer has at most this length.
 const STAMPED_BYTES_MAX: usize = 32;
-/// Where the timestamp stands in a tag's head.
+/// The position of the timestamp in a tag's head.
 const TIMESTAMP_AT: usize = 4;
-/// What a tag's size field can say.
+/// The largest size that a tag can have.
 const TAG_BYTES_MAX: usize = 0xff_ffff;
 /// Longest onMetaData that is looked at for what it announces.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
@@ -157,7 +157,7 @@ pub(super) static WS_FLV: FormatKind = FormatKind {
 /// FLV tags of one stream.
 #[derive(Debug)]
 pub(crate) struct FlvPackage {
-    /// Each tag is a binary message of a WebSocket.
+    /// Whether each tag is a binary message of a WebSocket.
     framed: bool,
     scratch: BytesMut,
 }
@@ -264,13 +264,13 @@ pub(crate) fn header(chosen: &Chosen) -> Option<Header> {
     (video || audio).then_some(Header { audio, video })
 }
 
-/// Whether a member of that name stands in the metadata.
+/// Whether the metadata has a member of that name.
 fn announces(metadata: &[u8], name: &str) -> bool {
     let metadata = metadata.get(..METADATA_BYTES_MAX).unwrap_or(metadata);
     metadata.windows(name.len()).any(|window| window == name.as_bytes())
 }
 
-/// What is sent in front of the first tag.
+/// The bytes in front of the first tag.
 pub(crate) fn file_header(header: Header) -> Bytes {
     Bytes::copy_from_slice(&header.write())
 }

@@ -24,7 +24,7 @@ pub(super) struct FlvPull {
     request: Bytes,
     /// The request is to be sent.
     asks: bool,
-    /// From the request to the head of the response.
+    /// Time from the request to the head of the response.
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,

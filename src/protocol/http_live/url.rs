@@ -2,7 +2,7 @@
 
 use crate::auth::url::{self, Url, UrlError};
 
-/// The URL, taken apart.
+/// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlvUrl {
     /// Host name or address, without brackets.
@@ -28,7 +28,7 @@ impl FlvUrl {
     }
 }
 
-/// What is asked for over HTTP: a fragment stays with the client (RFC 9110 §4.2.5).
+/// The target of the HTTP request: a fragment stays with the client (RFC 9110 §4.2.5).
 fn request_target(tail: &str) -> String {
     let path = tail.split('#').next().unwrap_or("");
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }

@@ -9,7 +9,7 @@ use super::Media;
 use crate::mail::Grant;
 use crate::protocol::{flv_mapping, ts};
 
-/// What became of a piece of the stream.
+/// The result of a piece of the stream.
 #[derive(Debug)]
 pub(super) enum Output {
     /// A unit for the hub. `ms` is its time when it is a video or audio.
@@ -18,23 +18,23 @@ pub(super) enum Output {
         unit: AccessUnit,
         /// The tracks that decode it.
         tracks: Arc<Tracks>,
-        /// In milliseconds of the stream.
+        /// The time in milliseconds of the stream.
         ms: Option<i64>,
     },
     /// Units came that could not be used.
     Dropped {
-        /// How many.
+        /// The number of units.
         units: u64,
         /// Video or audio.
         media: bool,
     },
-    /// It makes no sense.
+    /// It is malformed.
     Bad,
     /// The stream cannot be carried.
     Unsupported(String),
 }
 
-/// The ingest that fits what comes.
+/// The depackager of the kind of stream.
 #[derive(Debug)]
 pub(super) enum Depackager {
     Tags(Box<flv_mapping::Depackager>),
@@ -42,7 +42,7 @@ pub(super) enum Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream where the grant says it stands.
+    /// Continues the stream at the position of the grant.
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),

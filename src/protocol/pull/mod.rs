@@ -29,26 +29,26 @@ use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
 use depackager::{Depackager, Output};
 
-/// From the connection to the first video or audio.
+/// Time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A server that is to call us may do so whenever it likes.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Between two frames of a stream that flows.
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
-/// What came before the first video or audio: metadata.
+/// The most pieces held before the first video or audio: metadata.
 const HELD_MAX: usize = 16;
 /// Larger metadata is not held.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
 const BAD_MAX: u32 = 100;
-/// How far a server may be ahead of real time: what it has kept for new viewers comes at once.
+/// How far a server may be ahead of real time: the cache it keeps for new viewers comes at once.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// A clock that runs fast by less than a fiftieth is never held back.
 const DRIFT: u32 = 50;
-/// Characters of a server's words that are passed on.
+/// The most characters of a server's reason that are passed on.
 const REASON_CHARS_MAX: usize = 200;
 
-/// What a server sends of a stream.
+/// A piece of a stream from a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Media {
     /// A tag of FLV.
@@ -82,7 +82,7 @@ impl Media {
     }
 }
 
-/// What a [`Client`] reports.
+/// An event of a [`Client`].
 #[derive(Debug, PartialEq)]
 pub(super) enum ClientEvent {
     /// The peers know each other, where that is more than the socket.
@@ -95,19 +95,19 @@ pub(super) enum ClientEvent {
     Ended(String),
 }
 
-/// How long a client waits for its server.
+/// The timeouts of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// For the end of the handshake, or the head of the response.
     pub handshake: Duration,
-    /// From there on, for the stream.
+    /// From there to the stream.
     pub ready: Duration,
-    /// For the next media.
+    /// Between media.
     pub stall: Duration,
 }
 
 impl Patience {
-    /// That of pulls. The session's own deadlines are shorter in sum; the last two only bound the machine.
+    /// The timeouts of pulls. The session's own deadlines are shorter in sum; the last two only bound the machine.
     pub(super) const PULL: Self = Self {
         handshake: Duration::from_secs(5),
         ready: Duration::from_secs(10),
@@ -115,7 +115,7 @@ impl Patience {
     };
 }
 
-/// The protocol of a pull. It speaks over a byte stream or in datagrams.
+/// The protocol of a pull, over a byte stream or datagrams.
 pub(super) trait Client: Debug + Send {
     /// The connection is established.
     fn begin(&mut self, now: Instant, settings: &SessionSettings);
@@ -123,17 +123,17 @@ pub(super) trait Client: Debug + Send {
     fn handle_end(&mut self, now: Instant);
     /// A deadline may have passed.
     fn handle_timeout(&mut self, now: Instant);
-    /// Say goodbye.
+    /// Closes the connection in the way of its protocol.
     fn close(&mut self, now: Instant);
     /// The next event.
     fn poll(&mut self) -> Option<ClientEvent>;
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Its byte stream, if it has one.
+    /// The byte stream, if it has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
         None
     }
-    /// Its datagrams, if it has any.
+    /// The datagrams, if it has any.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         None
     }
@@ -145,11 +145,11 @@ pub(super) trait Client: Debug + Send {
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
-    /// For logs and counters.
+    /// The name, for logs and counters.
     fn name(&self) -> &'static str;
 }
 
-/// A client that speaks over a byte stream.
+/// A client over a byte stream.
 pub trait ClientStream {
     /// Bytes of the server.
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
@@ -157,7 +157,7 @@ pub trait ClientStream {
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
-/// A client that speaks in datagrams.
+/// A client over datagrams.
 pub trait ClientDatagrams {
     /// A datagram of the server.
     fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]);
@@ -165,7 +165,7 @@ pub trait ClientDatagrams {
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr>;
 }
 
-/// Where an attempt stands.
+/// The state of an attempt.
 #[derive(Debug)]
 enum Stage {
     Connecting {
@@ -186,7 +186,7 @@ enum Stage {
     Over,
 }
 
-/// One attempt of a pull.
+/// An attempt of a pull.
 #[derive(Debug)]
 pub(crate) struct PullSession {
     key: StreamKey,
@@ -491,7 +491,7 @@ impl Session for PullSession {
 struct Pace {
     /// A moment and the media time that belonged to it, in milliseconds.
     base: Option<(Instant, i64)>,
-    /// Nothing is taken before.
+    /// Nothing is taken before this time.
     held_until: Option<Instant>,
 }
 

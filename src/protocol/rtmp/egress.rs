@@ -138,7 +138,7 @@ mod tests {
         format(1, four_ccs).choose(tracks)
     }
 
-    /// What a player that announced this is sent: bodies of the prelude, of a frame, of an audio frame.
+    /// What a player that announced this is sent: bodies of the prelude, of a video frame, of an audio frame.
     fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
         let chosen = chosen(tracks, four_ccs);
         let package = format(1, four_ccs).package();

@@ -32,10 +32,10 @@ use session::RtmpSession;
 use settings::is_playback_enabled;
 use url::RtmpUrl;
 
-/// The port that stands in no URL.
+/// The port of URLs without one.
 const DEFAULT_PORT: u16 = 1935;
 
-/// How its streams come in.
+/// The ingest of its streams.
 const INGEST: Ingest = Ingest { publish_type: "RTMP", name: "rtmp" };
 
 /// See [`super::registry`].
@@ -113,7 +113,7 @@ fn publish_url(host: &str, port: Option<u16>, key: &StreamKey) -> String {
     }
 }
 
-/// What every client asks its server for.
+/// The configuration of every client.
 fn client_config(url: &RtmpUrl) -> ClientConfig {
     ClientConfig {
         app: url.app.clone(),
@@ -125,7 +125,7 @@ fn client_config(url: &RtmpUrl) -> ClientConfig {
     }
 }
 
-/// The same with deadlines of its user's.
+/// As above, with the timeouts of its user.
 fn patient_config(url: &RtmpUrl, patience: Patience) -> ClientConfig {
     ClientConfig {
         handshake_timeout: patience.handshake,
@@ -135,7 +135,7 @@ fn patient_config(url: &RtmpUrl, patience: Patience) -> ClientConfig {
     }
 }
 
-/// What this server forwards, to tell peers.
+/// The FourCCs that this server forwards, to be announced to peers.
 pub(super) fn forwarded() -> FourCcs {
     Codec::ALL.into_iter().filter_map(Codec::four_cc).fold(FourCcs::NONE, FourCcs::with)
 }

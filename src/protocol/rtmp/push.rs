@@ -12,7 +12,7 @@ use crate::protocol::push::Attempt;
 use crate::protocol::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
 use crate::types::Now;
 
-/// One try of a push.
+/// An attempt of a push.
 #[derive(Debug)]
 pub(crate) struct RtmpPush {
     config: Option<ClientConfig>,

@@ -27,10 +27,10 @@ static CONFIG: LazyLock<Arc<rtmp::Config>> =
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
 
-/// What the peer does. One stream per connection: no encoder and no player does more.
+/// The role of the peer. One stream per connection: no encoder and no player does more.
 #[derive(Debug)]
 enum Role {
-    /// Nothing yet, or no more.
+    /// None yet, or no longer.
     None,
     /// Waits for the verdict on a publish.
     AskedPublish { message_stream: u32 },
@@ -50,11 +50,11 @@ pub(crate) struct RtmpSession {
     events: VecDeque<Event>,
     user_agent: String,
     via: Vec<String>,
-    /// What the peer can decode beyond the legacy codecs.
+    /// The FourCCs that the peer can decode beyond the legacy codecs.
     four_ccs: FourCcs,
     /// The peer takes several tracks of a kind.
     multitrack: bool,
-    /// In which it plays.
+    /// The format in which it plays.
     format: Option<Format>,
     known: bool,
     closed: bool,
@@ -76,7 +76,7 @@ impl RtmpSession {
         }
     }
 
-    /// Turns what the machine says into the hub's words.
+    /// Translates events of the machine to events for the worker.
     fn drain_machine(&mut self, ctx: &Context<'_>) {
         while let Some(event) = self.machine.poll_event() {
             match event {
@@ -374,7 +374,7 @@ fn rejection(code: &'static str, description: impl Into<String>, close: bool) ->
     Rejection { code: code.into(), description: description.into(), close }
 }
 
-/// One line for a publisher whose further tracks nobody saw.
+/// Logs one line for a publisher with tracks that are not carried.
 fn log_others(others: &OtherTracks) {
     if others.packets == 0 {
         return;
@@ -424,7 +424,7 @@ fn no_subscription_status(why: NoSubscription) -> Rejection {
     }
 }
 
-/// What a peer called itself, fit to be told back.
+/// A peer's name for itself, fit to be echoed.
 fn printable(text: &str) -> String {
     text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

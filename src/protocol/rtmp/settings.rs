@@ -27,7 +27,7 @@ pub(super) static SECTION: Section = Section {
     },
 };
 
-/// Of the server.
+/// The RTMP settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RtmpSettings {
     /// `rtmp.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
@@ -48,12 +48,12 @@ impl RtmpSettings {
     }
 }
 
-/// Where RTMP listens.
+/// The address of RTMP.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server.protocols.get::<RtmpSettings>().map(|settings| Bind { host: settings.host, port: settings.port })
 }
 
-/// Where RTMPS listens.
+/// The address of RTMPS.
 pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
@@ -61,7 +61,7 @@ pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
         .and_then(|settings| Some(Bind { host: settings.host, port: settings.tls_port? }))
 }
 
-/// Of an application.
+/// The RTMP settings of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RtmpAppSettings {
     /// `rtmpPlaybackEnabled`.

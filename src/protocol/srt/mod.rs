@@ -50,7 +50,7 @@ use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
 use url::{SrtAddress, SrtUrl};
 
-/// How its streams come in.
+/// The ingest of its streams.
 const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
 
 /// MPEG-TS packets.
@@ -113,7 +113,7 @@ impl Request for SrtAddress {
     }
 }
 
-/// What a connection is made with.
+/// The configuration of a connection.
 fn config(
     server: &SrtSettings,
     latency: Option<Duration>,
@@ -136,7 +136,7 @@ fn config(
     })
 }
 
-/// What a caller for a stream of this application is answered with.
+/// The configuration for a caller that asks for a stream of this application.
 fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
     let SrtAppSettings { latency, passphrase, .. } = SrtAppSettings::of(app);
     config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref()), None)
@@ -147,7 +147,7 @@ fn has_room(connection: &Connection) -> bool {
     connection.send_room() > connection.queued_bytes()
 }
 
-/// Why a connection is over, for logs and states.
+/// Why a connection has ended, for logs and states.
 fn words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Local => "closed here".to_owned(),

@@ -20,7 +20,7 @@ const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 /// Answers to callers that wait to be sent; who gets none calls again.
 const REPLIES_MAX: usize = 16;
 
-/// What a [`OutboundConnection`] has.
+/// An event of an [`OutboundConnection`].
 #[derive(Debug)]
 pub(crate) enum OutboundEvent {
     /// The peers know each other.
@@ -41,7 +41,7 @@ enum Stage {
     /// Waits to be called.
     Waiting {
         endpoint: Box<Endpoint<()>>,
-        /// To whom, and what.
+        /// Replies with their destinations.
         replies: VecDeque<(SocketAddr, Vec<u8>)>,
         /// No caller is tried before.
         trial_at: Instant,
@@ -49,7 +49,7 @@ enum Stage {
     /// Calls, or was called.
     Open {
         connection: Box<Connection>,
-        /// Who called.
+        /// The caller.
         peer: Option<SocketAddr>,
     },
     Over,
@@ -181,7 +181,7 @@ impl OutboundConnection {
         }
     }
 
-    /// Says goodbye. What waits for a caller just ends.
+    /// Closes the connection; one that waits for a caller just ends.
     pub(crate) fn close(&mut self, now: Instant) {
         match &mut self.stage {
             Stage::Open { connection, .. } => connection.close(now, CloseReason::Local),

@@ -16,7 +16,7 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// For payloads of at most so many bytes.
+    /// Packs into payloads of at most this many bytes.
     pub(crate) fn new(payload_bytes: usize) -> Self {
         let payload = payload_bytes / TS_PACKET_BYTES * TS_PACKET_BYTES;
         Self { payload: payload.max(TS_PACKET_BYTES), rest: BytesMut::new() }
@@ -45,7 +45,7 @@ impl Packer {
         }
     }
 
-    /// What is left over, as a payload.
+    /// The rest, as a payload.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let rest = (!self.rest.is_empty()).then(|| self.rest.split().freeze());
         // Nothing is kept between two flushes: there may be thousands of viewers.

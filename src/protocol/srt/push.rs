@@ -20,7 +20,7 @@ use crate::protocol::{
 use crate::stats::Figures;
 use crate::types::Handle;
 
-/// One try of a push.
+/// An attempt of a push.
 #[derive(Debug)]
 pub(crate) struct SrtPush {
     address: SrtAddress,

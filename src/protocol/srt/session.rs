@@ -27,10 +27,10 @@ use crate::types::{Handle, StreamKey};
 /// Room for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
 
-/// What the caller does.
+/// The role of the caller.
 #[derive(Debug)]
 enum Role {
-    /// It was refused, or is gone.
+    /// None: refused, or gone.
     None,
     /// Waits for the verdict on a publish.
     AskedPublish,
@@ -316,7 +316,7 @@ impl Session for SrtSession {
     }
 }
 
-/// One line for a publisher whose further tracks nobody saw.
+/// Logs one line for a publisher with tracks that are not carried.
 fn log_others(stats: &ts::Stats) {
     if !stats.demux.others.is_empty() || stats.bad > 0 {
         let (others, gaps) = (&stats.demux.others, stats.demux.gaps);
@@ -324,7 +324,7 @@ fn log_others(stats: &ts::Stats) {
     }
 }
 
-/// What the stream id asks for. Without one: a publish to the application that is set for such callers, under the
+/// The request of a stream id. Without one: a publish to the application that is set for such callers, under the
 /// caller's address (docs/srt.md).
 fn request_of(
     ctx: &Context<'_>,

@@ -38,7 +38,7 @@ pub(super) static SECTION: Section = Section {
     read_app: |values| Ok(Extensions::of(SrtAppSettings::read(values)?)),
 };
 
-/// Of the server.
+/// The SRT settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SrtSettings {
     /// `srt.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
@@ -100,7 +100,7 @@ impl Default for SrtSettings {
     }
 }
 
-/// Where SRT listens.
+/// The address of SRT.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
@@ -108,7 +108,7 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
         .and_then(|settings| Some(Bind { host: settings.host, port: settings.port? }))
 }
 
-/// Of an application.
+/// The SRT settings of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SrtAppSettings {
     /// `srtPlaybackEnabled`.

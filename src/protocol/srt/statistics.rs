@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use crate::stats::{Catalogue, Figures, Values};
 
-/// What there is for `/metrics` (docs/metrics.md).
+/// The figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "srt",
     counted: ["packets", "Data packets of SRT", "Data packets of one SRT connection"],

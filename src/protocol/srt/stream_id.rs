@@ -11,10 +11,10 @@ use crate::auth::access::{Params, is_stream_id};
 
 /// Parameters of a stream id.
 const PARAMS_MAX: usize = 16;
-/// What begins the form of the access control guide.
+/// The prefix of the form of the access control guide.
 const STANDARD_FORM: &str = "#!::";
 
-/// Which way the stream goes.
+/// The direction of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The caller brings it.
@@ -23,25 +23,25 @@ pub(crate) enum Mode {
     Request,
 }
 
-/// Why a stream id is not understood.
+/// Why a stream id is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadStreamId {
-    /// It has no sense, or characters that it must not have.
+    /// It is malformed, or has characters that are not allowed.
     Malformed,
-    /// It asks for something other than to publish or to play.
+    /// A mode other than to publish or to play.
     Mode,
 }
 
-/// A stream id, taken apart.
+/// A parsed stream id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamRequest {
     /// The application.
     pub(crate) app: String,
     /// The stream.
     pub(crate) id: String,
-    /// Which way.
+    /// The direction.
     pub(crate) mode: Mode,
-    /// Everything else, in the order given.
+    /// All other parameters, in order.
     pub(crate) params: Params,
     /// The streams that it was forwarded through.
     pub(crate) via: Vec<String>,

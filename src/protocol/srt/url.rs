@@ -13,7 +13,7 @@ const LATENCY_MS_MAX: u64 = 8000;
 pub(crate) const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> =
     PASSPHRASE_BYTES_MIN..=PASSPHRASE_BYTES_MAX;
 
-/// The URL, taken apart.
+/// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SrtUrl {
     /// Host name or address, without brackets. The unspecified address, when listening without one.
@@ -36,7 +36,7 @@ impl SrtUrl {
     }
 }
 
-/// What an outgoing SRT connection asks for, or one that waits for its peer.
+/// The address of an outgoing SRT connection, or of one that waits for its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SrtAddress {
     /// The stream id, as it is sent.

@@ -31,7 +31,7 @@ pub(crate) struct TsPackage {
 }
 
 impl TsPackage {
-    /// Before the first unit.
+    /// Creates a packager in front of the first unit.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -105,14 +105,14 @@ impl Package for TsPackage {
     }
 }
 
-/// Where a track is in the program: the first of its kind is the first stream of it, whatever its id.
+/// The position of a track in the program: the first of its kind is the first stream of it, whatever its id.
 fn stream_number(track: &Track, chosen: &Chosen) -> StreamNumber {
     let kind = if track.kind() == TrackKind::Video { Kind::Video } else { Kind::Audio };
     let number = if chosen.is_first(track) { 0 } else { track.id.index() };
     StreamNumber { kind, number }
 }
 
-/// How a track is announced; `None` when it cannot be carried.
+/// The kind under which a track is announced; `None` when it cannot be carried.
 fn stream_kind(track: &Track) -> Option<StreamKind> {
     Some(match &track.config {
         CodecConfig::H264(_) => StreamKind::H264,

@@ -18,8 +18,8 @@ pub(in crate::protocol) use ingest::Stats;
 
 /// Ticks of PTS and DTS.
 const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
-/// Where a stream's zero stands in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock, which
-/// stands [`mpegts::PCR_LEAD`] before the first DTS, is not negative.
+/// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
+/// which stands [`mpegts::PCR_LEAD`] before the unit, is then never negative.
 const ZERO: u64 = 126_000;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::handshake::{FragmentHead, MessageType};
 use crate::reassembly::Taken;
 use crate::record::{ContentType, HEAD_BYTES, NotOpened, RecordHead, VERSION_1_0, VERSION_1_2};
 
-/// Where a cookie inside one connection is bound to: its owner keeps the peer's address.
+/// The address that a cookie within a connection is bound to: the owner keeps the peer's address.
 const NO_ADDRESS: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
@@ -187,7 +187,8 @@ impl Connection {
         }
     }
 
-    /// Nobody is asked twice. A client that says Finished again did not hear the server's.
+    /// A handshake message after the end of the handshake: renegotiation is refused. A repeated Finished means that
+    /// the client did not get the server's.
     fn handle_late_handshake(&mut self, clear: &[u8]) {
         let Phase::Connected(established) = &mut self.phase else { return };
         let Ok(head) = FragmentHead::read(&mut Reader::new(clear)) else {

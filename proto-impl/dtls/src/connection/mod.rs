@@ -44,7 +44,7 @@ const LABELS_OF_TLS: [&str; 5] =
 /// The label of SRTP's keys (RFC 5764 §4.2).
 const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
 
-/// Who begins.
+/// The role in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Says hello.
@@ -53,14 +53,14 @@ pub enum Role {
     Server,
 }
 
-/// One end.
+/// One end of a DTLS association.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
     role: Role,
     phase: Phase,
     records: RecordLayer,
-    /// What goes out besides flights, a datagram each.
+    /// Datagrams to be sent besides flights.
     out: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     /// The last event.
@@ -90,14 +90,14 @@ struct Handshaking {
     deadline: Instant,
 }
 
-/// What is left of a handshake.
+/// State that remains after the handshake.
 #[derive(Debug)]
 struct Established {
     secrets: Secrets,
     /// A server's last words; a client that did not hear them says its own again.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
-    /// Which of the peer's messages Finished was.
+    /// The sequence number of the peer's Finished.
     finished: u16,
     /// The refusal to renegotiate was sent.
     refused: bool,
@@ -216,7 +216,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says goodbye.
+    /// Closes the connection with `close_notify`.
     pub fn close(&mut self) {
         let heard = match &self.phase {
             Phase::Idle { .. } | Phase::Closed => false,
@@ -231,7 +231,7 @@ impl Connection {
         self.end(CloseReason::Local);
     }
 
-    /// What the owner must know.
+    /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             if self.events.is_empty() {
@@ -324,7 +324,7 @@ impl Connection {
         }
     }
 
-    /// Who begins here.
+    /// The role of this side.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role

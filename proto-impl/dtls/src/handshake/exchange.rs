@@ -52,7 +52,7 @@ impl<'a> KeyExchange<'a> {
         Ok(Self { group, public, parameters, signed })
     }
 
-    /// What is signed; the signature follows behind it.
+    /// Writes the signed parameters; the signature follows.
     pub(crate) fn write_parameters(group: u16, public: &[u8], out: &mut Vec<u8>) {
         out.push(NAMED_CURVE);
         put::u16(out, group);

@@ -26,20 +26,20 @@ impl ExtensionType {
     pub(crate) const USE_SRTP: Self = Self(14);
     /// RFC 7627 §5.1.
     pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(23);
-    /// RFC 8446 §4.2.1; says that a client also speaks other versions.
+    /// RFC 8446 §4.2.1: the client also supports other versions.
     pub(crate) const SUPPORTED_VERSIONS: Self = Self(43);
     /// RFC 5746 §3.2.
     pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
 
-/// In the order of the message, each type once.
+/// The extensions of a hello in order, each type at most once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Extensions<'a> {
     pub(crate) list: Vec<(ExtensionType, Cow<'a, [u8]>)>,
 }
 
 impl<'a> Extensions<'a> {
-    /// All that is left of a hello: nothing at all, or a list.
+    /// Reads the rest of a hello: nothing, or a list of extensions.
     pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, Failure> {
         if r.is_empty() {
             return Ok(Self::default());
@@ -57,7 +57,7 @@ impl<'a> Extensions<'a> {
         if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
     }
 
-    /// Nothing at all when there is none: RFC 5246 §7.4.1.4 allows both.
+    /// Writes nothing when there are no extensions: RFC 5246 §7.4.1.4 allows both.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         if self.list.is_empty() {
             return;
@@ -107,14 +107,14 @@ pub(crate) fn read_numbers16(body: &[u8]) -> Result<Vec<u16>, Failure> {
     if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
 }
 
-/// The same behind a length of one byte.
+/// Reads 16-bit numbers behind a length of one byte.
 pub(crate) fn read_numbers8(body: &[u8]) -> Result<Vec<u16>, Failure> {
     let mut r = Reader::new(body);
     let list = vec8(&mut r)?;
     if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
 }
 
-/// At least one number, no half ones.
+/// Reads at least one 16-bit number, and no odd byte.
 pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
     let (pairs, rest) = list.as_chunks::<2>();
     if pairs.is_empty() || !rest.is_empty() {

@@ -10,7 +10,7 @@ use crate::put;
 /// The longest session id (RFC 5246 §7.4.1.2).
 const SESSION_ID_BYTES_MAX: usize = 32;
 
-/// What a client offers.
+/// A client's offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientHello<'a> {
     pub(crate) version: u16,
@@ -44,7 +44,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// What a `ClientHello` begins with. A first fragment has all of it, so that a cookie needs no reassembly.
+/// The start of a `ClientHello`. It fits a first fragment, so that checking a cookie needs no reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HelloStart<'a> {
     pub(crate) version: u16,
@@ -64,7 +64,7 @@ impl<'a> HelloStart<'a> {
     }
 }
 
-/// What a server chose.
+/// A server's choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerHello<'a> {
     pub(crate) version: u16,

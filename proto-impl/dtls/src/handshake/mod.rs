@@ -24,7 +24,7 @@ use crate::put;
 /// Bytes of a fragment's head.
 pub(crate) const HEAD_BYTES: usize = 12;
 
-/// What a message is (RFC 5246 §7.4).
+/// The type of a handshake message (RFC 5246 §7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageType(pub u8);
 
@@ -35,7 +35,7 @@ impl MessageType {
     pub const CLIENT_HELLO: Self = Self(1);
     /// The server's choice.
     pub const SERVER_HELLO: Self = Self(2);
-    /// A cookie to come back with (RFC 6347 §4.2.1).
+    /// A cookie for the client to return (RFC 6347 §4.2.1).
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
     /// Certificates of either side.
     pub const CERTIFICATE: Self = Self(11);
@@ -57,11 +57,11 @@ impl MessageType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FragmentHead {
     pub(crate) kind: MessageType,
-    /// Of the whole message.
+    /// The length of the whole message.
     pub(crate) length: usize,
-    /// Which message of its sender.
+    /// The message's sequence number.
     pub(crate) sequence: u16,
-    /// Where the fragment begins in the message.
+    /// The fragment's offset in the message.
     pub(crate) offset: usize,
     /// Bytes of this fragment.
     pub(crate) fragment: usize,
@@ -93,19 +93,19 @@ pub(crate) fn u24(r: &mut Reader<'_>) -> Result<usize, Truncated> {
     Ok(usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
 }
 
-/// What stands behind a length of one byte.
+/// Reads the bytes behind a length of one byte.
 pub(crate) fn vec8<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u8()?;
     r.take(usize::from(length))
 }
 
-/// What stands behind a length of two bytes.
+/// Reads the bytes behind a length of two bytes.
 pub(crate) fn vec16<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u16()?;
     r.take(usize::from(length))
 }
 
-/// What stands behind a length of three bytes.
+/// Reads the bytes behind a length of three bytes.
 pub(crate) fn vec24<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = u24(r)?;
     r.take(length)

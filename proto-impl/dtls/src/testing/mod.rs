@@ -8,7 +8,7 @@ use crate::Identity;
 
 /// A certificate of OpenSSL with an RSA key of 2048 bits, made for these tests.
 pub(crate) const RSA_CERTIFICATE: &[u8] = include_bytes!("rsa_certificate.der");
-/// Its key.
+/// The key of the RSA certificate.
 pub(crate) const RSA_KEY: &[u8] = include_bytes!("rsa_key.der");
 
 static IDENTITIES: LazyLock<[Arc<Identity>; 3]> = LazyLock::new(|| {

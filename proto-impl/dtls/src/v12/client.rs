@@ -16,7 +16,7 @@ use crate::record::{VERSION_1_0, VERSION_1_2};
 use crate::srtp::SrtpProfile;
 use crate::suite::{CipherSuite, GROUPS, choose_scheme, group_number, group_of_number};
 
-/// What is awaited.
+/// The message that the client awaits.
 #[derive(Debug)]
 pub(crate) enum Client {
     /// Expects `ServerHello`, or once `HelloVerifyRequest`.
@@ -31,7 +31,7 @@ pub(crate) enum Client {
     HelloDone { key: Box<AgreementKey>, public: Vec<u8>, request: CertificateRequest },
     /// Finished, protected.
     Finished,
-    /// Nothing any more.
+    /// The handshake is complete.
     Done,
 }
 

@@ -10,7 +10,7 @@ pub(crate) const VERIFY_BYTES: usize = 12;
 /// Two keys and two fixed nonces, of the longest suite.
 const KEY_BLOCK_BYTES_MAX: usize = 2 * (32 + 12);
 
-/// Who sends.
+/// The sender of a Finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
     Client,
@@ -26,8 +26,8 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// From what was agreed on, and the hash over the handshake up to `ClientKeyExchange` (RFC 7627 §4). `None` when a
-    /// primitive fails.
+    /// Derives the keys from the premaster secret and the session hash up to `ClientKeyExchange` (RFC 7627 §4).
+    /// `None` when a primitive fails.
     pub(crate) fn new(
         suite: CipherSuite,
         shared: &[u8],
@@ -60,7 +60,7 @@ impl Secrets {
         Some((Cipher::new(algorithm, client_key, client_iv)?, Cipher::new(algorithm, server_key, server_iv)?))
     }
 
-    /// What Finished says about `transcript`.
+    /// The `verify_data` of Finished over `transcript`.
     pub(crate) fn verify_data(&self, sender: Sender, transcript: &[u8]) -> Option<[u8; VERIFY_BYTES]> {
         let label: &[u8] = match sender {
             Sender::Client => b"client finished",

@@ -37,12 +37,12 @@ use client::Client;
 use keys::{Secrets, Sender};
 use server::Server;
 
-/// All messages of a handshake, both sides: 2 to 4 KiB with the peers that there are.
+/// The most bytes of all messages of a handshake, both directions. Usual peers need 2 to 4 KiB.
 pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
-/// It grows by so much.
+/// The step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
-/// What both sides build up message by message.
+/// State of the handshake that both roles build up message by message.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) config: Arc<Config>,
@@ -62,9 +62,9 @@ pub(crate) struct Exchange {
     peer: Option<PublicKey>,
     pub(crate) peer_sha256: Option<[u8; 32]>,
     pub(crate) secrets: Option<Secrets>,
-    /// For what is read behind the peer's `ChangeCipherSpec`.
+    /// Opens records that follow the peer's `ChangeCipherSpec`.
     pub(crate) read: Option<Cipher>,
-    /// For what is written behind one's own, once it is in the flight.
+    /// Protects records that follow our `ChangeCipherSpec`, once it is in the flight.
     pub(crate) write: Option<Cipher>,
 }
 
@@ -118,7 +118,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Puts a message of the peer into the transcript.
+    /// Adds a message of the peer to the transcript.
     fn hear(&mut self, message: &Message) -> Result<(), Failure> {
         self.note(message.kind, message.sequence, &message.body)
     }
@@ -201,7 +201,7 @@ impl Exchange {
         secrets.verify_data(sender, &self.transcript).ok_or(Failure::Internal)
     }
 
-    /// One's own signature over `message`.
+    /// Signs `message` with our key.
     fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Result<Vec<u8>, Failure> {
         let identity = self.config.identity.as_ref().ok_or(Failure::Internal)?;
         identity.key().sign(algorithm, message).ok_or(Failure::Internal)
@@ -225,7 +225,7 @@ fn draw_random(random: &mut Random) -> [u8; 32] {
     }
 }
 
-/// One of the two orders of messages.
+/// The state machine of the client or of the server.
 #[derive(Debug)]
 pub(crate) enum Side {
     Client(Client),

@@ -16,7 +16,7 @@ use crate::record::VERSION_1_2;
 use crate::srtp::SrtpProfile;
 use crate::suite::{CipherSuite, GROUPS, RENEGOTIATION_SCSV, choose_scheme, group_number};
 
-/// What is awaited.
+/// The message that the server awaits.
 #[derive(Debug)]
 pub(crate) enum Server {
     /// `ClientHello`.
@@ -29,7 +29,7 @@ pub(crate) enum Server {
     Verify,
     /// Finished, protected.
     Finished,
-    /// Nothing any more.
+    /// The handshake is complete.
     Done,
 }
 
@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// What was chosen of an offer.
+/// The parameters chosen from an offer.
 struct Choice {
     suite: CipherSuite,
     group: AgreementGroup,

@@ -18,7 +18,7 @@ pub const VALUES_MAX: usize = 16_384;
 /// The names and values of an object, in the order of the wire.
 pub type Pairs = Vec<(String, Value)>;
 
-/// One AMF0 value (§2.1).
+/// An AMF0 value (§2.1).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Number, 0x00: always a binary64.
@@ -52,7 +52,7 @@ pub enum Value {
     TypedObject {
         /// The registered class name.
         class: String,
-        /// Its members.
+        /// The object's members.
         pairs: Pairs,
     },
 }

@@ -81,7 +81,7 @@ impl Values {
         Ok(pairs)
     }
 
-    /// As many elements as announced; each takes at least a byte, so a lie ends with the input.
+    /// Reads the announced number of elements; each takes at least a byte, so a false count ends with the input.
     fn elements(&mut self, r: &mut Reader<'_>, depth: usize) -> Result<Vec<Value>, Error> {
         let mut values = Vec::new();
         for _ in 0..r.u32()? {

@@ -12,13 +12,13 @@ use crate::Error;
 pub const AAC: u8 = 10;
 /// The sound format that makes a body an enhanced-RTMP one.
 const EX_HEADER: u8 = 9;
-/// Of MP3.
+/// The sound format of MP3.
 const MP3: u8 = 2;
-/// Of MP3 at 8 kHz, which the two bits of the rate cannot say.
+/// The sound format of MP3 at 8 kHz, which the two bits of the rate cannot express.
 const MP3_8K: u8 = 14;
-/// Of G.711 A-law.
+/// The sound format of G.711 A-law.
 const ALAW: u8 = 7;
-/// Of G.711 mu-law.
+/// The sound format of G.711 mu-law.
 const MULAW: u8 = 8;
 /// 16 bits a sample: what compressed formats say (§E.4.2.1).
 const SIXTEEN_BITS: u8 = 0x02;
@@ -36,12 +36,12 @@ mod packet_type {
     pub(super) const MULTITRACK: u8 = 5;
 }
 
-/// What the payload is (§E.4.2.2, `AACPacketType`; Enhanced RTMP v2, `AudioPacketType`).
+/// The type of an audio packet (§E.4.2.2, `AACPacketType`; Enhanced RTMP v2, `AudioPacketType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AudioPacket {
     /// The AudioSpecificConfig, or what the codec has in its place.
     SequenceHeader,
-    /// One raw access unit.
+    /// A raw access unit.
     Frame,
     /// An empty body, with which some encoders mark silence. It is legal and carries nothing.
     Silence,
@@ -54,9 +54,9 @@ pub enum AudioPacket {
 /// An audio body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AudioBody {
-    /// Of one track, as nearly all are.
+    /// The packet of one track, the usual case.
     Tag(AudioTag),
-    /// Of several, or of one that is not the default track.
+    /// Packets of several tracks, or of one that is not the default track.
     Multitrack(Vec<TrackPacket<AudioTag>>),
 }
 
@@ -105,9 +105,9 @@ impl AudioBody {
 pub struct AudioTag {
     /// The codec, whichever way it was named; AAC for an empty body, which names none.
     pub codec: Codec,
-    /// What the payload is.
+    /// The type of the packet.
     pub packet: AudioPacket,
-    /// The stereo bit of the legacy header: only G.711 has no better word.
+    /// The stereo bit of the legacy header; only G.711 depends on it.
     pub stereo: bool,
     /// Nanoseconds to be added to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
     pub offset_nanos: u32,

@@ -23,7 +23,7 @@ const TRACKS_MAX: usize = 65;
 /// The track that a player without multitrack is sent.
 pub(super) const DEFAULT_TRACK: u8 = 0;
 
-/// One track's packet of a body with several.
+/// The packet of one track in a multitrack body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackPacket<T> {
     /// The id of the track; 0 is the default one of its kind.
@@ -59,7 +59,7 @@ pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32),
     Ok((packet, nanos))
 }
 
-/// One track's share of a body.
+/// The part of one track in a body.
 pub(super) struct Part<'a> {
     pub(super) id: u8,
     pub(super) four_cc: [u8; 4],

@@ -25,7 +25,7 @@ mod packet_type {
     pub(super) const MULTITRACK: u8 = 6;
 }
 
-/// What a video frame depends on (§E.4.3.1, `FrameType`).
+/// The type of a video frame (§E.4.3.1, `FrameType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameType {
     /// Can be decoded alone.
@@ -53,12 +53,12 @@ impl FrameType {
     }
 }
 
-/// What the payload is (§E.4.3.1, `AVCPacketType`; Enhanced RTMP v2, `VideoPacketType`).
+/// The type of a video packet (§E.4.3.1, `AVCPacketType`; Enhanced RTMP v2, `VideoPacketType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoPacket {
     /// The decoder configuration record.
     SequenceHeader,
-    /// One frame, as the codec frames it: NAL units with their lengths, OBUs, or what it is.
+    /// A frame in the codec's own framing: NAL units with their lengths, OBUs, or raw.
     Frame,
     /// The end of the sequence; no payload.
     EndOfSequence,
@@ -71,9 +71,9 @@ pub enum VideoPacket {
 /// A video body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VideoBody {
-    /// Of one track, as nearly all are.
+    /// The packet of one track, the usual case.
     Tag(VideoTag),
-    /// Of several, or of one that is not the default track.
+    /// Packets of several tracks, or of one that is not the default track.
     Multitrack(Vec<TrackPacket<VideoTag>>),
     /// No media but a command to the player: 0 and 1 are the start and end of a seek.
     Command(u8),
@@ -122,11 +122,11 @@ impl VideoBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoTag {
-    /// What the frame depends on.
+    /// The type of the frame.
     pub frame_type: FrameType,
     /// The codec, whichever way it was named.
     pub codec: Codec,
-    /// What the payload is.
+    /// The type of the packet.
     pub packet: VideoPacket,
     /// PTS minus DTS in milliseconds.
     pub composition_time_ms: i32,

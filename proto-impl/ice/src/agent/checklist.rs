@@ -24,13 +24,13 @@ pub(super) struct Pair {
     pub(super) local_priority: u32,
     pub(super) remote_priority: u32,
     pub(super) state: PairState,
-    /// Of which credentials it is.
+    /// The generation of credentials it belongs to.
     pub(super) generation: u32,
     /// The peer nominated it and no check of ours has succeeded since.
     pub(super) is_wanted: bool,
     /// When a check of ours was last answered.
     pub(super) answered: Option<Instant>,
-    /// Until when something else than STUN is taken from it.
+    /// Until when the pair accepts data other than STUN.
     pub(super) valid_until: Option<Instant>,
 }
 

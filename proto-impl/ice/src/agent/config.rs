@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Who nominates (RFC 8445 §6.1.1).
+/// The role that decides who nominates (RFC 8445 §6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Nominates; whoever made the first offer, and whoever speaks with a lite agent.
@@ -29,9 +29,9 @@ pub struct Config {
     pub role: Role,
     /// Between two new checks (RFC 8445 §14.2: 50 ms).
     pub ta: Duration,
-    /// To the first retransmission of a check (RFC 8445 §14.3: at least 500 ms), doubled each time.
+    /// Time to the first retransmission of a check (RFC 8445 §14.3: at least 500 ms); doubles each time.
     pub rto: Duration,
-    /// Where the doubling ends: a lossy path is tried seven times before the connect timeout.
+    /// The longest time between retransmissions: a lossy path is tried seven times before the connect timeout.
     pub rto_max: Duration,
     /// How often a check is sent before it has failed (RFC 8489 §6.2.1: 7).
     pub tries: u32,

@@ -253,7 +253,7 @@ impl Agent {
         self.end(CloseReason::Local);
     }
 
-    /// What the owner must know.
+    /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -323,7 +323,7 @@ impl Agent {
         self.transactions.len()
     }
 
-    /// Whether the end has come.
+    /// Whether the agent has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.closed.is_some()

@@ -8,14 +8,14 @@ use crate::limits::TRANSACTIONS_MAX;
 use crate::path::Path;
 use crate::stun::TransactionId;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To find out whether a pair works, or to nominate it.
+    /// Checks whether a pair works, or nominates it.
     Check { nominates: bool },
-    /// To keep the consent of the selected pair.
+    /// Refreshes the consent of the selected pair.
     Consent,
-    /// To learn how a server sees a local address.
+    /// Learns a server-reflexive address from `server`.
     Gather { server: SocketAddr },
 }
 
@@ -26,20 +26,20 @@ pub(super) struct Transaction {
     pub(super) purpose: Purpose,
     /// Our role as the request stated it.
     pub(super) role: Role,
-    /// Of which credentials it is.
+    /// The generation of credentials it belongs to.
     pub(super) generation: u32,
-    /// What goes out again.
+    /// The request, for retransmissions.
     pub(super) bytes: Vec<u8>,
     /// When something happens to it next.
     pub(super) next_at: Instant,
     pub(super) rto: Duration,
-    /// How often it still goes out.
+    /// Transmissions that are left.
     pub(super) tries: u32,
     /// Replaced by another check: its timeout means nothing.
     pub(super) is_replaced: bool,
 }
 
-/// What became of a transaction whose time has come.
+/// What is due for a transaction.
 #[derive(Debug)]
 pub(super) enum Due {
     /// Goes out again.
@@ -77,7 +77,7 @@ impl Transactions {
         Some(self.open.remove(index))
     }
 
-    /// One that is due. Each call moves it: calling again until `None` comes to an end.
+    /// A transaction that is due. Each call reschedules it, so repeated calls end with `None`.
     pub(super) fn poll_due(&mut self, now: Instant, rto_max: Duration) -> Option<Due> {
         let index = self.open.iter().position(|open| open.next_at <= now)?;
         let open = self.open.get_mut(index)?;

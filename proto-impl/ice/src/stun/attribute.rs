@@ -80,9 +80,9 @@ impl AttributeType {
 /// An attribute as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawAttribute<'a> {
-    /// Its number.
+    /// The attribute's type.
     pub kind: AttributeType,
-    /// Its value, without the padding.
+    /// The value without padding.
     pub value: &'a [u8],
 }
 
@@ -128,7 +128,7 @@ pub(super) const fn padding(length: usize) -> usize {
     (4 - length % 4) % 4
 }
 
-/// What a check says about its sender's role, with the tie-breaker (RFC 8445 §7.1.3).
+/// The role that a check claims, with the tie-breaker (RFC 8445 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleAttribute {
     /// ICE-CONTROLLING.
@@ -147,7 +147,7 @@ impl ErrorCode {
     /// Role Conflict (RFC 8445 §7.3.1.1).
     pub const ROLE_CONFLICT: Self = Self(487);
 
-    /// What goes with the number; short, so that the answer stays so.
+    /// The reason phrase; short, to keep the answer small.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -185,7 +185,7 @@ impl UnknownAttributes {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0

@@ -14,7 +14,7 @@ use crate::limits::{ATTRIBUTES_MAX, STUN_BYTES_MAX};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(pub [u8; 12]);
 
-/// What a message is (RFC 8489 §5).
+/// The class of a message (RFC 8489 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Wants an answer.
@@ -300,7 +300,7 @@ impl<'a> Message<'a> {
         &self.unknown
     }
 
-    /// All attributes as they stand, those that do not count too.
+    /// All attributes in order, including those that are ignored.
     #[must_use]
     pub const fn attributes(&self) -> Attributes<'a> {
         Attributes::new(self.body)

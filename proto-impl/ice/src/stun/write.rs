@@ -26,7 +26,7 @@ impl<'a> MessageWriter<'a> {
         Self { out, start, id }
     }
 
-    /// Any attribute.
+    /// Adds an attribute.
     #[must_use]
     pub fn attribute(self, kind: AttributeType, value: &[u8]) -> Self {
         self.made(kind, |out| out.extend_from_slice(value))

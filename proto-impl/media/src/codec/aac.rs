@@ -136,7 +136,7 @@ impl Config {
         Self::read(Bytes::copy_from_slice(&bits.to_be_bytes()))
     }
 
-    /// The same of a whole header.
+    /// The record for a whole header; see [`Self::of_parts`].
     pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }

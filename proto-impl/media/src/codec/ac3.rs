@@ -36,9 +36,9 @@ pub struct Syncframe {
     pub sample_rate: u32,
     /// Samples of each channel.
     pub samples: u32,
-    /// It is E-AC-3.
+    /// Whether the frame is E-AC-3.
     pub enhanced: bool,
-    /// It adds channels to the frame before it, and is of the same time.
+    /// Whether it is a dependent substream: it adds channels to the preceding frame, with the same time.
     pub dependent: bool,
 }
 

@@ -73,7 +73,7 @@ impl Config {
 pub struct Obu<'a> {
     /// obu_type.
     pub kind: u8,
-    /// What is behind the header and the size.
+    /// The bytes behind the header and the size.
     pub body: &'a [u8],
     head: u8,
     extension: Option<u8>,
@@ -168,7 +168,7 @@ pub fn picture_size(obu: &[u8]) -> Result<(u32, u32), Error> {
     real_size(width, height).ok_or(Error::Invalid("frame size"))
 }
 
-/// From timing_info_present_flag to the last operating point (§5.5.1 to §5.5.5).
+/// Skips from timing_info_present_flag to the last operating point (§5.5.1 to §5.5.5).
 fn skip_operating_points(bits: &mut BitReader<'_>) -> Result<(), Truncated> {
     let mut delay_bits = None;
     if bits.bit()? {

@@ -1,6 +1,6 @@
 //! G.711 (ITU-T G.711): 8 kHz, one byte a sample. It has no parameter sets.
 
-/// How the samples are companded.
+/// The companding law of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Law {
     /// PCMA.
@@ -9,10 +9,10 @@ pub enum Law {
     Mu,
 }
 
-/// What the container says of a G.711 track; the samples do not tell.
+/// The parameters of a G.711 track from its container; the samples do not carry them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// How the samples are companded.
+    /// The companding law.
     pub law: Law,
     /// 1 or 2, interleaved.
     pub channels: u8,

@@ -186,7 +186,7 @@ pub fn set_id(set: &[u8]) -> Result<u32, Error> {
     Ok(bits.ue()?)
 }
 
-/// What is read of a sequence parameter set.
+/// The fields read from a sequence parameter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sps {
     /// chroma_format_idc.

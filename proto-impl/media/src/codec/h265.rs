@@ -165,7 +165,7 @@ const fn short() -> Error {
     Error::Truncated(Truncated { at: 2, need: 1 })
 }
 
-/// What is read of a sequence parameter set.
+/// The fields read from a sequence parameter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sps {
     /// sps_seq_parameter_set_id.

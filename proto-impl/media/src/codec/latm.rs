@@ -26,7 +26,7 @@ pub fn element_bytes(bytes: &[u8]) -> Result<usize, Error> {
     Ok(SYNC_BYTES.saturating_add(usize::try_from(bits.bits(13)?).unwrap_or(0)))
 }
 
-/// What StreamMuxConfig says of the elements behind it.
+/// The StreamMuxConfig of the elements that follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mux {
     config: aac::Config,
@@ -40,13 +40,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Before the first element.
+    /// Creates a reader in front of the first element.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With the StreamMuxConfig that stands elsewhere: in a session description (RFC 6416 §7.3).
+    /// Creates a reader for a StreamMuxConfig that is signalled out of band, in a session description (RFC 6416
+    /// §7.3).
     pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
         read_mux(&mut BitReader::new(stream_mux_config)).map(|mux| Self { mux: Some(mux) })
     }

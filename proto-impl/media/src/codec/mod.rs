@@ -23,7 +23,7 @@ pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Largest width or height that counts as real.
 const DIMENSION_MAX: u32 = 16_384;
 
-/// What a track without a record gives as one.
+/// The record of codecs without one.
 static NO_RECORD: Bytes = Bytes::new();
 
 /// An audio or video codec.
@@ -73,7 +73,7 @@ impl Codec {
         Self::G711(g711::Law::Mu),
     ];
 
-    /// What a track of it carries.
+    /// The kind of track that the codec is for.
     #[must_use]
     pub const fn kind(self) -> TrackKind {
         match self {
@@ -160,15 +160,15 @@ pub enum CodecConfig {
     Aac(aac::Config),
     /// Identification header, or nothing.
     Opus(opus::Config),
-    /// What the frames say.
+    /// MP3; configured from the frame headers.
     Mp3(mp3::Config),
-    /// Nothing.
+    /// AC-3; has no record.
     Ac3(ac3::Config),
-    /// Nothing.
+    /// E-AC-3; has no record.
     Eac3(ac3::Config),
     /// STREAMINFO.
     Flac(flac::Config),
-    /// What the container says.
+    /// G.711; configured by the container.
     G711(g711::Config),
 }
 
@@ -190,7 +190,7 @@ impl CodecConfig {
         }))
     }
 
-    /// Which codec it configures.
+    /// The codec that it configures.
     #[must_use]
     pub const fn codec(&self) -> Codec {
         match self {
@@ -225,8 +225,7 @@ impl CodecConfig {
         }
     }
 
-    /// How many samples a payload holds, and how many of them are played in a second. `None` where that is not known,
-    /// or not of audio.
+    /// The number of samples in a payload, and the sample rate in Hz. `None` when unknown or not audio.
     #[must_use]
     pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
         match self {
@@ -266,7 +265,7 @@ impl CodecConfig {
     }
 }
 
-/// Why a parameter set record was refused.
+/// Why a configuration record was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -14,7 +14,7 @@ const MODE_MONO: u32 = 3;
 /// Hz by sampling_frequency, for MPEG-1; MPEG-2 halves, MPEG-2.5 quarters it.
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
-/// What the frames' headers say.
+/// The parameters in the frame headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Hz.
@@ -32,13 +32,13 @@ impl Config {
 
 /// kbit/s by bitrate_index, for MPEG-1.
 const BITRATES_1: [u32; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
-/// The same for MPEG-2 and MPEG-2.5.
+/// Bit rates of MPEG-2 and MPEG-2.5.
 const BITRATES_2: [u32; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame says of the track.
+    /// The parameters of the track.
     pub config: Config,
     /// Bytes of the frame, with its header; `None` in free format, where only the next header tells.
     pub frame_bytes: Option<usize>,

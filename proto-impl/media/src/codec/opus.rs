@@ -10,7 +10,7 @@ use super::{CONFIG_BYTES_MAX, Error};
 const MAGIC: &[u8; 8] = b"OpusHead";
 /// Majors of the version (its high nibble) that are compatible.
 const VERSION_MAJOR: u8 = 0;
-/// What an empty header means: the channels of mapping family 0 that most streams have.
+/// The channels when the header is empty: mapping family 0, stereo, as most streams have.
 const CHANNELS_DEFAULT: u8 = 2;
 
 /// A checked identification header.

@@ -32,14 +32,14 @@ use crate::section::{Assembler, Section};
 use crate::sync::{Next, Sync};
 use crate::{Error, PACKET_BYTES, Packet, Pat, Pcr, Pid, Pmt, Stream};
 
-/// Streams of a program that are told apart.
+/// The most streams of a program that are distinguished.
 pub const STREAMS_MAX: usize = 16;
 /// Bytes of PES packets that are held, those of all streams together: one access unit of the largest size.
 pub const PES_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// stream_types that are counted each on its own.
 const OTHER_TYPES_MAX: usize = 16;
 
-/// What came of the input.
+/// A result of demultiplexing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The streams of the program: the first time, and whenever the PMT's version or content changes.
@@ -51,7 +51,7 @@ pub enum Event {
 /// A PES packet without its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pes {
-    /// Of which stream.
+    /// The stream of the packet.
     pub stream: Stream,
     /// Presentation time, 33 bits.
     pub pts: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Pes {
     pub random_access: bool,
     /// data_alignment_indicator: it begins with the beginning of an access unit.
     pub aligned: bool,
-    /// It had a length of its own, and may be one of several that its access unit was cut into.
+    /// The packet had a length: its access unit may continue in the next packet.
     pub bounded: bool,
     /// Something of the stream was lost or dropped before it, or a jump was announced.
     pub discontinuity: bool,
@@ -69,7 +69,7 @@ pub struct Pes {
     pub payload: Bytes,
 }
 
-/// What was counted.
+/// Counters of a demultiplexer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Transport packets.
@@ -117,11 +117,11 @@ impl Stats {
     }
 }
 
-/// Where a packet's results go.
+/// Collects the results of a packet.
 #[derive(Debug, Default)]
 struct Sink {
     stats: Stats,
-    /// What one packet made: a few events at most.
+    /// The events of one packet, a few at most.
     ready: VecDeque<Event>,
 }
 
@@ -134,7 +134,7 @@ pub struct Demuxer {
     program: Option<Pat>,
     map: Option<Pmt>,
     streams: Vec<Assembly>,
-    /// Whose packet came last, to blame it when the next is out of step.
+    /// The PID of the previous packet, to blame it when the next is out of sync.
     last_pid: Option<Pid>,
     pcr: Option<Pcr>,
     sink: Sink,
@@ -168,7 +168,7 @@ impl Demuxer {
         self.streams.iter_mut().for_each(|stream| stream.finish(&mut self.sink));
     }
 
-    /// What carries the stream has lost a piece of it here: PES packets begun, whose end could not be told, are dropped.
+    /// The transport has lost a piece of the stream here: unfinished PES packets of unknown end are dropped.
     pub fn lost(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.lost(&mut self.sink));
     }
@@ -192,7 +192,7 @@ impl Demuxer {
         self.map.as_ref()
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {

@@ -9,21 +9,21 @@ use crate::{Packet, Stream, StreamKind};
 /// Filled packets that must have ended their PES packet before the next one is believed to.
 const TRUST_AFTER: u32 = 4;
 
-/// What is known of a PES packet begun.
+/// The state of an unfinished PES packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Begun {
     random_access: bool,
     discontinuity: bool,
 }
 
-/// Where the stream is.
+/// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing begun; what comes before the next beginning is passed over.
+    /// No packet is open; bytes before the next start are skipped.
     Idle,
     /// In a PES packet.
     Open(Begun),
-    /// Behind one that was handed on because its last packet was filled.
+    /// Behind a packet that was emitted because its last transport packet was filled.
     Ended,
     /// The stream is not carried.
     Ignored,
@@ -32,13 +32,13 @@ enum State {
 /// Whether a filled packet ends its PES packet: see the text of [`super`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// It did so far, so many times.
+    /// The assumption has held this many times.
     Seen(u32),
-    /// It did not always.
+    /// It has failed.
     MeansNothing,
 }
 
-/// One stream's packets on the way to PES packets.
+/// Reassembles one stream's transport packets to PES packets.
 #[derive(Debug)]
 pub(super) struct Assembly {
     stream: Stream,
@@ -119,7 +119,7 @@ impl Assembly {
         }
     }
 
-    /// What the last packet was, now that the next is here.
+    /// Classifies the previous packet, now that the next one is here.
     fn place(&mut self, unit_start: bool, sink: &mut Sink) {
         if self.filled && self.continuity.is_some() {
             self.filling = match self.filling {

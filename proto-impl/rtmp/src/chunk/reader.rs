@@ -13,10 +13,10 @@ use crate::{Config, Error, Limit, Violation};
 
 /// Header bytes at most: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
-/// How far a buffer grows ahead of a chunk when a publish is granted: what one read from the socket brings.
+/// How far a buffer grows ahead of a chunk after a publish was accepted: the size of one read from the socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
 
-/// What a peer may make the reader hold.
+/// Limits on the memory that a peer can make the reader hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Length of an audio, video or aggregate message.
@@ -43,7 +43,7 @@ impl From<&Config> for Limits {
     }
 }
 
-/// What a chunk stream remembers of its latest header, and its unfinished message.
+/// The latest header of a chunk stream, and its unfinished message.
 #[derive(Debug, Default)]
 struct ChunkStream {
     id: u32,
@@ -59,7 +59,7 @@ struct ChunkStream {
     data: Vec<u8>,
 }
 
-/// A header as it stands on the wire.
+/// A chunk header.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     bytes: usize,
@@ -70,11 +70,11 @@ struct Header {
     extended: bool,
     /// Length and type of types 0 and 1.
     length_and_kind: Option<(usize, u8)>,
-    /// Of type 0.
+    /// The message stream id of the latest type 0 header.
     message_stream: Option<u32>,
 }
 
-/// Data of a chunk that is yet to come.
+/// The unread rest of a chunk's data.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// Index of the chunk stream.
@@ -82,7 +82,7 @@ struct Open {
     left: usize,
 }
 
-/// How far the reader came.
+/// The state of the reader.
 #[derive(Debug)]
 enum Step {
     Message(Message),

@@ -10,7 +10,7 @@ use crate::command::{Command, text};
 use crate::four_cc::{Ability, FourCcs, takes_multitrack};
 use crate::{CloseReason, Error, message};
 
-/// How much of a server's reason is passed on; it ends up in records and pages.
+/// The longest reason of a server that is passed on; it ends up in records and pages.
 const REASON_CHARS_MAX: usize = 512;
 
 impl Client {
@@ -157,7 +157,8 @@ impl Client {
     }
 }
 
-/// What a server says that it takes: in the properties, or in the information of those that put everything there.
+/// The FourCCs that a server accepts: from the properties, or from the information object of servers that put
+/// everything there.
 fn answered_four_ccs(command: &Command) -> Option<FourCcs> {
     let takes = Ability::DECODE.or(Ability::FORWARD);
     FourCcs::read(command.object(), takes).or_else(|| FourCcs::read(command.argument(0), takes))

@@ -37,7 +37,7 @@ mod transaction {
     pub(super) const FC_UNPUBLISH: f64 = 6.0;
 }
 
-/// What a [`Client`] reports.
+/// An event of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
     /// The server consented. A push writes media for this message stream; a pull will get some.
@@ -51,7 +51,7 @@ pub enum ClientEvent {
     Rejected {
         /// `NetStream.Publish.BadName`, ...
         code: String,
-        /// Its reason, for people.
+        /// The server's reason, for people.
         description: String,
     },
     /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
@@ -81,7 +81,7 @@ enum Phase {
     Closed,
 }
 
-/// One outgoing connection.
+/// An outgoing connection.
 pub struct Client {
     config: Arc<ClientConfig>,
     role: Role,
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection; a server that consented is told.
+    /// Ends the connection; a server that accepted the request is notified.
     pub fn close(&mut self, _now: Instant, reason: CloseReason) {
         if let Phase::Requesting { message_stream } | Phase::Ready { message_stream } = self.phase {
             if self.role == Role::Publish {
@@ -186,7 +186,7 @@ impl Client {
         self.timers.deadline()
     }
 
-    /// What the server's answer to `connect` says that it takes; `None` when it says nothing.
+    /// The FourCCs in the server's answer to `connect`; `None` when it has none.
     #[must_use]
     pub const fn four_ccs(&self) -> Option<FourCcs> {
         self.four_ccs

@@ -18,7 +18,7 @@ const SHARED: [u8; 32] = [
     0xec, 0x5d, 0x2d, 0x29, 0x80, 0x6f, 0xab, 0x93, 0xb8, 0xe6, 0x36, 0xcf, 0xeb, 0x31, 0xae,
 ];
 
-/// Who signs.
+/// The signer of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Player,
@@ -35,12 +35,12 @@ impl Role {
     }
 }
 
-/// Where the digest's offset is told.
+/// The position of the digest's offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// In bytes 8 to 11; the digest is in the first half.
+    /// The offset is in bytes 8 to 11; the digest is in the first half.
     Zero,
-    /// In bytes 772 to 775; the digest is in the second half.
+    /// The offset is in bytes 772 to 775; the digest is in the second half.
     One,
 }
 

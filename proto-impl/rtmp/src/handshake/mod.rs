@@ -17,7 +17,7 @@ use crate::Violation;
 const VERSION: u8 = 3;
 /// Bytes of packets 1 and 2.
 const PACKET_BYTES: usize = 1536;
-/// Where the version of a packet 1 stands; zero in the simple form.
+/// Position of the version in packet 1; zero in the simple handshake.
 const VERSION_AT: usize = 4;
 /// The versions told in digest packets: those of the players and servers that the keys belong to.
 const PLAYER_VERSION: [u8; 4] = [9, 0, 124, 2];
@@ -25,7 +25,7 @@ const SERVER_VERSION: [u8; 4] = [3, 5, 1, 1];
 
 type Packet = [u8; PACKET_BYTES];
 
-/// What is awaited. Both sides await the same three packets.
+/// The packet that is awaited. Both roles await the same three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
     Version,

@@ -34,7 +34,7 @@ use crate::timers::Timers;
 use crate::{CloseReason, Config, Error, Event, Limit, MediaKind, MediaMessage, Stats, Timer, handshake};
 use streams::{State, Streams};
 
-/// Where the connection is. Publishing and playing are states of its message streams.
+/// The phase of the connection. Publishing and playing are states of its message streams.
 #[derive(Debug)]
 enum Phase {
     Handshake(Box<handshake::Server>),
@@ -54,7 +54,7 @@ enum Phase {
     Closed,
 }
 
-/// One accepted connection.
+/// An accepted connection.
 pub struct Server {
     config: Arc<Config>,
     phase: Phase,
@@ -64,7 +64,7 @@ pub struct Server {
     /// When the player last gave, or was last sent, anything.
     player_seen: Instant,
     events: VecDeque<Event>,
-    /// What came while a request awaited its verdict.
+    /// Input received while a request awaits its verdict.
     held: Vec<u8>,
 }
 
@@ -226,7 +226,7 @@ impl Server {
         Ok(())
     }
 
-    /// After a verdict: goes on with what was held.
+    /// Continues after a verdict with the input that was held.
     fn resume(&mut self, now: Instant) {
         let held = std::mem::take(&mut self.held);
         let mut input = held.as_slice();

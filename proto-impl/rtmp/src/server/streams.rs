@@ -2,7 +2,7 @@
 
 use crate::PlayTracks;
 
-/// What a message stream does.
+/// The state of a message stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum State {
     Idle,
@@ -27,7 +27,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The name as `publish` or `play` told it.
+    /// The name in `publish` or `play`.
     fn name(&self) -> Option<&str> {
         match self {
             Self::Idle => None,
@@ -45,7 +45,7 @@ struct MessageStream {
     state: State,
 }
 
-/// All of them. A linear search over at most eight.
+/// The message streams. Linear search over at most eight.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<MessageStream>,

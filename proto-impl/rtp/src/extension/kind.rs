@@ -22,7 +22,7 @@ pub enum Extension {
 }
 
 impl Extension {
-    /// All of them, in the order in which they are written.
+    /// All extensions, in the order in which they are written.
     pub const ALL: [Self; 8] = [
         Self::Mid,
         Self::Rid,
@@ -34,7 +34,7 @@ impl Extension {
         Self::VideoOrientation,
     ];
 
-    /// Its name in `a=extmap`.
+    /// The URI in `a=extmap`.
     #[must_use]
     pub const fn uri(self) -> &'static str {
         match self {

@@ -13,12 +13,12 @@ const ONE_BYTE_VALUE_MAX: usize = 16;
 /// The ids that a media section agreed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtensionMap {
-    /// By the place in [`Extension::ALL`]; 0 where there is none.
+    /// Ids by position in [`Extension::ALL`]; 0 where there is none.
     ids: [u8; Extension::ALL.len()],
 }
 
 impl ExtensionMap {
-    /// Without any.
+    /// Creates an empty map.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

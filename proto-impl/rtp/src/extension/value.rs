@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::kind::Extension;
 use crate::ntp::NtpTime;
 
-/// How loud the audio of a packet is (RFC 6464 §3).
+/// The audio level of a packet (RFC 6464 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AudioLevel {
     /// Whether the sender takes it for speech.
     pub voice: bool,
-    /// In -dBov: 0 is the loudest, 127 silence.
+    /// The level in -dBov: 0 is the loudest, 127 silence.
     pub level: u8,
 }
 
@@ -25,14 +25,14 @@ impl AbsSendTime {
         Self(raw & 0x00ff_ffff)
     }
 
-    /// Of a wall-clock time.
+    /// The middle 24 bits of a wall-clock time.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the upper bits are cut by definition")]
     pub const fn of(time: NtpTime) -> Self {
         Self::new((time.value() >> 14) as u32)
     }
 
-    /// As on the wire.
+    /// The value as sent on the wire.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
@@ -42,9 +42,9 @@ impl AbsSendTime {
 /// The delay that the sender wants the player to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayoutDelay {
-    /// At least; in steps of 10 ms up to 40.95 s.
+    /// The minimum delay, in steps of 10 ms up to 40.95 s.
     pub min: Duration,
-    /// At most.
+    /// The maximum delay.
     pub max: Duration,
 }
 
@@ -72,11 +72,11 @@ impl PlayoutDelay {
 /// The values of one packet. What a session did not agree on, or what is malformed, is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
-    /// Which media section the packet belongs to (RFC 9143 §15).
+    /// The media section of the packet (RFC 9143 §15).
     pub mid: Option<&'a str>,
-    /// Which layer of a simulcast (RFC 8852 §3.1).
+    /// The simulcast layer of the packet (RFC 8852 §3.1).
     pub rid: Option<&'a str>,
-    /// Which layer a retransmission repairs (RFC 8852 §3.2).
+    /// The layer that a retransmission repairs (RFC 8852 §3.2).
     pub repaired_rid: Option<&'a str>,
     /// Loudness.
     pub audio_level: Option<AudioLevel>,
@@ -86,7 +86,7 @@ pub struct Extensions<'a> {
     pub transport_sequence: Option<u16>,
     /// The delay that the sender wants.
     pub playout_delay: Option<PlayoutDelay>,
-    /// Rotation and camera (3GPP TS 26.114 §7.4.5), as it stands.
+    /// Rotation and camera (3GPP TS 26.114 §7.4.5), uninterpreted.
     pub video_orientation: Option<u8>,
 }
 

@@ -11,7 +11,7 @@ use super::{Error, Frame, Part, Payloads, fragments};
 const HEAD_BYTES: usize = 4;
 /// AAC-hbr's sizes have 13 bits (RFC 3640 §3.3.6).
 const HBR_UNIT_BYTES_MAX: usize = (1 << 13) - 1;
-/// Bytes of a unit that comes in fragments.
+/// The most bytes of a fragmented unit.
 const UNIT_BYTES_MAX: usize = 1 << 16;
 
 /// The parameters of the format that say how headers are written (RFC 3640 §4.1).
@@ -45,7 +45,7 @@ pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(
     Ok(())
 }
 
-/// A unit that comes in fragments.
+/// A fragmented unit.
 #[derive(Debug)]
 struct Fragmented {
     timestamp: u32,

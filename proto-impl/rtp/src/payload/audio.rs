@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::frames::Out;
 use super::{Error, Frame, Part, Payloads};
 
-/// One packet for the unit.
+/// Packetises the unit as one packet.
 pub(super) fn packetize_whole(unit: &[u8], out: &mut Payloads) -> Result<(), Error> {
     if !unit.is_empty() {
         out.push(&[unit]);

@@ -108,7 +108,7 @@ fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: 
 /// See [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The element that goes on in the next packet.
+    /// The element that continues in the next packet.
     open: Option<BytesMut>,
     first: Option<u8>,
     sequence_header: bool,

@@ -11,7 +11,8 @@ const FIELD_BITS_MAX: u32 = 32;
 const AAC_FRAME_SAMPLES: u32 = 1024;
 
 impl Format {
-    /// What a description says. `None` for encodings that are none of media here: `rtx`, `red`, `telephone-event`, ...
+    /// Reads a format from a description. `None` for encodings that are not media here: `rtx`, `red`,
+    /// `telephone-event`, ...
     pub fn of_description(described: &Described) -> Result<Option<Self>, Error> {
         let Some(codec) = codec_of_description(described) else { return Ok(None) };
         Ok(Some(match codec {

@@ -11,10 +11,10 @@ use bytes::BytesMut;
 
 use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
 
-/// What a codec says of a frame that ends.
+/// The codec's verdict on a frame that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is whole.
+    /// It is complete.
     Whole {
         /// Whether a decoder can start with it.
         key_frame: bool,
@@ -25,7 +25,7 @@ pub(super) enum Ending {
     Broken,
 }
 
-/// What differs between the codecs.
+/// The codec-specific part of frame assembly.
 pub(super) trait Assemble: Default {
     /// Appends to `frame` what `payload` brings.
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error>;
@@ -40,7 +40,7 @@ pub(super) trait Assemble: Default {
     }
 }
 
-/// Where whole frames and counts go.
+/// The destination of complete frames and counters.
 pub(super) struct Out<'a> {
     pub(super) ready: &'a mut VecDeque<Frame>,
     pub(super) stats: &'a mut Stats,

@@ -23,7 +23,7 @@ pub(super) struct Depacketizer {
 }
 
 impl Depacketizer {
-    /// With the StreamMuxConfig of the description; `None`: each element says whether it has one.
+    /// Uses the StreamMuxConfig of the description; with `None` each element says whether it has one.
     pub(super) fn new(config: Option<&[u8]>) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {

@@ -53,7 +53,7 @@ pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// Smallest room for a payload that a packetiser is made for; below, heads would leave nothing for media.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
-/// Why a payload was not taken, or a unit not packetised.
+/// Why a payload was refused, or a unit not packetised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -74,7 +74,7 @@ pub enum Error {
     BadUnit,
 }
 
-/// What a depacketiser must know of a packet.
+/// The part of a packet that a depacketiser needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The RTP timestamp.
@@ -98,7 +98,7 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// What became of the packets.
+/// Counters of a depacketiser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Frames that were handed out.
@@ -123,13 +123,13 @@ impl Payloads {
         Self::default()
     }
 
-    /// How many there are.
+    /// The number of payloads.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -230,7 +230,7 @@ impl Packetizer {
     }
 }
 
-/// What a source sends, as its description says.
+/// The format of a source, from its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
     /// H.264 in packetization modes 0 and 1.
@@ -277,7 +277,7 @@ enum Incoming {
 }
 
 impl Depacketizer {
-    /// Before the first packet. Fails when a StreamMuxConfig is none that is read here.
+    /// Creates a depacketiser in front of the first packet. Fails when the StreamMuxConfig is not supported.
     pub fn new(format: Format) -> Result<Self, Error> {
         let incoming = match format {
             Format::H264 => Incoming::H264(Frames::default()),

@@ -46,7 +46,7 @@ fn first_frame_bytes(frames: &[u8]) -> usize {
 /// See [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The frame that comes in fragments.
+    /// The fragmented frame.
     frame: BytesMut,
     timestamp: u32,
 }

@@ -20,7 +20,7 @@ const FU_END: u8 = 0x40;
 /// A head, of which the first [`NalFormat::HEAD_BYTES`] count.
 pub(super) type Head = [u8; HEAD_BYTES_MAX];
 
-/// What a payload holds.
+/// The structure of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Single,
@@ -28,7 +28,7 @@ pub(super) enum Form {
     Fragment,
 }
 
-/// What differs between the codecs.
+/// The codec-specific part of NAL unit payloads.
 pub(super) trait NalFormat: Default {
     /// Bytes of the head of a NAL unit, which is also that of a payload.
     const HEAD_BYTES: usize;
@@ -50,7 +50,7 @@ pub(super) trait NalFormat: Default {
     fn fragment_head(nal: Head) -> (Head, u8);
     /// The head of the NAL unit that comes in such fragments; `None` for types that do not.
     fn fragmented_head(payload: Head, kind: u8) -> Option<Head>;
-    /// What a payload with this head holds.
+    /// The structure of a payload by its head.
     fn form(payload: &[u8]) -> Result<Form, Error>;
 }
 
@@ -136,7 +136,7 @@ fn split_head<F: NalFormat>(bytes: &[u8]) -> Option<(Head, &[u8])> {
 /// See [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer<F> {
-    /// Where the length of the NAL unit stands that comes in fragments.
+    /// Offset of the length of the NAL unit that arrives in fragments.
     fragmented: Option<usize>,
     format: std::marker::PhantomData<F>,
 }

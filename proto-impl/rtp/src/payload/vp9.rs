@@ -62,7 +62,7 @@ impl Packetizer {
     }
 }
 
-/// What a descriptor says that matters here.
+/// The fields of a descriptor that are used here.
 struct Descriptor {
     begins: bool,
     ends: bool,
@@ -72,7 +72,7 @@ struct Descriptor {
 /// See [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// Where the layer began whose end is to come.
+    /// Offset of the unfinished layer.
     layer: Option<usize>,
     /// Bytes of the layers that are complete.
     layers: Vec<usize>,

@@ -7,9 +7,9 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 
 /// Missing packets that are kept in mind.
 pub const NACK_LIST_MAX: usize = 1000;
-/// How often one packet is asked for.
+/// The most requests for one packet.
 pub const NACK_TRIES_MAX: u8 = 10;
-/// How long one packet is asked for.
+/// The longest time a packet is requested for.
 pub const NACK_AGE_MAX: Duration = Duration::from_secs(1);
 /// The least time between two requests for one packet, for round trips that nearly vanish.
 const REPEAT_MIN: Duration = Duration::from_millis(20);
@@ -22,7 +22,7 @@ struct Missing {
     first_asked: Option<Instant>,
 }
 
-/// What was missing and has come.
+/// A missing packet that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
     /// When it was asked for the first time.
@@ -33,7 +33,7 @@ pub(super) struct Arrived {
 #[derive(Debug)]
 pub(super) struct NackList {
     missing: BTreeMap<ExtendedSequence, Missing>,
-    /// How long a packet may be late before it is asked for.
+    /// The time a packet may be late before it is requested.
     tolerance: Duration,
     due: Option<Instant>,
 }
@@ -71,7 +71,7 @@ impl NackList {
         missing.map(|missing| Arrived { first_asked: missing.first_asked })
     }
 
-    /// What is before `sequence` is of no use any more.
+    /// Drops requests for packets before `sequence`.
     pub(super) fn forget_before(&mut self, sequence: ExtendedSequence) {
         while self.missing.first_key_value().is_some_and(|(first, _)| *first < sequence) {
             self.missing.pop_first();
@@ -86,7 +86,7 @@ impl NackList {
         self.due = None;
     }
 
-    /// What is to be asked for now, in rising order. What was asked for too often or for too long is given up.
+    /// The packets to request now, in rising order. Packets requested too often or for too long are given up.
     pub(super) fn poll(&mut self, now: Instant, round_trip: Duration, out: &mut Vec<SequenceNumber>) {
         if self.due.is_none_or(|due| due > now) {
             return;

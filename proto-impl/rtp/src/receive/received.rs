@@ -10,13 +10,13 @@ use crate::number::ExtendedSequence;
 /// A packet on its way to be put together with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// Its place.
+    /// The extended sequence number.
     pub sequence: ExtendedSequence,
-    /// Its time, in ticks.
+    /// The RTP timestamp, in ticks.
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
-    /// What the payload is.
+    /// The payload type.
     pub payload_type: PayloadType,
     /// The payload.
     pub payload: Bytes,

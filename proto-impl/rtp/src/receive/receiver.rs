@@ -15,7 +15,8 @@ use crate::rtcp::{ReportBlock, SenderInfo};
 
 /// A leap ahead beyond this is another stream, or a very long outage (RFC 3550 §A.1 has 3000 too).
 const LEAP_MAX: u64 = 3000;
-/// So far behind a packet is late rather than of another stream. Larger than the RFC's 100: repaired packets come late.
+/// A packet this far behind is late rather than of another stream. Larger than the RFC's 100: repaired packets come
+/// late.
 const LATE_MAX: u64 = 3000;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(100);
@@ -26,21 +27,22 @@ const REPAIR_TIMES: usize = 8;
 /// Events that wait for the owner; one that drains after each input never sees it reached.
 const EVENTS_MAX: usize = 4096;
 
-/// How a source is received.
+/// Settings for the reception of a source.
 #[derive(Debug, Clone)]
 pub struct ReceiveConfig {
     /// Ticks per second of its timestamps.
     pub clock_rate: u32,
     /// Whether the sender repeats what is asked for.
     pub nack: bool,
-    /// How long packets wait for one that is missing.
+    /// How long packets wait for a missing one.
     pub reorder_wait: Duration,
-    /// How long a packet may be late before it is asked for.
+    /// The time a packet may be late before it is requested.
     pub nack_tolerance: Duration,
 }
 
 impl ReceiveConfig {
-    /// For a source with repair: what is missing is waited for 500 ms, which is three round trips of 150 ms.
+    /// Settings for a source with retransmissions: missing packets are waited for 500 ms, three round trips of 150
+    /// ms.
     #[must_use]
     pub const fn with_nack(clock_rate: u32) -> Self {
         Self {
@@ -51,7 +53,7 @@ impl ReceiveConfig {
         }
     }
 
-    /// For a source without repair: only packets that changed places are waited for.
+    /// Settings for a source without retransmissions: only reordered packets are waited for.
     #[must_use]
     pub const fn without_nack(clock_rate: u32) -> Self {
         Self {
@@ -63,7 +65,7 @@ impl ReceiveConfig {
     }
 }
 
-/// What the owner of a receiver must know, in order.
+/// An event of a receiver, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiveEvent {
     /// The next packet.
@@ -71,7 +73,7 @@ pub enum ReceiveEvent {
     /// Packets before the next one are missing for good. What they were part of is spoilt: of video, a key frame is
     /// needed.
     Lost {
-        /// How many, as far as it is known.
+        /// The number of packets, as far as known.
         packets: u64,
     },
     /// The numbers began anew: another stream, as far as anybody can tell.
@@ -93,7 +95,7 @@ pub struct ReceiveStats {
     pub lost: u64,
     /// Requests for packets; one packet may be asked for several times.
     pub nacked: u64,
-    /// How often the numbers began anew.
+    /// The number of times the sequence numbers restarted.
     pub restarts: u64,
     /// Variance of the time between packets, in ticks.
     pub jitter: u32,
@@ -115,8 +117,8 @@ pub struct Receiver {
     stats: ReceiveStats,
 }
 
-/// How long repairs took, from the first request. Where requests or repairs were lost they took longer than a round trip,
-/// so the shortest of several tells it.
+/// Times from the first request of a packet to its repair. Where requests or repairs were lost they took longer
+/// than a round trip, so the shortest of several tells the round trip.
 #[derive(Debug, Default)]
 struct RepairTimes {
     last: [Option<Duration>; REPAIR_TIMES],
@@ -137,7 +139,7 @@ impl RepairTimes {
     }
 }
 
-/// What is known from the first packet on.
+/// The state from the first packet on.
 #[derive(Debug)]
 struct Stream {
     highest: ExtendedSequence,
@@ -148,7 +150,7 @@ struct Stream {
     suspect: Option<SequenceNumber>,
 }
 
-/// Where a packet stands beside those before it.
+/// The position of a packet relative to earlier ones.
 enum Standing {
     Ahead(ExtendedSequence),
     Late(ExtendedSequence),
@@ -156,7 +158,7 @@ enum Standing {
 }
 
 impl Receiver {
-    /// For a source; it begins with the first packet, wherever that stands.
+    /// Creates a receiver for a source; it starts with the first packet, whatever its number.
     #[must_use]
     pub fn new(ssrc: Ssrc, config: ReceiveConfig) -> Self {
         Self {
@@ -245,7 +247,7 @@ impl Receiver {
         self.release(now);
     }
 
-    /// What this end tells the sender; `None` before the first packet. Each call begins another interval.
+    /// The report block for the sender; `None` before the first packet. Each call starts another interval.
     pub fn report(&mut self, now: Instant) -> Option<ReportBlock> {
         let stream = self.stream.as_mut()?;
         Some(stream.statistics.report(now, self.ssrc, stream.highest))

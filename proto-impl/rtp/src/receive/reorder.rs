@@ -11,12 +11,12 @@ pub const REORDER_PACKETS_MAX: usize = 2048;
 /// Bytes of payload that wait.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
-/// What comes out.
+/// A packet, or a gap, that leaves the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Released {
     /// The next packet.
     Packet(Received),
-    /// So many are missing for good before the next packet.
+    /// This many packets are lost before the next one.
     Lost(u64),
 }
 
@@ -26,7 +26,7 @@ pub(super) struct ReorderBuffer {
     waiting: BTreeMap<ExtendedSequence, Received>,
     bytes: usize,
     next: ExtendedSequence,
-    /// Since when the packets before the first are missed.
+    /// Since when packets before the first one are missing.
     gap_since: Option<Instant>,
     wait: Duration,
 }
@@ -88,7 +88,7 @@ impl ReorderBuffer {
         Some(Released::Packet(packet))
     }
 
-    /// Forgets all that waits and goes on at another place.
+    /// Drops everything that waits, and continues at `next`.
     pub(super) fn restart(&mut self, next: ExtendedSequence) {
         self.waiting.clear();
         (self.bytes, self.next, self.gap_since) = (0, next, None);

@@ -24,19 +24,19 @@ impl<T> Sources<T> {
         Self::default()
     }
 
-    /// What is kept for a source.
+    /// The entry of a source.
     #[must_use]
     pub fn get(&self, ssrc: Ssrc) -> Option<&T> {
         self.entries.iter().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
     }
 
-    /// The same, to be changed.
+    /// The entry of a source, mutable.
     #[must_use]
     pub fn get_mut(&mut self, ssrc: Ssrc) -> Option<&mut T> {
         self.entries.iter_mut().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
     }
 
-    /// The same, made when it is missing; `None` when there are [`SOURCES_MAX`] others.
+    /// The entry of a source, created when missing; `None` when there are [`SOURCES_MAX`] others.
     pub fn get_or_insert_with(&mut self, ssrc: Ssrc, make: impl FnOnce() -> T) -> Option<&mut T> {
         let at = match self.entries.iter().position(|(other, _)| *other == ssrc) {
             Some(at) => at,
@@ -55,23 +55,23 @@ impl<T> Sources<T> {
         Some(self.entries.remove(at).1)
     }
 
-    /// All, in the order in which they came.
+    /// All entries in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (Ssrc, &T)> {
         self.entries.iter().map(|(ssrc, entry)| (*ssrc, entry))
     }
 
-    /// All, to be changed.
+    /// All entries, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Ssrc, &mut T)> {
         self.entries.iter_mut().map(|(ssrc, entry)| (*ssrc, entry))
     }
 
-    /// How many.
+    /// The number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()

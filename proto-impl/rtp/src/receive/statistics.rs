@@ -10,13 +10,13 @@ use crate::rtcp::ReportBlock;
 #[derive(Debug, Clone)]
 pub(super) struct Statistics {
     clock_rate: u32,
-    /// What transit times are measured from.
+    /// The origin of transit times.
     epoch: Instant,
     base: ExtendedSequence,
     received: u64,
     expected_before: u64,
     received_before: u64,
-    /// In sixteenths of a tick.
+    /// The jitter in sixteenths of a tick.
     jitter: u64,
     transit: Option<u32>,
     sender_report: Option<(u32, Instant)>,
@@ -60,7 +60,7 @@ impl Statistics {
         self.sender_report = Some((ntp.middle(), now));
     }
 
-    /// Packets that should have come and did not.
+    /// Expected packets that were not received.
     pub(super) fn lost(&self, highest: ExtendedSequence) -> i64 {
         let expected = i64::try_from(self.expected(highest)).unwrap_or(i64::MAX);
         expected.saturating_sub(i64::try_from(self.received).unwrap_or(i64::MAX))

@@ -27,7 +27,7 @@ impl Compound {
         Self { bytes: Vec::new(), limit }
     }
 
-    /// What was added.
+    /// The packet so far.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -14,7 +14,7 @@ pub(crate) const DELAYS: u8 = 5;
 /// XR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendedReport<'a> {
-    /// Who reports.
+    /// The SSRC of the reporter.
     pub sender: Ssrc,
     body: &'a [u8],
 }
@@ -27,7 +27,7 @@ pub enum ExtendedReportBlock<'a> {
     ReferenceTime(NtpTime),
     /// DLRR: the answers to such times.
     Delays(Delays<'a>),
-    /// One that this crate does not know.
+    /// A block type that is not known here.
     Other(u8),
 }
 
@@ -36,7 +36,7 @@ pub enum ExtendedReportBlock<'a> {
 pub struct Delays<'a>(&'a [[u8; 12]]);
 
 impl<'a> Delays<'a> {
-    /// One after the other.
+    /// Iterates over the sub-blocks.
     pub fn iter(&self) -> impl Iterator<Item = Dlrr> + 'a {
         self.0.iter().map(|&[a, b, c, d, e, f, g, h, i, j, k, l]| Dlrr {
             ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
@@ -49,11 +49,11 @@ impl<'a> Delays<'a> {
 /// The answer to one receiver's reference time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dlrr {
-    /// Whose.
+    /// The SSRC of the receiver it answers.
     pub ssrc: Ssrc,
     /// The middle bits of the reference time.
     pub last_reference: u32,
-    /// How long ago it came, in 1/65536 s.
+    /// The delay since that reference time was received, in 1/65536 s.
     pub delay: u32,
 }
 
@@ -62,7 +62,7 @@ impl<'a> ExtendedReport<'a> {
         Ok(Self { sender: Ssrc(r.u32()?), body: r.rest() })
     }
 
-    /// Its blocks; one that is malformed ends them.
+    /// The blocks; a malformed one ends the iteration.
     pub fn blocks(&self) -> impl Iterator<Item = ExtendedReportBlock<'a>> + 'a {
         let mut reader = Reader::new(self.body);
         std::iter::from_fn(move || block(&mut reader).ok())

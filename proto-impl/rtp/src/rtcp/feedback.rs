@@ -6,16 +6,16 @@ use super::{chunks, take_chunks};
 use crate::Error;
 use crate::number::{SequenceNumber, Ssrc};
 
-/// What marks a REMB among the feedback of applications.
+/// The identifier of REMB among application layer feedback.
 pub(crate) const REMB: [u8; 4] = *b"REMB";
 const REMB_MANTISSA_BITS: u32 = 18;
 
 /// Generic NACK (RFC 4585 §6.2.1): packets that are asked for again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nack<'a> {
-    /// Who asks.
+    /// The SSRC of the requester.
     pub sender: Ssrc,
-    /// Whose packets.
+    /// The SSRC of the media source.
     pub media: Ssrc,
     pairs: &'a [[u8; 4]],
 }
@@ -25,7 +25,7 @@ impl<'a> Nack<'a> {
         Ok(Self { sender: Ssrc(r.u32()?), media: Ssrc(r.u32()?), pairs: chunks(r.rest()) })
     }
 
-    /// Which: up to 17 for each pair of a number and the bits behind it.
+    /// The missing packets: up to 17 for each pair of a number and its bit mask.
     pub fn numbers(&self) -> impl Iterator<Item = SequenceNumber> + 'a {
         self.pairs.iter().flat_map(|&[a, b, c, d]| {
             let first = SequenceNumber(u16::from_be_bytes([a, b]));
@@ -38,7 +38,7 @@ impl<'a> Nack<'a> {
 /// Picture loss indication (RFC 4585 §6.3.1): a key frame is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pli {
-    /// Who asks.
+    /// The SSRC of the requester.
     pub sender: Ssrc,
     /// The source of the video that is asked for.
     pub media: Ssrc,
@@ -53,7 +53,7 @@ impl Pli {
 /// Full intra request (RFC 5104 §4.3.1): the same as a command, to several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fir<'a> {
-    /// Who asks.
+    /// The SSRC of the requester.
     pub sender: Ssrc,
     entries: &'a [[u8; 8]],
 }
@@ -87,7 +87,7 @@ impl<'a> Fir<'a> {
 /// The rate that a receiver thinks it can take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remb<'a> {
-    /// Who estimates.
+    /// The SSRC of the sender of the estimate.
     pub sender: Ssrc,
     /// Bits per second.
     pub bitrate: u64,
@@ -111,7 +111,7 @@ impl<'a> Remb<'a> {
         Ok(Some(Self { sender, bitrate, ssrcs: take_chunks(r, count)? }))
     }
 
-    /// For which sources together.
+    /// The sources that the estimate covers together.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }

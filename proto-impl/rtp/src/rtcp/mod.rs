@@ -49,7 +49,7 @@ pub(crate) mod format {
     pub(crate) const APPLICATION: u8 = 15;
 }
 
-/// One part of a compound packet.
+/// A packet within a compound packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rtcp<'a> {
@@ -75,9 +75,9 @@ pub enum Rtcp<'a> {
     ExtendedReport(ExtendedReport<'a>),
     /// APP, and what this crate does not know.
     Other {
-        /// Its packet type.
+        /// The packet type.
         packet_type: u8,
-        /// Its count, subtype or format.
+        /// The count, subtype or format.
         count: u8,
     },
 }

@@ -12,12 +12,12 @@ pub(crate) const BLOCK_BYTES: usize = 24;
 const LOST_MAX: i32 = 0x7f_ffff;
 const LOST_MIN: i32 = -0x80_0000;
 
-/// What a receiver tells about one source (RFC 3550 §6.4.1).
+/// A reception report block about one source (RFC 3550 §6.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportBlock {
     /// The source.
     pub ssrc: Ssrc,
-    /// Of the packets since the last report, lost ones in 1/256.
+    /// The share of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
     /// Lost since the beginning; negative where packets came twice. 24 bits.
     pub cumulative_lost: i32,
@@ -27,7 +27,7 @@ pub struct ReportBlock {
     pub jitter: u32,
     /// The middle bits of the last sender report's time, 0 without one.
     pub last_sender_report: u32,
-    /// How long ago that report came, in 1/65536 s.
+    /// The delay since that report, in 1/65536 s.
     pub delay_since_report: u32,
 }
 
@@ -58,12 +58,12 @@ impl ReportBlock {
     }
 }
 
-/// What a sender tells about itself.
+/// The sender info of a sender report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderInfo {
     /// Now, on the sender's wall clock.
     pub ntp: NtpTime,
-    /// The same instant on the clock of its RTP timestamps.
+    /// The same instant on the clock of the RTP timestamps.
     pub rtp_timestamp: u32,
     /// Packets sent so far.
     pub packets: u32,
@@ -74,7 +74,7 @@ pub struct SenderInfo {
 /// SR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenderReport<'a> {
-    /// Who sends.
+    /// The SSRC of the sender.
     pub ssrc: Ssrc,
     /// About itself.
     pub info: SenderInfo,
@@ -95,7 +95,7 @@ impl<'a> SenderReport<'a> {
         })
     }
 
-    /// What it tells about others.
+    /// Its report blocks about the sources it receives.
     pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
         self.blocks.iter().filter_map(ReportBlock::read)
     }
@@ -104,7 +104,7 @@ impl<'a> SenderReport<'a> {
 /// RR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverReport<'a> {
-    /// Who reports.
+    /// The SSRC of the reporter.
     pub ssrc: Ssrc,
     blocks: &'a [[u8; BLOCK_BYTES]],
 }
@@ -114,7 +114,7 @@ impl<'a> ReceiverReport<'a> {
         Ok(Self { ssrc: Ssrc(r.u32()?), blocks: take_chunks(r, count.into())? })
     }
 
-    /// What it tells about others.
+    /// Its report blocks about the sources it receives.
     pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
         self.blocks.iter().filter_map(ReportBlock::read)
     }

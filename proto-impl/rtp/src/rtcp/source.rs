@@ -17,14 +17,14 @@ pub struct SourceDescription<'a> {
     body: &'a [u8],
 }
 
-/// One item of a description.
+/// An item of a source description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The source that is described.
     pub ssrc: Ssrc,
-    /// What: 1 is the canonical name.
+    /// The item type: 1 is the canonical name.
     pub kind: u8,
-    /// Its text, which is UTF-8 where the peer keeps to the rules.
+    /// The text, UTF-8 if the peer follows the RFC.
     pub text: &'a [u8],
 }
 
@@ -94,7 +94,7 @@ impl<'a> Bye<'a> {
         Ok(Self { ssrcs, reason })
     }
 
-    /// Who leaves.
+    /// The sources that leave.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }

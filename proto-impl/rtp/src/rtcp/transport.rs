@@ -21,15 +21,15 @@ pub(crate) const REFERENCE_MICROS: i64 = 64_000;
 /// Feedback of one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportFeedback<'a> {
-    /// Who reports.
+    /// The SSRC of the reporter.
     pub sender: Ssrc,
-    /// Any source of the transport.
+    /// The SSRC of any media source of the transport.
     pub media: Ssrc,
     /// The first packet that is reported.
     pub base: SequenceNumber,
-    /// How many packets are reported.
+    /// The number of reported packets.
     pub count: u16,
-    /// In 64 ms, on a clock of the receiver.
+    /// The reference time on the receiver's clock, in units of 64 ms.
     pub reference: i32,
     /// Counts the feedback packets.
     pub feedback_count: u8,
@@ -37,10 +37,10 @@ pub struct TransportFeedback<'a> {
     deltas: &'a [u8],
 }
 
-/// One packet of a feedback.
+/// The status of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Which.
+    /// The packet's transport-wide sequence number.
     pub number: SequenceNumber,
     /// When it came, in microseconds on the receiver's clock; `None` when it had not come.
     pub at_micros: Option<i64>,
@@ -51,7 +51,7 @@ pub(crate) enum Symbol {
     Lost,
     Small,
     Large,
-    /// Its delta has no known length: what stands behind it cannot be read.
+    /// A delta of unknown length: the rest cannot be read.
     Reserved,
 }
 

@@ -16,7 +16,7 @@ pub(crate) const RANGES_MAX: usize = 4096;
 const REPORT_BYTES_MAX: usize = 1400;
 /// A cycle of two reports takes at least this (libsrt: the shortest NAK interval of live mode).
 const CYCLE_MIN_US: u32 = 20_000;
-/// What a round trip may vary beyond the measured variation before a packet counts as lost again.
+/// Slack on a round trip beyond its measured variation before a packet counts as lost again.
 const SLACK_US: u32 = 3_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ struct Range {
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     ranges: VecDeque<Range>,
-    /// Not later than the first report that is due.
+    /// A lower bound of when the next report is due.
     next_at: Option<i64>,
 }
 
@@ -46,12 +46,12 @@ impl Losses {
         true
     }
 
-    /// A packet has come.
+    /// Removes a packet that was received.
     pub(crate) fn remove(&mut self, base: Seq, seq: Seq) {
         self.remove_range(base, seq, seq);
     }
 
-    /// These are not waited for any more.
+    /// Stops waiting for these packets.
     pub(crate) fn remove_range(&mut self, base: Seq, first: Seq, last: Seq) {
         let at = |seq: Seq| seq.ahead_of(base);
         let (Some(from), Some(to)) = (at(first), at(last)) else { return };
@@ -80,7 +80,7 @@ impl Losses {
         self.tidy();
     }
 
-    /// Everything before `seq` is not waited for any more.
+    /// Stops waiting for everything before `seq`.
     pub(crate) fn remove_before(&mut self, seq: Seq) {
         while let Some(range) = self.ranges.front_mut() {
             if range.first.ahead_of(seq).is_some() {

@@ -12,9 +12,9 @@ const KEPT_SLOTS: usize = 64;
 #[derive(Debug, Default)]
 struct Slot {
     payload: Option<Bytes>,
-    /// Its moment in our clock.
+    /// When it is due, on our clock.
     moment_us: i64,
-    /// Nobody sends it any more.
+    /// The sender has given it up.
     given_up: bool,
 }
 
@@ -24,14 +24,14 @@ impl Slot {
     }
 }
 
-/// What became of a packet.
+/// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The next, or one behind a gap: from first to last of what is missing now.
     New(Option<(Seq, Seq)>),
-    /// One that was missing.
+    /// It fills a gap.
     Filled,
-    /// It was there.
+    /// It was received before.
     Duplicate,
     /// Delivered or given up already.
     Belated,
@@ -39,12 +39,12 @@ pub(crate) enum Arrival {
     NoRoom,
 }
 
-/// What comes out.
+/// What leaves the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// A message.
     Payload(Bytes),
-    /// So many were given up.
+    /// This many packets were given up.
     Skipped(u32),
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Delivery {
 pub(crate) struct ReceiveBuffer {
     base: Seq,
     slots: VecDeque<Slot>,
-    /// Slots before this index have come or are given up.
+    /// Slots before this index are received or given up.
     complete: usize,
     /// The first slot with a payload.
     first: Option<usize>,
@@ -76,7 +76,7 @@ impl ReceiveBuffer {
         self.base
     }
 
-    /// What an acknowledgement says: the first that is missing.
+    /// The first missing packet: what an acknowledgement carries.
     pub(crate) fn next_missing(&self) -> Seq {
         self.seq_at(self.complete)
     }
@@ -95,7 +95,7 @@ impl ReceiveBuffer {
         self.bytes
     }
 
-    /// Where a packet would go, without taking it.
+    /// The effect that a packet would have, without taking it.
     pub(crate) fn look(&self, seq: Seq, bytes: usize) -> Arrival {
         let Some(index) = seq.ahead_of(self.base).and_then(|index| usize::try_from(index).ok()) else {
             return Arrival::Belated;
@@ -193,7 +193,7 @@ impl ReceiveBuffer {
         Some(Delivery::Payload(payload))
     }
 
-    /// How many at the front nobody sends any more.
+    /// How many packets at the front the sender has given up.
     fn given_up_ahead(&self) -> Option<usize> {
         let count = self.slots.iter().take_while(|slot| slot.given_up && slot.payload.is_none()).count();
         (count > 0).then_some(count)

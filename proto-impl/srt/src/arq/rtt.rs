@@ -1,8 +1,8 @@
 //! The round trip, smoothed (draft-sharabayko-srt-01 §4.10).
 
-/// Until it is measured.
+/// The round trip before it is measured.
 const INITIAL_US: u32 = 100_000;
-/// A peer that tells more is not believed more.
+/// The largest round trip that is accepted from a peer.
 const MAX_US: u32 = 10_000_000;
 
 /// Microseconds, and their variation.
@@ -30,7 +30,7 @@ impl Rtt {
         self.smoothed_us = (self.smoothed_us.saturating_mul(7).saturating_add(sample)) / 8;
     }
 
-    /// What the peer has smoothed already.
+    /// Takes a round trip that the peer has smoothed already.
     pub(crate) fn update_from_peer(&mut self, sample_us: u32, var_us: u32) {
         if !self.measured {
             self.update(sample_us);

@@ -10,8 +10,8 @@ use crate::seq::Seq;
 /// Numbers that wait to be sent again, at most, per packet in the buffer: those that were acknowledged meanwhile are in
 /// it too.
 const LOST_PER_ENTRY: usize = 2;
-/// From this time on a packet that is sent again goes out twice, the second time behind the next new packet: what was
-/// lost this often has little time left, and at ten percent loss it is one packet of a hundred.
+/// From this transmission on a packet goes out twice, the second copy behind the next new packet: a packet lost
+/// this often has little time left.
 const TWICE_FROM: u8 = 2;
 /// A buffer that has become empty gives larger room back.
 const KEPT_ENTRIES: usize = 64;
@@ -26,19 +26,19 @@ pub(crate) struct Entry {
     pub(crate) key: KeyFlag,
     /// When it was sent again.
     again_at: Option<u32>,
-    /// How often, without its second copies.
+    /// Transmissions, not counting second copies.
     times: u8,
-    /// Its second copy is to follow.
+    /// A second copy is to follow.
     twin: bool,
     lost: bool,
 }
 
-/// What a loss report asked for.
+/// The result of a loss report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
     /// Packets that the report names and that are on their way.
     pub(crate) named: u32,
-    /// From first to last: given up before.
+    /// The range, first to last, that was given up already.
     pub(crate) gone: Option<(Seq, Seq)>,
 }
 
@@ -46,15 +46,15 @@ pub(crate) struct Reported {
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     first: Seq,
-    /// What the peer has; packets between this and `first` were given up.
+    /// The peer's acknowledgement; packets between it and `first` were given up.
     acknowledged: Seq,
     entries: VecDeque<Entry>,
-    /// So many of them were sent.
+    /// How many of them were sent.
     sent: usize,
     bytes: usize,
     message: u32,
     lost: VecDeque<Seq>,
-    /// To be sent once more.
+    /// Packets whose second copy is to be sent.
     twins: Vec<Seq>,
 }
 
@@ -196,7 +196,8 @@ impl SendBuffer {
         }
     }
 
-    /// Nothing was acknowledged for long: the last packet is sent again, so that the peer sees what it misses before it.
+    /// Retransmits the last packet when no acknowledgement has come for long, so that the peer notices what it
+    /// misses before it.
     pub(crate) fn probe(&mut self) {
         let Some(index) = self.sent.checked_sub(1) else { return };
         let seq = self.seq_at(index);
@@ -230,7 +231,7 @@ impl SendBuffer {
         }
     }
 
-    /// It was sent again. With `twice` it may be worth a second copy.
+    /// Notes a retransmission. With `twice` it may be worth a second copy.
     pub(crate) fn lost_sent(&mut self, now: u32, twice: bool) {
         let Some(seq) = self.lost.pop_front() else { return };
         let Some(index) = self.index_of(seq) else { return };
@@ -258,7 +259,7 @@ impl SendBuffer {
         self.entries.get_mut(self.sent).map(|entry| (seq, entry))
     }
 
-    /// It was sent.
+    /// Notes that the new packet was sent.
     pub(crate) fn new_sent(&mut self) {
         self.sent = self.sent.saturating_add(1).min(self.entries.len());
         while let Some(seq) = self.twins.pop() {

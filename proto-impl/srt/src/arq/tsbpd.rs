@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// So many samples make a figure of the drift (libsrt: `TSBPD_DRIFT_MAX_SAMPLES`).
+/// The samples of one drift estimate (libsrt: `TSBPD_DRIFT_MAX_SAMPLES`).
 const DRIFT_SAMPLES: u32 = 1000;
 /// A packet is not held longer than the latency and this, whatever its timestamp says.
 const EARLY_MAX_US: i64 = 1_000_000;
@@ -24,7 +24,7 @@ pub(crate) struct Tsbpd {
 }
 
 impl Tsbpd {
-    /// From a packet of the handshake: its arrival time and its timestamp.
+    /// Creates the clock from a packet of the handshake: its arrival time and its timestamp.
     pub(crate) fn new(now_us: i64, timestamp: u32, latency: Duration) -> Self {
         Self {
             base_us: now_us.saturating_sub(i64::from(timestamp)),

@@ -24,16 +24,16 @@ use crate::seq::Seq;
 /// Questions are repeated after this (libsrt does the same).
 const REPEAT: Duration = Duration::from_millis(250);
 
-/// What an answer leads to.
+/// The effect of an answer.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It is not one, or an old one.
+    /// Ignored: not an answer, or an old one.
     Nothing,
     /// The next question.
     Again,
     /// A refusal.
     Ended(CloseReason),
-    /// All is agreed.
+    /// The handshake is complete.
     Agreed(HsExtension),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Call {
     stream_id: String,
     pub(super) first_seq: Seq,
     keys: Option<Box<SessionKeys>>,
-    /// From the answer to the induction.
+    /// The cookie of the induction response.
     cookie: Option<u32>,
     gives_up_at: Instant,
     repeat_at: Instant,
@@ -174,7 +174,7 @@ impl Call {
         extensions.hs.ok_or(RejectReason::ROGUE)
     }
 
-    /// What the connection starts with.
+    /// The parameters that the connection starts with.
     pub(super) fn agree(
         &mut self,
         answer: &Handshake,

@@ -32,15 +32,15 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::seq::Seq;
 use crate::stats::Stats;
 
-/// After so much silence of ours a keep-alive is sent (draft-sharabayko-srt-01 §3.2.3).
+/// A keep-alive is sent after this time without sending (draft-sharabayko-srt-01 §3.2.3).
 const KEEP_ALIVE_US: i64 = 1_000_000;
 /// The answer to a conclusion is kept so long, for a caller that did not get it.
 const RESPONSE_KEPT_US: i64 = 5_000_000;
 /// A packet is given up after the latency, but not before this (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
 const TOO_LATE_MIN_US: i64 = 1_000_000;
-/// And this is added (libsrt: two intervals of ACK).
+/// The margin added to it (libsrt: two intervals of ACK).
 const TOO_LATE_MARGIN_US: i64 = 20_000;
-/// Without an acknowledgement for this long the last packet is sent again.
+/// Without an acknowledgement for this long the last packet is retransmitted.
 const PROBE_MIN_US: i64 = 250_000;
 /// The check is not armed earlier than this.
 pub(super) const CHECK_MIN_US: i64 = 1_000;
@@ -49,7 +49,7 @@ const TELL_MIN: Duration = Duration::from_millis(50);
 /// Payload of the largest packet there is.
 pub(super) const PAYLOAD_MAX: usize = 1500 - 28 - HEAD_BYTES;
 
-/// What the handshake agreed.
+/// The parameters agreed in the handshake.
 #[derive(Debug)]
 pub(super) struct Start {
     config: Arc<Config>,
@@ -126,7 +126,7 @@ impl Start {
         this
     }
 
-    /// For a caller: what the listener answered.
+    /// For a caller: the parameters of the listener's answer.
     pub(super) fn of_answer(
         config: &Arc<Config>,
         answer: &Handshake,
@@ -211,7 +211,7 @@ impl Start {
     }
 }
 
-/// The same datagram with another timestamp.
+/// A copy of the datagram with another timestamp.
 fn restamp(datagram: &Bytes, now_us: i64) -> Bytes {
     let (Some(head), Some(rest)) = (datagram.get(..8), datagram.get(12..)) else { return datagram.clone() };
     [head, &stamp(now_us).to_be_bytes(), rest].concat().into()
@@ -260,7 +260,7 @@ impl Acks {
     }
 }
 
-/// What arrives, per second.
+/// The receive rate per second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     pub(super) since_us: i64,
@@ -286,14 +286,14 @@ pub(super) struct Link {
     pub(super) payload_max: usize,
     /// Packets that both sides allow on the way.
     pub(super) peer_window: u32,
-    /// The same, or what the peer said last it has room for.
+    /// The flow window, or the room that the peer announced last.
     pub(super) window: u32,
 
     pub(super) sender: SendBuffer,
     pub(super) overhead: Overhead,
     pub(super) pacer: Pacer,
     pub(super) pace_at: Option<Instant>,
-    /// Given up, to be told.
+    /// Packets given up, to be reported to the peer.
     pub(super) drops: Vec<(Seq, Seq)>,
     pub(super) progress_us: i64,
     pub(super) probe_pause_us: i64,

@@ -43,16 +43,16 @@ use crate::stats::Stats;
 /// Datagrams outside of the stream that wait to be sent: handshakes, keys, the goodbye.
 const OUT_MAX: usize = 8;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug)]
 enum State {
     /// We call.
     Calling(Box<Call>),
     /// We were called, and the application has not decided.
     Pending(Box<Incoming>),
-    /// Payload goes.
+    /// The connection is established.
     Connected(Box<Link>),
-    /// Nothing any more.
+    /// The connection has ended.
     Closed,
 }
 
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye. What was not sent is not sent any more.
+    /// Sends a shutdown. Unsent data is discarded.
     pub fn close(&mut self, now: Instant, reason: CloseReason) {
         if self.closed.is_some() {
             return;
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// What the owner must know.
+    /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.event.take() {
             return Some(event);
@@ -298,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// This end's name.
+    /// Our socket id.
     #[must_use]
     pub const fn local(&self) -> SocketId {
         self.local
@@ -316,7 +316,7 @@ impl Connection {
         matches!(self.state, State::Closed) && self.event.is_none() && self.out.is_empty()
     }
 
-    /// How long what arrives is held, and how long the peer holds; once connected.
+    /// The receive and the send latency; once connected.
     #[must_use]
     pub fn latencies(&self) -> Option<(Duration, Duration)> {
         self.link().map(Link::latencies)

@@ -14,7 +14,7 @@ use crate::stats::count;
 
 /// An acknowledgement follows the first packet after the last one by this (draft-sharabayko-srt-01 §4.8.1).
 const ACK_US: i64 = 10_000;
-/// A light one comes after so many packets.
+/// A light acknowledgement is sent after this many packets.
 const LIGHT_ACK_PACKETS: u32 = 64;
 /// An acknowledgement that nobody confirms is repeated so often.
 const ACK_REPEATS_MAX: u32 = 8;
@@ -22,17 +22,17 @@ const ACK_REPEATS_MAX: u32 = 8;
 const ACKS_KEPT: usize = 256;
 /// The first confirmations: the peer's first samples of the round trip.
 const ACKACK_FIRST: u32 = 32;
-/// They follow each other by this, as libsrt's do.
+/// The distance of repeated acknowledgements, as libsrt's.
 const ACKACK_FIRST_US: i64 = 10_000;
 /// Later ones by this. The peer smooths its round trip over eight samples and its drift over a thousand: both are slower
 /// than ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
 /// acknowledgement that is not confirmed only when nothing new was to be acknowledged for a round trip.
 const ACKACK_US: i64 = 100_000;
-/// One of so many data packets begins a probing pair (libsrt sends them back to back).
+/// One of so many data packets starts a probing pair (libsrt sends them back to back).
 const PAIR_EVERY: u32 = 16;
-/// A jump is believed when the packets behind it follow within so many.
+/// A jump is accepted when further packets follow within this distance.
 const JUMP_WITNESS: u32 = 16;
-/// Ranges that wait to be told as given up.
+/// The most ranges that wait to be reported as given up.
 pub(super) const DROPS_MAX: usize = 16;
 
 impl Rate {

@@ -19,7 +19,7 @@ use crate::stats::count;
 /// Room of the largest control packet.
 const CONTROL_BYTES_MAX: usize = 1456;
 
-/// Where control packets are written.
+/// Writes control packets.
 struct Controls<'a> {
     writer: ControlWriter,
     out: &'a mut Datagrams,
@@ -69,7 +69,7 @@ impl Link {
         self.config.buffer_bytes.saturating_sub(self.sender.bytes())
     }
 
-    /// What the peer would throw away when it came.
+    /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
         let limit = u32::try_from(self.too_late_us()).unwrap_or(u32::MAX / 2);
         let dropped = self.sender.drop_older(stamp(now_us), limit);

@@ -34,12 +34,13 @@ const SOURCES_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SectionId(pub u8);
 
-/// What we want with a section.
+/// Our preferences for a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPreference {
     /// Whether we would send or receive.
     pub direction: Direction,
-    /// What we can send or read there, in order of preference. In an answer their numbers are the offer's.
+    /// The formats that we can send or receive, in order of preference. In an answer their payload types are the
+    /// offer's.
     pub formats: Vec<Format>,
     /// The stream and track that we send, for the peer's page.
     pub msid: Option<sdp::Msid>,
@@ -48,16 +49,16 @@ pub struct MediaPreference {
 /// A format that both sides have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionFormat {
-    /// As the peer describes it: what it can read, or what it sends.
+    /// The peer's description: what it can receive, or what it sends.
     pub remote: Format,
-    /// As we describe it.
+    /// Our description.
     pub local: Format,
     /// The payload type of its retransmissions (RFC 4588).
     pub rtx: Option<PayloadType>,
 }
 
 impl SectionFormat {
-    /// Its payload type.
+    /// The payload type.
     #[must_use]
     pub const fn payload_type(&self) -> PayloadType {
         self.local.payload_type()
@@ -75,20 +76,20 @@ impl SectionFormat {
 pub struct SourcePair {
     /// Media.
     pub ssrc: u32,
-    /// Its RTX.
+    /// The SSRC of its RTX stream.
     pub rtx: Option<u32>,
 }
 
 /// A section that both sides agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Which one.
+    /// The id.
     pub id: SectionId,
-    /// Its name; empty when the peer has none.
+    /// The mid; empty when the peer has none.
     pub mid: String,
     /// Video or audio.
     pub kind: MediaKind,
-    /// Which way media goes, seen from here.
+    /// The direction, as seen by us.
     pub direction: Direction,
     /// What may be sent and read, in order of preference: in our order in an answer, in the peer's in an offer.
     pub formats: Vec<SectionFormat>,
@@ -104,7 +105,7 @@ pub struct Section {
     pub local_source: Option<SourcePair>,
 }
 
-/// Everything that a session needs of two descriptions.
+/// The result of two descriptions.
 #[derive(Debug, Clone)]
 pub(crate) struct Negotiated {
     pub(crate) remote: ice::Credentials,
@@ -116,13 +117,13 @@ pub(crate) struct Negotiated {
     pub(crate) sections: Vec<Section>,
 }
 
-/// What of us stands in a description.
+/// The local part of a description.
 pub(crate) struct Local<'a> {
     pub(crate) credentials: &'a ice::Credentials,
     pub(crate) fingerprint: &'a Fingerprint,
     pub(crate) candidates: &'a [ice::Candidate],
     pub(crate) is_lite: bool,
-    /// Of the session: number and version (RFC 8829 §5.2.1).
+    /// Session id and version (RFC 8829 §5.2.1).
     pub(crate) origin: (u64, u64),
     pub(crate) cname: &'a str,
     /// Sources that sections have already.
@@ -194,7 +195,7 @@ impl Local<'_> {
     }
 }
 
-/// What a peer says about its end of the transport; that of the first live section, which is the bundle's.
+/// The transport of the peer: that of the first live section, which is the bundle's.
 struct Transport {
     remote: ice::Credentials,
     fingerprints: Vec<dtls::Fingerprint>,

@@ -14,7 +14,7 @@ use crate::error::Error;
 
 /// The discard port (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
-/// What browsers offer (RFC 8829 §5.1.2).
+/// The protocol that browsers offer (RFC 8829 §5.1.2).
 const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
 /// Offers a section for each preference.

@@ -72,7 +72,7 @@ impl Peer {
         }
     }
 
-    /// Everything that is to be told at once: to the peer what we miss, to the owner what the peer misses.
+    /// Sends feedback that cannot wait: NACKs and requests to the peer, events to the owner.
     pub(super) fn flush_feedback(&mut self, now: Instant) {
         for sender in &mut self.senders {
             if sender.poll_key_frame_request(now) {

@@ -58,7 +58,7 @@ pub struct Peer {
     reception: Option<Box<Reception>>,
     senders: Vec<Sender>,
     pacer: Pacer,
-    /// From whom our feedback is, when we send nothing.
+    /// The SSRC of our feedback when we send nothing.
     ssrc: Ssrc,
     reduced_size: bool,
     schedule: Option<ReportSchedule>,
@@ -177,13 +177,13 @@ impl Peer {
         asked
     }
 
-    /// Ends the session, with a goodbye to whoever is there.
+    /// Ends the session; a connected peer is notified.
     pub fn close(&mut self, now: Instant) {
         self.transport.close(CloseReason::Local);
         self.take_transport_events(now);
     }
 
-    /// What the owner must know.
+    /// The next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if self.events.is_empty() && self.events.capacity() > EVENTS_KEPT {
@@ -240,7 +240,7 @@ impl Peer {
         [self.transport.poll_timeout(), schedule, reception, senders, pacer].into_iter().flatten().min()
     }
 
-    /// What was agreed on.
+    /// The negotiated sections.
     #[must_use]
     pub fn sections(&self) -> &[Section] {
         &self.sections
@@ -252,7 +252,7 @@ impl Peer {
         self.transport.agent.local().ufrag()
     }
 
-    /// Where media goes, once it can.
+    /// The path that media takes, once it can be sent.
     #[must_use]
     pub fn media_path(&self) -> Option<Path> {
         self.transport.media_path()

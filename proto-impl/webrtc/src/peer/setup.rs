@@ -82,7 +82,7 @@ impl Peer {
         negotiate::answer(offer, preference, self.config.dtls_client, &mut local)
     }
 
-    /// What we wanted of a section before.
+    /// Our earlier preference for a section.
     fn repeated_preference(&self, id: SectionId) -> Option<MediaPreference> {
         let section = self.sections.iter().find(|section| section.id == id)?;
         let formats = section.formats.iter().map(|format| format.local.clone()).collect();

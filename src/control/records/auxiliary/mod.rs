@@ -17,7 +17,7 @@ use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
 
-/// One of these records.
+/// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::control) enum Auxiliary {
     /// A record of [`Kind::Token`].
@@ -29,7 +29,7 @@ pub(in crate::control) enum Auxiliary {
 }
 
 impl Auxiliary {
-    /// As the store keeps it.
+    /// The stored form.
     pub(in crate::control) fn encode(&self) -> Bytes {
         let bytes = match self {
             Self::Token(token) => serde_json::to_vec(token),
@@ -39,7 +39,7 @@ impl Auxiliary {
         bytes.unwrap_or_default().into()
     }
 
-    /// What the store had under a key; `None` for a broadcast, which is none of these.
+    /// Decodes a stored record; `None` for a broadcast, which is not auxiliary.
     pub(in crate::control) fn decode(kind: Kind, bytes: &[u8]) -> Option<Result<Self, String>> {
         let record = match kind {
             Kind::Broadcast => return None,
@@ -71,11 +71,11 @@ pub(in crate::control) struct AuxiliaryWrite {
 #[derive(Debug, Default)]
 pub(in crate::control) struct AuxiliaryRecords {
     records: BTreeMap<Key, Auxiliary>,
-    /// What is on its way to the disk.
+    /// Changes on their way to the disk.
     overlay: BTreeMap<Key, Option<Auxiliary>>,
     /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
-    /// How many of a kind an application has.
+    /// The number of records of a kind by application.
     counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
 
@@ -123,7 +123,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Those of one application in order of their ids, from the first that is not before `from`.
+    /// The records of an application by id, from the first that is not before `from`.
     pub(in crate::control) fn of<'a>(
         &'a self,
         kind: Kind,
@@ -135,7 +135,7 @@ impl AuxiliaryRecords {
         self.records.range(first..).take_while(move |(key, _)| key.kind == kind && key.app == app)
     }
 
-    /// Those of one stream, in order of their ids.
+    /// The records of a stream, by id.
     pub(in crate::control) fn of_stream<'a>(
         &'a self,
         kind: Kind,
@@ -185,7 +185,7 @@ impl AuxiliaryRecords {
         (seen, last, stale)
     }
 
-    /// How many of a kind an application has.
+    /// The number of records of a kind in an application.
     pub(in crate::control) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
@@ -202,7 +202,7 @@ impl AuxiliaryRecords {
                 .any(|key| is_there(&key))
     }
 
-    /// Everything, for a fresh file.
+    /// All records, for a fresh file.
     pub(in crate::control) fn all(&self) -> impl Iterator<Item = (&Key, &Auxiliary)> {
         self.records.iter()
     }

@@ -12,7 +12,7 @@ use crate::types::Now;
 /// Shortest and longest id of a subscriber.
 const ID_CHARS_MIN: usize = 4;
 const ID_BYTES_MAX: usize = 256;
-/// Who may neither publish nor play.
+/// The type of a subscriber that is blocked from both publishing and playing.
 const BOTH: &str = "publish_play";
 
 /// A subscriber as it is stored. What is known of its connections is not.
@@ -21,18 +21,18 @@ const BOTH: &str = "publish_play";
 pub(in crate::control) struct Subscriber {
     /// The id that the subscriber shows.
     pub(in crate::control) subscriber_id: String,
-    /// For people.
+    /// The name, for people.
     pub(in crate::control) subscriber_name: Option<String>,
     /// The stream's id.
     pub(in crate::control) stream_id: String,
     /// `publish` or `play`, when it may do only one.
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
-    /// How often it may be there at once; negative: as often as it likes.
+    /// The most concurrent connections; negative: unlimited.
     pub(in crate::control) concurrent_connections_limit: i32,
     /// `publish`, `play` or `publish_play`.
     pub(in crate::control) blocked_type: Option<String>,
-    /// Until when, in Unix milliseconds.
+    /// The end of the block, in Unix milliseconds.
     pub(in crate::control) blocked_until_unit_time_stamp_ms: i64,
     /// The period of its codes.
     pub(in crate::control) totp_expiry_period_seconds: Option<i32>,
@@ -56,7 +56,7 @@ impl Default for Subscriber {
     }
 }
 
-/// Without its secret.
+/// Does not print the secret.
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscriber")
@@ -67,7 +67,7 @@ impl fmt::Debug for Subscriber {
 }
 
 impl Subscriber {
-    /// Where it is stored: those of a stream lie together.
+    /// The key in the store: the subscribers of a stream are adjacent.
     pub(in crate::control) fn key(app: &Arc<str>, stream: &str, id: &str) -> Key {
         Key { kind: Kind::Subscriber, app: app.clone(), id: format!("{stream}/{id}").into() }
     }

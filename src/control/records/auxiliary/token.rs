@@ -16,7 +16,7 @@ pub(in crate::control) struct Token {
     pub(in crate::control) token_id: String,
     /// The stream's id.
     pub(in crate::control) stream_id: String,
-    /// Until when, in Unix seconds.
+    /// The expiry, in Unix seconds.
     pub(in crate::control) expire_date: i64,
     /// `publish` or `play`.
     #[serde(rename = "type")]
@@ -25,7 +25,7 @@ pub(in crate::control) struct Token {
     pub(in crate::control) room_id: Option<String>,
 }
 
-/// Without what it is worth.
+/// Does not print the token.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
@@ -37,7 +37,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Where it is stored: those of a stream lie together.
+    /// The key in the store: the tokens of a stream are adjacent.
     pub(in crate::control) fn key(app: &Arc<str>, stream: &str, token: &str) -> Key {
         Key { kind: Kind::Token, app: app.clone(), id: format!("{stream}/{token}").into() }
     }

@@ -37,10 +37,10 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
 static FORMAT: FormatKind =
     FormatKind { name: "units", is_enabled: |_| true, package: |_| None, is_given_up_by_close: false };
 
-/// Where the file stands.
+/// The state of the file.
 #[derive(Debug)]
 enum Stage {
-    /// Not asked for yet.
+    /// Not opened yet.
     New,
     /// An append is under way.
     Writing,

@@ -14,7 +14,7 @@ use super::{Frame, Made};
 const FRAMES_MAX: usize = 256;
 /// No frame is larger.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// What a frame's head needs at most, but for one that says how much more.
+/// The most bytes of a frame's head, but for one that announces more.
 const HEAD_BYTES: usize = 16;
 
 /// A frame's position in the buffer, and its time.
@@ -29,7 +29,7 @@ struct Head {
     config: Hint,
 }
 
-/// What a frame says of its track.
+/// The parameters of a track in a frame's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hint {
     Adts { object_type: u8, rate_index: u8, channels: u8 },
@@ -49,7 +49,7 @@ impl Hint {
     }
 }
 
-/// One audio stream.
+/// An audio stream.
 #[derive(Debug)]
 pub(super) struct Audio {
     stream: Stream,
@@ -188,7 +188,7 @@ impl Audio {
         }
     }
 
-    /// How far it is to what may be the next frame, at least a byte.
+    /// The distance to the next possible frame, at least a byte.
     fn next_head(&self, rest: &[u8]) -> usize {
         let candidate = (1..rest.len()).find(|&at| rest.get(at..).is_some_and(|next| self.is_head(next)));
         candidate.unwrap_or(rest.len()).max(1)

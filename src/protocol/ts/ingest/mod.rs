@@ -29,17 +29,17 @@ use crate::mail::Grant;
 const VIDEO_WAIT: u64 = 3 * 90_000;
 /// The first units wait so long for the other track: 1 s.
 const START_WAIT: i64 = 90_000;
-/// So many bytes of them at most.
+/// The most bytes of units that wait.
 const START_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest distance of PTS and DTS that is accepted: 60 s.
 const COMPOSITION_MAX: u64 = 60 * 90_000;
 /// Units that wait to be polled: more than any sane input of one call makes.
 const QUEUE_MAX: usize = 1024;
 
-/// What was counted.
+/// The counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// What the demultiplexer counted; there are also the streams that are not carried.
+    /// The counters of the demultiplexer, including streams that are not carried.
     pub(crate) demux: mpegts::Stats,
     /// Units that came too early: before their parameter sets, or before the first key frame.
     pub(crate) dropped: u64,
@@ -58,7 +58,7 @@ struct Frame {
     payload: Bytes,
 }
 
-/// What a stream's packet made.
+/// The result of a stream's packet.
 #[derive(Debug)]
 enum Made {
     /// The configuration of what follows, when it is another than before.
@@ -71,7 +71,7 @@ enum Made {
     Early,
 }
 
-/// One stream of the program.
+/// An elementary stream of the program.
 #[derive(Debug)]
 struct Elementary {
     id: TrackId,
@@ -114,18 +114,18 @@ pub(crate) struct Depackager {
     /// Since when audio has been waiting for video.
     waits_since: Option<u64>,
     waited: bool,
-    /// Not all tracks are known that were announced: units wait.
+    /// Not all announced tracks are known: units wait.
     starting: bool,
     made: Vec<Made>,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
-    /// Of both, those that [`Depackager::take_dropped`] has told.
+    /// The drops of both kinds that [`Depackager::take_dropped`] has reported.
     told: u64,
 }
 
 impl Depackager {
-    /// Continues the stream where the grant says it stands.
+    /// Continues the stream at the position of the grant.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             demuxer: Demuxer::new(),
@@ -155,7 +155,7 @@ impl Depackager {
         }
     }
 
-    /// What carries the transport stream has lost a piece of it here.
+    /// The transport has lost a piece of the stream here.
     pub(crate) fn lost(&mut self) {
         self.demuxer.lost();
     }
@@ -195,7 +195,7 @@ impl Depackager {
         &self.tracks
     }
 
-    /// What was counted.
+    /// The counters.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             demux: self.demuxer.stats(),

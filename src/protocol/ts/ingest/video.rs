@@ -36,18 +36,18 @@ enum Coding {
     H265,
 }
 
-/// What a NAL unit is to an access unit.
+/// The role of a NAL unit in an access unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// Delimiter: begins an access unit, and is not kept.
     Delimiter,
-    /// Not kept.
+    /// Dropped.
     Filler,
     /// Parameter set: kept beside.
     Set,
     /// May stand before the picture it is of, and then begins an access unit.
     Before { recovery: bool },
-    /// Of a picture.
+    /// A slice of a picture.
     Slice { begins: bool, key: bool },
     /// Anything else.
     Other,
@@ -122,7 +122,7 @@ struct Held {
     payload: BytesMut,
 }
 
-/// One video stream.
+/// A video stream.
 #[derive(Debug)]
 pub(super) struct Video {
     stream: Stream,
@@ -133,7 +133,7 @@ pub(super) struct Video {
     /// No picture of it is a field.
     frames_only: bool,
     held: Option<Held>,
-    /// It was seen to cut access units into several packets.
+    /// It was seen to split access units into several packets.
     cuts: bool,
     /// DTS of the first picture of the last packet, and how many it had.
     last: Option<(u64, u64)>,
@@ -204,7 +204,7 @@ impl Video {
         }
     }
 
-    /// No more comes that what is held could go on in.
+    /// The stream has ended: emits what is held.
     pub(super) fn finish(&mut self, made: &mut Vec<Made>) {
         if let Some(held) = self.held.take() {
             self.pictures(&held.first, &held.payload, made);
@@ -300,7 +300,7 @@ impl Video {
         }
     }
 
-    /// Before a picture that has new parameter sets.
+    /// Announces new parameter sets, before the picture that uses them.
     fn configure(&mut self, made: &mut Vec<Made>) {
         if !std::mem::take(&mut self.sets_changed) {
             return;
@@ -323,7 +323,7 @@ impl Video {
         }
     }
 
-    /// The DTS of a packet. One without a time goes on from the last.
+    /// The DTS of a packet. One without a time continues from the last.
     fn time(&mut self, pes: &Pes) -> Option<u64> {
         let told = pes.dts.or(pes.pts);
         if let (Some(dts), Some((first, pictures))) = (told, self.last) {
