@@ -1,4 +1,4 @@
-//! Who may publish or play a stream: what an application checks, what a peer shows, and the rules in between that need
+//! Who may publish or play a stream: an application's checks, a peer's credentials, and the rules in between that need
 //! no memory (docs/security.md). Tokens that are used up, subscribers and hooks are control's.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where this server may connect to on somebody's behalf (docs/robustness.md U-30, U-31, U-34). What counts is the resolved
+//! The policy on where this server may connect to on behalf of others (docs/robustness.md U-30, U-31, U-34). It checks the resolved
 //! address, because `127.1`, `0x7f000001` and a DNS name may all mean the same machine.
 
 use std::net::{IpAddr, SocketAddr};

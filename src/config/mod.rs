@@ -1,4 +1,4 @@
-//! Settings: two `.properties` files, the environment and `--set`, assembled into what the rooms need.
+//! Settings: two `.properties` files, the environment and `--set`, assembled into the settings of each module.
 //!
 //! Keys of the reference server are known by name and kept on a round trip even where nothing reads them yet, so
 //! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md, C-01, C-03).

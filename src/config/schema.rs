@@ -1,4 +1,4 @@
-//! The known keys and what is made of their values: the server's own and those of its protocols, which are handed in.
+//! The known keys and the settings read from their values: the server's own and those of its protocols, which are handed in.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Who asks over the API, and the small objects that answers carry (docs/rest.md).
+//! Requesters of the API, and the small objects that answers carry (docs/rest.md).
 
 use std::net::SocketAddr;
 

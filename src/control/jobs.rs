@@ -4,7 +4,7 @@
 //! 2. [`Control::handle_job`] takes the answer back to where it was waited for. The world may have changed meanwhile; whoever
 //!    continues looks again.
 //!
-//! What is under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
+//! The number of jobs under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
 //! refused before the job is made.
 
 use std::collections::{BTreeMap, VecDeque};

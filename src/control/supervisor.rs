@@ -117,7 +117,7 @@ impl Supervisor {
 
     /// Begins the next attempt. `None`: there is no such job.
     pub(super) fn attempt(&mut self, now: Instant, job: Job, policy: &OutboundPolicy) -> Option<Step> {
-        // What was due before is not any more.
+        // Earlier deadlines no longer apply.
         self.enter(job, Phase::Idle);
         let task = self.tasks.get_mut(&job)?;
         task.attempt = task.attempt.saturating_add(1);

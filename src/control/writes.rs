@@ -1,4 +1,4 @@
-//! What follows from changes of records: once they are on the disk they happen, and are answered.
+//! The effects of changes of records: once stored they take effect, and are answered.
 
 use crate::http::Response;
 use crate::mail::StreamEnd;

@@ -1,4 +1,4 @@
-//! What one connection may cost.
+//! Limits on the cost of a connection.
 
 use std::time::Duration;
 

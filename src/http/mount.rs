@@ -1,4 +1,4 @@
-//! What is mounted where: rows of path, methods, body, cross-origin policy and handler. What a row says is enforced here,
+//! Mounts: rows of path, methods, body, cross-origin policy and handler. A row's rules are enforced here,
 //! the same for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16); the machine asks for
 //! the length that a body may have before it reads one (§15.5.14).
 //!

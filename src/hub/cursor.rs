@@ -1,4 +1,4 @@
-//! A subscriber's place in a ring. It has no queue: what it has not been sent is what lies behind its cursor, and
+//! A subscriber's position in a ring. It has no queue: what it has not been sent is what lies behind its cursor, and
 //! only the rest of a unit that a short write has cut is its own.
 
 use std::collections::VecDeque;

@@ -395,7 +395,7 @@ impl Stream {
         let chosen = packager.chosen();
         let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
-            // What it did not want to be sent it did not miss.
+            // Units that it did not select are not missed.
             Jump::Skipped(_) if subscriber.paused => 0,
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
         let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
         assert_eq!(plain, PLAIN_FORMATS);
-        // What is there is shared for ever.
+        // Existing entries stay shared.
         assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

@@ -1,8 +1,8 @@
-//! Connections that are closed but not gone: what waits is sent, what the peer still says is read away. Closing a
+//! Connections that linger after their close: queued bytes are sent, further input is read and discarded. Closing a
 //! socket with unread bytes makes the kernel reset it, and the peer would lose the goodbye.
 //!
-//! What waits is what TLS has taken and the kernel has not: up to 64 KiB, for which a slow peer needs its time. What the
-//! kernel has taken it sends by itself.
+//! The bytes in question are those that TLS has taken and the kernel has not: up to 64 KiB, for which a slow peer needs
+//! time. The kernel sends by itself what it has taken.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! At most so many lines of one kind a second: a peer that provokes a line per packet fills neither disk nor eyes.
+//! Limits log lines of one kind per second: a peer that provokes a line per packet fills neither disk nor eyes.
 //!
 //! A kind is a place of the source. Places are hashed into a fixed table of counters without a lock; two that share a
 //! counter share its limit.

@@ -225,7 +225,7 @@ mod tests {
         let (a, mut b) = (socket(), socket());
         let segments = a.segments.get();
         let good = Remote { peer: b.socket.local_addr().unwrap(), local: None };
-        // Who spoofs can send from port 0, and to the address of a whole network.
+        // Spoofed packets can come from port 0, and from the address of a whole network.
         let no_port = Remote { peer: "127.0.0.1:0".parse().unwrap(), local: None };
         let broadcast = Remote { local: Some("127.255.255.255".parse().unwrap()), ..good };
         let mut datagrams = Datagrams::new();

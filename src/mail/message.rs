@@ -1,4 +1,4 @@
-//! What sessions say to each other, on one worker or from one to another.
+//! Messages between sessions, on one worker or across workers.
 
 use std::any::Any;
 use std::fmt;

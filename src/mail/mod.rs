@@ -1,4 +1,4 @@
-//! The words that workers and control exchange.
+//! The messages that workers and control exchange.
 //!
 //! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
 //! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the

@@ -1,4 +1,4 @@
-//! Where pushes and pulls go, as their protocol has read it from a URL.
+//! The targets of pushes and pulls, as their protocol has parsed them from a URL.
 
 use std::any::Any;
 use std::fmt;

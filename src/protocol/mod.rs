@@ -1,4 +1,4 @@
-//! The registry of protocols, and what the worker sees of each: a [`Session`] that speaks in the hub's words.
+//! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
 //! Adding a protocol is its machine crate, one folder here and one row in `registry`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.

@@ -1,4 +1,4 @@
-//! Keys of protocols that this build does not speak: the settings files have them, and a bad value is an error already.
+//! Keys of protocols that this build lacks: the settings files have them, and a bad value is an error already.
 
 use super::row::Protocol;
 use crate::config::{Extensions, Key, Section, Values, key};

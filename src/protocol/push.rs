@@ -1,4 +1,4 @@
-//! What all pushes have in common: how far an attempt has come, and what control is told of it.
+//! The common part of all pushes: the progress of an attempt, and its reports to control.
 
 use std::collections::VecDeque;
 

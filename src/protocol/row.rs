@@ -1,4 +1,4 @@
-//! What a protocol says of itself in its row of the [`super::registry`]: listeners, shared ports, settings, figures, and the
+//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, and the
 //! URLs that streams are sent to and fetched from.
 
 use std::fmt::Debug;

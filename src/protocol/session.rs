@@ -1,4 +1,4 @@
-//! What the worker sees of a protocol: a [`Session`] that speaks in the hub's words.
+//! The worker's view of a protocol: a [`Session`] whose events and replies name no protocol.
 //!
 //! A session has a life cycle ([`Session`]: time, events, replies, the end) and capabilities beside it: a byte stream
 //! ([`ByteStream`]), datagrams ([`DatagramPeer`]), units taken whole ([`UnitSink`]), in any combination. A sink such as a

@@ -1,4 +1,4 @@
-//! Figures that the connections of a protocol have beyond their bytes. What they are is the protocol's; here they have
+//! Figures that the connections of a protocol have beyond their bytes. The protocol defines them; here they have
 //! names for the API and `/metrics`.
 
 use std::fmt::Debug;

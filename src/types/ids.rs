@@ -1,4 +1,4 @@
-//! What workers, sessions, streams and outbound attempts are told apart by.
+//! Ids of workers, sessions, streams and outbound attempts.
 
 /// Index of a worker, dense from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! What a live stream is found by.
+//! The key of a live stream.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The words below all rooms: ids, keys, time, ways in. Nothing here knows any other room.
+//! The vocabulary below all modules: ids, keys, time, ingests. Nothing here depends on another module.
 
 mod ids;
 mod ingest;

@@ -1,4 +1,4 @@
-//! Sessions that speak in datagrams: over a port that they share, or sockets of their own.
+//! Datagram sessions: over a shared port, or sockets of their own.
 //!
 //! They differ from the others in the way out. What waits for a stream's socket is behind the viewer's cursor; a session
 //! of datagrams must remember what it has sent until it has arrived, so it takes units as long as it has room for them,

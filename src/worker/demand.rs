@@ -1,4 +1,4 @@
-//! Demand: which tracks somebody is sent, and which key frames are waited for, told to where they come from: to the source
+//! Demand: which tracks somebody is sent, and which key frames are waited for, reported to where they come from: to the source
 //! worker of a stream, and there to the publisher and to the producers of derived tracks.
 
 use std::time::{Duration, Instant};

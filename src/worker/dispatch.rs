@@ -1,4 +1,4 @@
-//! Events of sessions: what a peer wants of the hub or of control, carried there.
+//! Events of sessions: requests of peers, carried to the hub or to control.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Worker {
             Event::Select { subscription, selection } => self.select(id, subscription, selection),
             Event::KeyFrameNeeded { subscription, track } => self.key_frame_needed(id, subscription, track),
             Event::Pause { subscription, paused } => self.pause(id, subscription, paused),
-            // What follows on the connection, a goodbye or another play, must not fall into a unit begun.
+            // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
             Event::Unsubscribe(subscription) => self.unsubscribe(id, subscription),
             Event::Rest { request, secure } => {
                 let session = self.session_ref(id, Handle::ONLY);
@@ -170,7 +170,7 @@ impl Worker {
                 .get(id)
                 .is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
         {
-            // What waits can no longer be sent.
+            // Queued output can no longer be sent.
             self.drain_session(id);
             self.remove(id, reason, true);
             return;

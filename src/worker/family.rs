@@ -1,4 +1,4 @@
-//! Sessions that create sessions and speak to each other.
+//! Sessions that create sessions and send each other messages.
 
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::{Output, Worker};

@@ -1,4 +1,4 @@
-//! What a worker tells of itself: a report each second while anything is live, and everything when it is asked.
+//! A worker's figures: a report each second while anything is live, and everything on request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Viewers that are not connections. Whoever watches by one request after the other (HLS) is a viewer while its lease
+//! Viewers without a connection. One that watches by separate requests (HLS) is a viewer while its lease
 //! lasts: each request renews it, and it ends by time. The ledger is bounded: when it is full, the oldest lease of the
 //! same address gives way, so that one client with a million session ids counts no more than it did.
 //!

@@ -1,4 +1,4 @@
-//! What is asked for request by request instead of being sent: the blobs of streams, and the viewers that ask for them.
+//! Streams that are fetched by separate requests instead of being sent: their blobs, and the viewers that request them.
 
 use std::sync::Arc;
 use std::time::Instant;

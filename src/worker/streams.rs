@@ -106,7 +106,7 @@ impl Worker {
                 stream.mirrored_here = !stream.subscribers.is_empty();
             }
             if source != self.id && !stream.mirrored_here {
-                // What is here is old when the next viewer comes.
+                // The retained units are old when the next viewer comes.
                 stream.clear();
             }
             if stream.mirrored_here {

@@ -1,4 +1,4 @@
-//! A worker with sessions that do as they are told.
+//! A worker with scripted sessions.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
 

@@ -1,4 +1,4 @@
-//! The way out: which session writes next, what it writes, and what follows from how much was taken.
+//! Output: which session writes next, what it writes, and what follows from how much was taken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -212,7 +212,7 @@ impl Worker {
             Ok(true) => {
                 match self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
                     Some(link) => link.unsent = true,
-                    // What it does with them is known when it is drained.
+                    // The result is known when it is drained.
                     None => self.touch(id),
                 }
             }

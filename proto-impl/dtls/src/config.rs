@@ -1,4 +1,4 @@
-//! What the owner of a connection decides.
+//! The configuration of a connection.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Cookies (RFC 6347 §4.2.1): a caller proves that it receives at its address before anything is kept of it.
+//! Cookies (RFC 6347 §4.2.1): a client proves that it receives at its address before any state is kept for it.
 //!
 //! The cookie stands in the first bytes of a `ClientHello`, so that the first fragment is enough and nothing has to be
 //! put together. Fragments that come without it are dropped; the caller sends its hello again.

@@ -1,4 +1,4 @@
-//! What goes wrong: an owner's misuse, and what ends a handshake.
+//! Errors: misuse by the owner, and failures of a handshake.
 
 use crate::alert::AlertDescription;
 use crate::handshake::MessageType;

@@ -1,4 +1,4 @@
-//! Figures.
+//! Counters of a connection.
 
 /// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What reading FLV or AMF0 can find wrong.
+//! Errors of reading FLV and AMF0.
 
 use wire::Truncated;
 

@@ -1,4 +1,4 @@
-//! What a port that many sessions share does with a datagram.
+//! Assigns the datagrams of a shared port to sessions.
 //!
 //! 1. A STUN request goes to the session whose user name fragment it names; whether it is authentic is the session's
 //!    business. Requests for nobody cost a look into a table.
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(check(0, 1), Route::Rtp(0));
         assert_eq!(check(1, 2), Route::Rtp(1));
         assert_eq!(check(0, 3), Route::Rtp(0));
-        // What is only copied takes nothing.
+        // A copied fragment claims nothing.
         assert_eq!(check(1, 2), Route::Rtp(0));
     }
 

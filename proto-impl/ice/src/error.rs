@@ -1,4 +1,4 @@
-//! What can be wrong with what was read or asked for.
+//! Errors of parsing and of misuse.
 
 use wire::Truncated;
 

@@ -1,4 +1,4 @@
-//! What an agent tells its owner.
+//! Events for the owner of an agent.
 
 use crate::candidate::Candidate;
 use crate::path::Path;

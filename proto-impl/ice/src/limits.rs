@@ -1,4 +1,4 @@
-//! What a peer can make this crate hold or walk through: with these it is bounded, whoever sends.
+//! Limits on what a peer can make this crate hold or iterate over.
 
 /// Bytes of a STUN message. The longest real ones are below 300 bytes; a datagram that is longer than this is no check.
 pub const STUN_BYTES_MAX: usize = 2048;

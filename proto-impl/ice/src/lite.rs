@@ -11,7 +11,7 @@
 //! Requests have no time and no count, so that a copy of one is as authentic as the request. Those that were there are
 //! remembered, [`REQUESTS_KEPT`] of them: a copy validates no path, moves nothing and is no consent.
 //!
-//! What is not authentic is dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
+//! Unauthentic messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
 //! nothing that it could use, and an attacker that an agent is here. A peer that is lite as well is out of scope.
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who speaks with whom, as seen from here.
+//! A path: a local and a remote address, as seen from here.
 
 use std::net::SocketAddr;
 

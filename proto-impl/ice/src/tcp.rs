@@ -41,7 +41,7 @@ impl FrameReader {
     /// A frame that is too long, or a first one that is no STUN request: the stream is of no use any more.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         loop {
-            // What is complete in the input is handed out as it lies there; what is cut is gathered.
+            // Frames that are complete in the input are returned in place; the others are buffered.
             let complete = if self.held.is_empty() {
                 self.total(input)?.filter(|total| input.len() >= *total).map(|total| input.split_to(total))
             } else {

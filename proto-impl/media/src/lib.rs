@@ -1,4 +1,4 @@
-//! The media vocabulary: what an elementary stream is, and the one currency in which streams travel.
+//! The media vocabulary: elementary streams, and the access units they consist of.
 //!
 //! Ingest maps a protocol's messages to [`AccessUnit`]s, egress maps them back; between the two nobody knows a
 //! protocol. Nothing here does input or output, and nothing keeps a buffer.

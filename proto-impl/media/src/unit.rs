@@ -1,4 +1,4 @@
-//! The currency of the hub.
+//! The access unit, the currency of the hub.
 
 use bytes::Bytes;
 

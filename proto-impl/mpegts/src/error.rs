@@ -1,4 +1,4 @@
-//! What reading a transport stream can find wrong.
+//! Errors of reading a transport stream.
 
 use wire::Truncated;
 

@@ -1,4 +1,4 @@
-//! Bytes in any split to packets of 188, and back into step when bytes were lost or put in.
+//! Bytes in any split to packets of 188, with resynchronisation after lost or inserted bytes.
 //!
 //! In step, a packet is taken when its first byte is the sync byte; nothing is waited for. Out of step, a sync byte
 //! counts only with another one 188 bytes behind it (ISO/IEC 13818-1 annex G.1 advises to look at more than one): so a

@@ -1,4 +1,4 @@
-//! A publisher's media without an encoder: access units of the right shape that say who they are.
+//! A publisher's media without an encoder: access units of the right shape, each with a stamp that identifies it.
 //!
 //! Each payload carries a stamp in ASCII, so that no NAL unit needs emulation prevention (H.264 §7.4.1):
 //!

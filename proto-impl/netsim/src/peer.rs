@@ -1,4 +1,4 @@
-//! What a machine wears to be driven here: the one trait of the tree, for tests only.
+//! The trait by which a machine is driven here: the only one of the tree, for tests only.
 
 use std::time::Instant;
 

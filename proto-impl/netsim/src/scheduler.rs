@@ -1,4 +1,4 @@
-//! Things that will happen, in an order that does not depend on how they came to be known.
+//! Scheduled events, in an order that does not depend on when they were added.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! The other end of a [`crate::MediaSource`]: is it whole, is it in order, what is missing.
+//! The receiver of a [`crate::MediaSource`]: checks integrity and order, and counts what is missing.
 
 use std::collections::BTreeSet;
 

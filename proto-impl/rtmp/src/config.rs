@@ -1,4 +1,4 @@
-//! Limits and times of the machines.
+//! Limits and timeouts of the machines.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What ends a connection.
+//! Errors, each of which ends the connection.
 
 /// Why a machine failed. Every variant is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What the server's owner is told and asked, and the values of its answers.
+//! Events and requests for the owner of a server, and the values of its answers.
 
 use std::borrow::Cow;
 

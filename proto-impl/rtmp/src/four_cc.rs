@@ -1,4 +1,4 @@
-//! What two peers tell each other of their codecs in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect
+//! The codecs that two peers announce in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect
 //! Command"): FourCCs and what each side can do with them. What a FourCC means is not known here.
 
 use flv::amf0::{Pairs, Value};

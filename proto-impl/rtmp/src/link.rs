@@ -1,4 +1,4 @@
-//! What both machines do below commands: chunks in and out, control messages (§5.4), user control (§7.1.7),
+//! The layer below commands that both machines share: chunks in and out, control messages (§5.4), user control (§7.1.7),
 //! acknowledgements, and the counters against floods.
 
 use std::time::{Duration, Instant};

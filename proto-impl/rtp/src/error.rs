@@ -1,4 +1,4 @@
-//! What reading a packet can find wrong.
+//! Errors of reading a packet.
 
 use wire::Truncated;
 

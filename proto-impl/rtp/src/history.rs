@@ -1,4 +1,4 @@
-//! What was sent, for as long as somebody may ask for it again.
+//! A log of sent packets, for retransmissions.
 //!
 //! Many viewers get the same packets, so that what costs memory is kept once: a [`PacketLog`] of a track has the payloads,
 //! shared by count, with their timestamps. A viewer's [`ResendHistory`] only knows which of its own sequence numbers are

@@ -1,4 +1,4 @@
-//! Requests for key frames on their way to the one who can make them: many become one, and none comes too soon.
+//! Requests for key frames on their way to the encoder: merged, and limited in rate.
 
 use std::time::{Duration, Instant};
 

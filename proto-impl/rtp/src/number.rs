@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((after.since(start), start.since(after), after.number()), (3, 0, SequenceNumber(1)));
         assert_eq!((start.reported(), after.reported()), (0xfffe, 0x1_0001));
         assert_eq!(after.nearest(SequenceNumber(0xfffe)), Some(start));
-        // What was sent before the first one has a place, once round and no further.
+        // Packets sent before the first one have a number, one round back at most.
         let early = ExtendedSequence::first(SequenceNumber(0)).nearest(SequenceNumber(0x8000)).unwrap();
         assert_eq!((early.value(), early.reported()), (0x8000, 0xffff_8000));
         assert_eq!(ExtendedSequence(3).nearest(SequenceNumber(0xfff0)), None);

@@ -1,4 +1,4 @@
-//! When to report, what a sender tells about itself, and what others' reports say about the road.
+//! When to report, the contents of sender reports, and what the peer's reports say about the path.
 //!
 //! The interval is fixed: a second, the first report behind half of one. RFC 3550 §6.2 scales it with the size of the
 //! group and draws it at random, so that thousands do not speak at once; here each session has two members.

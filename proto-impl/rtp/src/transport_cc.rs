@@ -1,4 +1,4 @@
-//! The receiving side of transport-wide feedback: when packets came, told to their sender, who judges the road by it.
+//! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the bandwidth by them.
 //! Browsers raise their rate only with this or with REMB.
 
 use std::collections::BTreeMap;

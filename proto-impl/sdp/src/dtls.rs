@@ -1,4 +1,4 @@
-//! Who a peer is and which role it takes in DTLS: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
+//! A peer's identity and its role in DTLS: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What reading a description can find wrong.
+//! Errors of reading a description.
 
 /// Why a text is not a session description, or exceeds a limit. Lines count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

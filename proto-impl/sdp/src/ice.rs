@@ -1,4 +1,4 @@
-//! ICE candidates (RFC 8839 §5.1, RFC 6544 §4.5 for TCP). What is not understood is no candidate, and is passed over.
+//! ICE candidates (RFC 8839 §5.1, RFC 6544 §4.5 for TCP). A line that is not understood is skipped.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a description may take: with these its memory is bounded, whoever sends it.
+//! Limits on the memory of a description.
 
 /// Bytes of a description.
 pub const BYTES_MAX: usize = 128 * 1024;

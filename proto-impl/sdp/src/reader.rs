@@ -1,4 +1,4 @@
-//! Lines into a description: the limits, the order, the doubles.
+//! Reads lines to a description: limits, order, duplicates.
 
 use crate::attribute::Attribute;
 use crate::attributes::Attributes;

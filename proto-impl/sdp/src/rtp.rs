@@ -1,4 +1,4 @@
-//! What a section says about its RTP: payload types, feedback, header extensions, SSRCs, directions.
+//! The RTP lines of a section: payload types, feedback, header extensions, SSRCs, directions.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The demux of one UDP port at which connections come in.
+//! The demultiplexer of a UDP port that accepts connections.
 //!
 //! 1. An induction is answered with a cookie and forgotten. The answer is as long as the question or shorter.
 //! 2. A conclusion that brings the cookie of its address back is an [`Incoming`], once; when it is repeated it goes to

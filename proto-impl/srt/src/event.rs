@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! Events for the owner of a connection.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a packet is not let through.
+//! Why a packet is refused.
 
 /// Why a packet was refused. None of these ends a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What comes: packets that are checked, then decrypted in place.
+//! Received packets: authenticated, then decrypted in place.
 //!
 //! A packet whose tag does not fit changes nothing but a counter: not the rounds, not a window, and no source is made
 //! for it.

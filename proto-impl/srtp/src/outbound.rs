@@ -1,4 +1,4 @@
-//! What we send: packets protected in place, or sealed from a shared payload.
+//! Sent packets: protected in place, or sealed from a shared payload.
 
 use rtp::{Header, header_length};
 use wire::Datagrams;

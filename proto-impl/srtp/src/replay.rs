@@ -1,4 +1,4 @@
-//! The windows of indices that were there (RFC 3711 §3.3.2).
+//! Replay windows (RFC 3711 §3.3.2).
 
 /// How far behind the newest index a packet may be (RFC 3711 §3.3.2 asks for 64 at least). A peer without RTX repeats a
 /// lost packet under its own index, a round trip and more behind: a quarter of a second at 40 Mb/s.

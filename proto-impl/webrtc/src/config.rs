@@ -1,4 +1,4 @@
-//! What the owner of a peer decides.
+//! The configuration of a peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

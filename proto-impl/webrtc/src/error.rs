@@ -1,4 +1,4 @@
-//! What is wrong with a description or a call.
+//! Errors of descriptions and of misuse.
 
 /// Why a session cannot be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a peer tells its owner.
+//! Events for the owner of a peer.
 
 use ice::{Candidate, Path};
 use rtp::NtpTime;

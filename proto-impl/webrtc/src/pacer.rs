@@ -89,7 +89,7 @@ impl Pacer {
     fn leak(&mut self, now: Instant) {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let leaked = scale(self.pace(), passed, Duration::from_secs(1));
-        // What is less than a byte is not forgotten: the clock stands until it is one.
+        // Fractions of a byte are kept: the clock stands still until they make one.
         if leaked > 0 || self.at.is_none() || self.level == 0 {
             self.level = self.level.saturating_sub(leaked);
             self.at = Some(now);

@@ -1,4 +1,4 @@
-//! What comes of the media of a peer: packets to sources, sources to frames.
+//! Receiving media: packets to sources, sources to frames.
 //!
 //! 1. A packet's source is known, or it is told by the `mid` on the packet, by the SSRCs of the description, by a payload
 //!    type that only one section has (RFC 9143 §9.2).

@@ -1,4 +1,4 @@
-//! What goes to a peer: packets of tracks that many peers share, under each peer's own numbers.
+//! Sending media: packets of tracks that many peers share, with each peer's own sequence numbers.
 //!
 //! A [`Track`] cuts its units once and keeps the packets for a while. A peer is told which of them to send
 //! ([`crate::Peer::send`]), and takes them out of the track when it is drained: what waits costs it nothing but a range.

@@ -1,4 +1,4 @@
-//! Figures.
+//! Counters of a session.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Wrong time codes: six digits are soon guessed by who may try as often as it likes. Counted by subscriber and address,
+//! Failed time codes: six digits are soon guessed when attempts are unlimited. Counted by subscriber and address,
 //! so that nobody keeps somebody else out.
 
 use std::collections::BTreeMap;

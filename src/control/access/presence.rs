@@ -1,4 +1,4 @@
-//! Who is there: the viewers and publishers that a check or a hook needs to know of, and the subscribers among them.
+//! Presence: the viewers and publishers that a check or a hook needs to know of, and the subscribers among them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

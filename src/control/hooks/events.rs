@@ -1,4 +1,4 @@
-//! What is told, and with which members (docs/hooks.md).
+//! The events of hooks and their members (docs/hooks.md).
 
 use std::sync::Arc;
 use std::time::Duration;

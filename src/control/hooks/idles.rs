@@ -1,4 +1,4 @@
-//! What time brings of hooks: streams that do not come back, and the status of those that are live.
+//! Timed hooks: streams that do not come back, and the status of those that are live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Hooks: what happens to streams, told to the receivers that operators name (docs/hooks.md).
+//! Hooks: events of streams, posted to the receivers that operators configure (docs/hooks.md).
 //!
 //! 1. Something happens (`events`): the body is made at once, of what is true now.
 //! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things

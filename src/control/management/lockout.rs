@@ -1,4 +1,4 @@
-//! Logins that fail: per address and e-mail, so that nobody can lock somebody else out, and ten tries a second for
+//! Failed logins: per address and e-mail, so that nobody can lock somebody else out, and ten tries a second for
 //! everybody together (docs/robustness.md R-36).
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the management API keeps: users, who is logged in, who failed to, answers that are held back.
+//! The state of the management API: users, sessions, failed logins, delayed answers.
 
 mod hashing;
 mod lockout;

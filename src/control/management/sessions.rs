@@ -1,4 +1,4 @@
-//! Who is logged in. A session is a random number that only its browser knows; it lives in memory alone.
+//! Logins. A session is a random number that only its browser knows; it lives in memory alone.
 
 use std::collections::BTreeMap;
 use std::fmt;

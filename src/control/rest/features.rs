@@ -1,4 +1,4 @@
-//! Operations of features that are stored only, or are not there: each answers what the reference without that
+//! Operations of features that are stored only, or absent: each answers what the reference without that
 //! feature answers (docs/rest.md).
 
 use media::Codec;

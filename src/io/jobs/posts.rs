@@ -233,7 +233,7 @@ mod tests {
         };
         let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
         let url = "http://rebinding.example/hook";
-        // What was checked is what is connected to, though the name means something else already.
+        // The checked address is the one connected to, though the name resolves to another by now.
         assert_eq!(send(&agent, &request(url)), Ok(200));
         assert!(send(&agent, &request(url)).is_err());
         assert_eq!((at_good.load(Ordering::SeqCst), at_bad.load(Ordering::SeqCst)), (1, 0));

@@ -1,4 +1,4 @@
-//! What TLS connections are made from.
+//! The configurations of TLS connections.
 
 use std::sync::Arc;
 

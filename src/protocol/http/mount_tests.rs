@@ -1,4 +1,4 @@
-//! What is to come is a row each: WHIP, HLS, a panel and a signalling socket, mounted for these tests alone.
+//! Future protocols are a row each: WHIP, HLS, a panel and a signalling socket, mounted for these tests alone.
 
 use std::sync::Arc;
 use std::time::Instant;

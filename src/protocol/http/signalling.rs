@@ -91,7 +91,7 @@ impl Signalling {
             match event {
                 websocket::Event::Text(text) => self.conversation.handle_message(ctx, &text),
                 websocket::Event::Binary(_) => {}
-                // What it has queued is still to be sent, so it stays.
+                // Its queued output is still to be sent, so it stays.
                 websocket::Event::Closed(reason) => outcome.ended = Some(format!("{reason:?}")),
             }
         }

@@ -1,4 +1,4 @@
-//! What an `http://` or `https://` URL of a live FLV stream asks for.
+//! `http://` and `https://` URLs of live FLV streams.
 
 use crate::auth::url::{self, Url, UrlError};
 

@@ -79,7 +79,7 @@ impl ClientStream for WsFlvClient {
                 Err(error) => self.end(format!("WebSocket: {error}")),
             },
             Stage::Open(socket) => {
-                // What waits unsent is bounded by the loop that drives the client: to the machine all was taken.
+                // Unsent bytes are bounded by the loop that drives the client: for the machine they are sent.
                 socket.handle_sent(now, usize::MAX);
                 socket.handle_bytes(now, bytes);
             }

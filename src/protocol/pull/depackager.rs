@@ -1,4 +1,4 @@
-//! What servers send, as units: tags of FLV and packets of MPEG-TS.
+//! Streams of other servers to access units, from FLV tags or MPEG-TS packets.
 
 use std::sync::Arc;
 

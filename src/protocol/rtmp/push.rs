@@ -1,4 +1,4 @@
-//! A push: publishes one of our streams to another RTMP server. Its supervisor is control; one session is one try.
+//! A push: publishes one of our streams to another RTMP server. Its supervisor is control; one session is one attempt.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! An RTMP peer: publisher or player, as it turns out.
+//! The session of an RTMP peer, publisher or player.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

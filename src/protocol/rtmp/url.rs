@@ -1,4 +1,4 @@
-//! What an `rtmp://` or `rtmps://` URL asks for.
+//! `rtmp://` and `rtmps://` URLs.
 
 use crate::auth::url::{self, Url, UrlError};
 

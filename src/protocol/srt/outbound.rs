@@ -207,7 +207,7 @@ mod tests {
         let mut out = Datagrams::new();
         while caller.poll_transmit(now, &mut out) {
             (0..out.len()).for_each(|n| connection.handle_datagram(now, from, out.get(n)));
-            // What comes right behind takes no answer away.
+            // Datagrams right behind do not discard the answer.
             connection.handle_datagram(now, ([192, 0, 2, 2], 9).into(), b"noise");
             let mut answers = Datagrams::new();
             if connection.poll_datagrams(now, &mut answers) == Some(from) {

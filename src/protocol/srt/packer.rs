@@ -38,7 +38,7 @@ impl Packer {
                 send(slice.split_to(self.payload));
             }
             if !slice.is_empty() {
-                // What follows is to find room without moving it.
+                // Reserve room for the rest, so that it is not moved.
                 self.rest.reserve(self.payload);
                 self.rest.extend_from_slice(&slice);
             }

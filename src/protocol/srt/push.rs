@@ -1,4 +1,4 @@
-//! A push: publishes one of our streams to another SRT server. Its supervisor is control; one session is one try.
+//! A push: publishes one of our streams to another SRT server. Its supervisor is control; one session is one attempt.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Stream ids: what an SRT caller asks for.
+//! Stream ids: the requests of SRT callers.
 //!
 //! Two forms are in use. Encoders that were made for one kind of server send `app/id`, with parameters behind commas;
 //! the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`. Without a mode the first publishes

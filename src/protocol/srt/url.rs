@@ -1,4 +1,4 @@
-//! What an `srt://` URL asks for.
+//! `srt://` URLs.
 
 use std::time::Duration;
 

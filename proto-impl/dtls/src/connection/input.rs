@@ -1,6 +1,6 @@
-//! What comes from the peer, record by record.
+//! Input from the peer, record by record.
 //!
-//! Who may be believed: a record of epoch 1 is authentic. One of epoch 0 can be anybody's; it is looked at only until
+//! Trust: a record of epoch 1 is authentic. One of epoch 0 can be anybody's; it is looked at only until
 //! the peer's keys are on. Until then a fatal alert ends the handshake: a peer that cannot go on says so that way, and
 //! waiting for the deadline would be worse than what a forger gains, who could spoil a handshake in the clear anyhow.
 

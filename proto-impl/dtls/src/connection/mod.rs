@@ -1,4 +1,4 @@
-//! One end of a DTLS association: records in, handshake, events and datagrams out. `input` is what comes from the peer.
+//! One end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what the peer sends.
 
 mod input;
 #[cfg(test)]

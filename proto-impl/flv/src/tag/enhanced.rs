@@ -1,4 +1,4 @@
-//! What the bodies of Enhanced RTMP v2 have in common: the packet type behind its modifiers, FourCCs, several tracks.
+//! The common parts of Enhanced RTMP v2 bodies: the packet type behind its modifiers, FourCCs, several tracks.
 //!
 //! ```text
 //! first byte (ends in the packet type) | ModEx ... | Multitrack: kind(4) packet type(4) | FourCC | body

@@ -1,4 +1,4 @@
-//! What may be set of a full agent.
+//! The configuration of a full agent.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an agent does by itself as time passes: checks, nomination, consent.
+//! Timed actions of an agent: checks, nomination, consent.
 
 use std::time::{Duration, Instant};
 
@@ -190,7 +190,7 @@ impl Agent {
             self.nominating = None;
         }
         if is_nominated && generation == self.current.number {
-            // What is on its way by a path of the credentials before is still taken, until that falls silent.
+            // Packets in flight on a path of the earlier credentials are still accepted, until it falls silent.
             self.previous = None;
         }
         if !self.connected {

@@ -1,4 +1,4 @@
-//! What an agent does with what comes: requests are answered and cause checks, answers decide about pairs.
+//! Input of an agent: requests are answered and trigger checks, answers decide the state of pairs.
 
 use std::time::Instant;
 
@@ -97,7 +97,7 @@ impl Agent {
             return;
         }
         if self.remotes.len() >= CANDIDATES_MAX {
-            // What was learnt first and leads nowhere makes room.
+            // The oldest learnt candidate without a valid pair makes room.
             let useless = |remote: &Remote| {
                 let mut valid = self.checks.iter().filter(|pair| pair.valid_until.is_some());
                 remote.kind == CandidateKind::PeerReflexive && !valid.any(|p| p.path.remote == remote.address)

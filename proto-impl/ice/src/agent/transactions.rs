@@ -1,4 +1,4 @@
-//! Requests that may still be answered, and when they go out again (RFC 8489 §6.2.1).
+//! Requests that may still be answered, and their retransmission (RFC 8489 §6.2.1).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

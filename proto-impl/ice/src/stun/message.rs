@@ -1,4 +1,4 @@
-//! A message as it came.
+//! A received message.
 
 use std::net::SocketAddr;
 
@@ -63,7 +63,7 @@ pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
         let attribute = attributes.read().ok().flatten()?;
         match attribute.kind {
             AttributeType::USERNAME => return before_colon(attribute.value),
-            // What is behind it does not count.
+            // Attributes behind it are ignored.
             AttributeType::MESSAGE_INTEGRITY => return None,
             _ => {}
         }

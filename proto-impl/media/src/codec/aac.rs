@@ -1,4 +1,4 @@
-//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), where every frame says it again.
+//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), where every frame repeats it.
 
 use bytes::Bytes;
 use wire::{BitReader, Reader};

@@ -1,4 +1,4 @@
-//! The commands of a client, and what it makes of the server's.
+//! The commands of a client, and its handling of the server's.
 
 use std::time::Instant;
 

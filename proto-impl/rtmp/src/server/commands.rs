@@ -1,4 +1,4 @@
-//! What the peer wants: NetConnection and NetStream commands (§7.2.1, §7.2.2) and the Flash Media Server ones that
+//! Commands of the peer: NetConnection and NetStream commands (§7.2.1, §7.2.2) and the Flash Media Server ones that
 //! encoders send around them.
 
 use std::time::Instant;

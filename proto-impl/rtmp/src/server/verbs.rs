@@ -1,4 +1,4 @@
-//! What the owner decides. A verb that fits no pending request changes nothing: the request may have ended with
+//! The owner's decisions. A verb that fits no pending request changes nothing: the request may have ended with
 //! the connection while the verdict was on its way.
 
 use std::time::Instant;

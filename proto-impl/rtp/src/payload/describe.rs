@@ -1,4 +1,4 @@
-//! What the `rtpmap` and `fmtp` lines of a session description say about a format.
+//! Formats from the `rtpmap` and `fmtp` lines of a session description.
 
 use media::codec::{Codec, g711};
 use sdp::{BadParameter, Format as Described};

@@ -1,4 +1,4 @@
-//! Where a frame of video begins and ends, the same for every codec.
+//! The boundaries of video frames, the same for every codec.
 //!
 //! 1. A packet with another timestamp ends the frame before it; a marker bit ends its own.
 //! 2. A packet is missing: the frame that was open has lost something. A frame that begins behind the hole is taken when
@@ -92,7 +92,7 @@ impl<A: Assemble> Frames<A> {
         }
         if self.open.as_ref().is_some_and(|open| open.timestamp != part.timestamp) {
             self.end(out);
-            // What was lost may have been the end of the old frame or the head of this one.
+            // The lost packet may have been the end of the old frame or the head of this one.
             self.gap |= part.gap;
         }
         let after_gap = self.gap;
@@ -113,7 +113,7 @@ impl<A: Assemble> Frames<A> {
             open.broken = taken.is_err();
         }
         if open.broken {
-            // What it holds is of no use; what still comes of it is not kept.
+            // Its data is useless; the rest of it is not kept.
             self.bytes.clear();
             self.codec.reset();
         }

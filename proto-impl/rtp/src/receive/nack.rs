@@ -1,4 +1,4 @@
-//! What is missing, and when to ask for it again.
+//! Missing packets, and when to request them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A packet, once its place among the others is known.
+//! A received packet with its extended sequence number.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Packets wait here for those before them.
+//! The reorder buffer: packets wait for those before them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a session keeps for each source of its peer.
+//! The state that a session keeps for each source of its peer.
 
 use crate::number::Ssrc;
 

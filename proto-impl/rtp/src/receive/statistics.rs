@@ -1,4 +1,4 @@
-//! Losses and jitter of a source, as reports tell them (RFC 3550 §A.3, §A.8).
+//! Losses and jitter of a source, as reported (RFC 3550 §A.3, §A.8).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A compound packet as it is put together.
+//! A compound packet under construction.
 
 use super::extended::{DELAYS, Dlrr, REFERENCE_TIME};
 use super::feedback::{REMB, remb_rate};

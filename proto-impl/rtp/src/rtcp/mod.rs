@@ -1,4 +1,4 @@
-//! RTCP (RFC 3550 §6): what a compound packet holds, and how one is put together.
+//! RTCP (RFC 3550 §6): the packets of a compound packet, read and written.
 //!
 //! [`packets`] walks a compound packet, or a reduced one (RFC 5506), and gives each part as a view; nothing is copied and
 //! no count of a peer leads beyond the bytes that are there. [`Compound`] writes what we send, up to a limit of bytes.

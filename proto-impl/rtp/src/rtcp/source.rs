@@ -1,4 +1,4 @@
-//! Who a source is, and that it leaves (RFC 3550 §6.5, §6.6).
+//! Source descriptions and BYE (RFC 3550 §6.5, §6.6).
 
 use wire::{Reader, Truncated};
 

@@ -1,4 +1,4 @@
-//! What the receiver misses, and when it says so (draft-sharabayko-srt-01 §4.8.2).
+//! The receiver's loss list, and when it is reported (draft-sharabayko-srt-01 §4.8.2).
 //!
 //! A gap is reported at once, and again a quarter of a round trip later, in case the report was lost: the sender
 //! answers one of them. When the round trip is over and the packet has not come, that repeats. (libsrt reports its whole

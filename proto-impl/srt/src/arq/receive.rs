@@ -1,4 +1,4 @@
-//! What has arrived and is not delivered.
+//! The receive buffer: packets that have arrived and are not delivered.
 
 use std::collections::VecDeque;
 

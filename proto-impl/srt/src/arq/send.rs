@@ -1,4 +1,4 @@
-//! What was sent and is not acknowledged, and what is still to be sent.
+//! The send buffer: packets that are not acknowledged, or not sent yet.
 
 use std::collections::VecDeque;
 

@@ -369,7 +369,7 @@ impl Link {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let mut at = self.check_us;
-        // What is due already waits for its owner, and not for a time.
+        // A packet that is due already waits for its owner, not for a time.
         let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
         for us in [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten() {
             at = at.min(us);

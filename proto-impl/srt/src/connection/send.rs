@@ -1,4 +1,4 @@
-//! The sending half: what leaves, in which order.
+//! The sending half: which packets leave, in which order.
 //!
 //! Control packets first: they are small, and others wait for them. Then what is to be sent again, as far as the
 //! overhead allows, then what is new, as far as the window does.

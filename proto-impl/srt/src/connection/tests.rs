@@ -1,4 +1,4 @@
-//! What only the inside shows: numbers that wrap, and sizes.
+//! Tests of the internals: numbers that wrap, and sizes.
 
 use std::sync::Arc;
 

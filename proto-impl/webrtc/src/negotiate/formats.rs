@@ -1,4 +1,4 @@
-//! What we offer and answer for a codec.
+//! The formats that we offer and answer for a codec.
 
 use media::codec::{Codec, g711};
 use sdp::{Feedback, Format, Parameters, PayloadType, Rtpmap};

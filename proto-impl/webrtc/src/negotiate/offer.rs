@@ -1,4 +1,4 @@
-//! An offer of ours, and what the answer to it makes of it.
+//! An offer of ours, and the result of its answer.
 
 use rtp::extension::ExtensionMap;
 use sdp::{

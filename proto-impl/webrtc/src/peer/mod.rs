@@ -144,7 +144,7 @@ impl Peer {
         if let Some(reception) = &mut self.reception {
             reception.handle_timeout(now, &mut self.events);
         }
-        // Who waits for it looks when it is drained; one whose track is gone never does.
+        // A sender that needs it reads the log when it is drained; one whose track is gone never does.
         self.pacer.may_send(now);
         if self.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
             self.report(now);
@@ -308,7 +308,7 @@ impl Peer {
                 self.stats.handshake = self.transport.handshake();
             }
             if matches!(event, Event::Closed(_)) {
-                // What is of no use any more need not wait for the owner; the figures stay.
+                // State that is no longer needed is freed without waiting for the owner; the counters stay.
                 self.stats = self.stats();
                 self.reception = None;
                 self.senders.clear();

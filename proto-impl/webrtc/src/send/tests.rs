@@ -1,4 +1,4 @@
-//! What goes out under which number.
+//! Which packets go out under which sequence number.
 
 use crypto::Seed;
 use media::codec::{g711, opus};

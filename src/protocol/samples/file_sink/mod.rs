@@ -150,7 +150,7 @@ impl Session for FileSink {
         if let Some(event) = self.append() {
             return Some(event);
         }
-        // What was gathered is written first.
+        // Gathered data is written first.
         let is_done = matches!(self.stage, Stage::Idle(_) | Stage::Over);
         self.closing.take_if(|_| is_done).map(|reason| {
             self.stage = Stage::Over;

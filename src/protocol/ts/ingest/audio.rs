@@ -120,7 +120,7 @@ impl Audio {
                 }
             }
         }
-        // So many frames are noise.
+        // This many frames are noise.
         made.push(Made::Bad);
     }
 

@@ -188,7 +188,7 @@ impl Video {
                     made.push(Made::Bad);
                 }
                 None => {
-                    // What it belongs to was passed on: from now on that is waited for.
+                    // The rest of its access unit was already passed on: from now on access units are waited for.
                     self.cuts = true;
                     made.push(Made::Bad);
                 }

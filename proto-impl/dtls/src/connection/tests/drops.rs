@@ -1,4 +1,4 @@
-//! What networks do to a handshake, exhaustively for the first datagrams.
+//! Loss, duplication and reordering in a handshake, exhaustively for the first datagrams.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One end against what no honest peer sends.
+//! One end against a hostile peer.
 
 use crypto::AgreementGroup;
 use wire::Reader;

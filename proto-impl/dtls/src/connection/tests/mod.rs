@@ -1,4 +1,4 @@
-//! Two ends in memory; `hostile` is one end against what no honest peer sends, `drops` what networks do.
+//! Two ends in memory; `hostile` is one end against a hostile peer, `drops` is loss and reordering.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
