@@ -22,22 +22,22 @@ millstream: a live-streaming media server
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
 
   serve          the default
-  user add       an administrator of the management API; the password comes from the terminal or from
-                 standard input. The running server gets the user, else its store
-  check-config   validates the settings and prints those in effect, secrets masked;
-                 --deep opens and reads the store too
+  user add       adds an administrator of the management API; the password is read from the terminal or
+                 from standard input. A running server adds the user itself, else it goes to the store
+  check-config   validates the settings and prints those in effect, with secrets masked;
+                 --deep also opens and reads the store
   bench          the load generator, against any server; the URL begins with
                  {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
                  [--threads T] [--protocol {protocols}] [--file F.flv] [--bitrate KBPS]
                  [--server-pid PID] [--late MS] [--max-lost N] [--insecure]; docs/bench.md
 
-  --home DIR     settings, applications, data and logs; created when missing (./millstream-home)
-  --set KEY=V    a setting of the server, or app.KEY=V of all applications; @FILE reads the value
+  --home DIR     folder of settings, applications, data and logs; created when missing (./millstream-home)
+  --set KEY=V    sets a key of the server, or with app.KEY=V one of all applications; @FILE reads the value
   --version, --help
 
 Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain timed out.
-Of bench: 0 all connected and nothing was lost, 1 not so.
+Those of bench: 0 all connected and nothing was lost, 1 otherwise.
 ";
 
 /// The text of `--help`.

@@ -37,7 +37,7 @@ pub enum JwtError {
     #[error("the algorithm is not HS256")]
     Algorithm,
     /// A critical header field that is not supported.
-    #[error("the header asks for more than a signature")]
+    #[error("the header has unsupported fields")]
     Header,
     /// Signed with another secret, or changed.
     #[error("the signature does not match")]

@@ -16,7 +16,7 @@ pub enum UrlError {
     #[error("the URL is too long")]
     TooLong,
     /// A blank, a control character or a non-ASCII character.
-    #[error("the URL contains a character that does not belong there")]
+    #[error("the URL contains an invalid character")]
     Character,
     /// Not one of the supported schemes, in lower case.
     #[error("the scheme is not supported")]

@@ -14,7 +14,7 @@ impl Control {
     pub fn reload(&mut self) {
         let sent = self.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
             Ok(config) => control.reloaded(now, &config),
-            Err(error) => tracing::error!(%error, "settings not loaded; those in use stay"),
+            Err(error) => tracing::error!(%error, "settings not loaded; the current ones stay in use"),
         });
         if !sent {
             tracing::error!("settings not loaded: too many jobs wait");

@@ -180,7 +180,7 @@ impl Control {
         let target = match self.source_target(key, &url) {
             Ok(target) => target,
             Err(reason) => {
-                tracing::info!(%key, url = redact(&url), reason, "source cannot go on");
+                tracing::info!(%key, url = redact(&url), reason, "source cannot continue");
                 self.stop_source(now, key, StreamEnd::Stopped);
                 return;
             }
@@ -341,7 +341,7 @@ impl Control {
             return;
         }
         if let Err(reason) = self.begin_source(now, key) {
-            tracing::info!(%key, reason, "a viewer's source cannot be started");
+            tracing::info!(%key, reason, "a viewer's source could not be started");
         }
     }
 

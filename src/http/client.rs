@@ -82,7 +82,7 @@ pub enum ResponseError {
     #[error("malformed response body: {0}")]
     Body(Error),
     /// The server closed in the middle.
-    #[error("the server closed within the response")]
+    #[error("the server closed the connection during the response")]
     Truncated,
 }
 

@@ -309,7 +309,7 @@ fn certificate_files(config: &Config) -> Result<CertificateFiles, CertificateErr
         .filter(|name| !name.is_empty())
         .chain(own_addresses().into_iter().map(|address| address.to_string()));
     if files.make_missing(names.collect())? {
-        tracing::info!(file = %files.certificate.display(), "self-signed certificate made");
+        tracing::info!(file = %files.certificate.display(), "self-signed certificate created");
     }
     Ok(files)
 }
@@ -328,11 +328,11 @@ fn note_open_files() {
             tracing::warn!(
                 files,
                 wanted = OPEN_FILES_WANTED,
-                "few open files are allowed; raise nofile for density"
+                "the limit of open files is low; raise nofile for density"
             );
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit of open files is unknown"),
+        Err(error) => tracing::warn!(%error, "the limit of open files could not be read"),
     }
 }
 
@@ -362,7 +362,7 @@ fn own_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.into_iter().map(|interface| interface.ip()).collect(),
         Err(error) => {
-            tracing::warn!(%error, "the machine's addresses are unknown");
+            tracing::warn!(%error, "the machine's addresses could not be read");
             Vec::new()
         }
     }

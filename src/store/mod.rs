@@ -52,7 +52,7 @@ pub enum Error {
         reason: String,
     },
     /// An earlier commit failed; only a rebuild helps.
-    #[error("the store waits to be rebuilt after an earlier failure")]
+    #[error("the store must be rebuilt after an earlier failure")]
     Unknown,
 }
 

@@ -33,7 +33,7 @@ impl AeadAlgorithm {
 
 /// Opening failed: wrong key, nonce or associated data, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the tag does not fit")]
+#[error("authentication failed")]
 pub struct NotAuthentic;
 
 /// A key with its schedule. The caller never seals twice with one nonce.

@@ -37,7 +37,7 @@ impl AgreementGroup {
 
 /// The peer's public value is none: another form, not on the curve, at infinity, or of low order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the public value is not of the group")]
+#[error("the public value is not in the group")]
 pub struct NotAgreed;
 
 /// A private key, for one agreement.

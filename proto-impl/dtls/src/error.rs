@@ -11,7 +11,7 @@ pub enum Error {
     #[error("not connected")]
     NotConnected,
     /// More than a datagram holds.
-    #[error("{length} bytes, a datagram takes {most}")]
+    #[error("{length} bytes exceed the datagram limit of {most}")]
     TooLong {
         /// The length that was passed.
         length: usize,
@@ -22,13 +22,13 @@ pub enum Error {
     #[error("the queue is full")]
     Full,
     /// Neither a P-256 nor an RSA key in PKCS#8.
-    #[error("a key that does not sign")]
+    #[error("unsupported private key")]
     Key,
     /// No X.509 certificate in DER, or one of another key.
-    #[error("a certificate that does not fit the key")]
+    #[error("the certificate does not match the key")]
     Certificate,
     /// An exporter's label that the protocol itself uses (RFC 5705 §4), or a context of more than 64 KiB.
-    #[error("a label or a context that cannot be exported with")]
+    #[error("invalid exporter label or context")]
     Export,
 }
 
@@ -37,10 +37,10 @@ pub enum Error {
 #[non_exhaustive]
 pub enum Failure {
     /// A message that cannot be read to its end.
-    #[error("a malformed message")]
+    #[error("malformed message")]
     Malformed,
     /// A message that does not belong here.
-    #[error("an unexpected message ({0:?})")]
+    #[error("unexpected message ({0:?})")]
     Unexpected(MessageType),
     /// A version that is not spoken: not DTLS 1.2.
     #[error("no common version")]
@@ -61,40 +61,40 @@ pub enum Failure {
     #[error("no common SRTP profile")]
     NoCommonSrtpProfile,
     /// A handshake that says it renegotiates (RFC 5746).
-    #[error("a renegotiation")]
+    #[error("renegotiation refused")]
     Renegotiation,
     /// A field out of range, or one that contradicts another.
-    #[error("an illegal field: {0}")]
+    #[error("illegal field: {0}")]
     Illegal(&'static str),
     /// An answer to an extension that was not offered.
-    #[error("an extension that was not offered ({0})")]
+    #[error("extension {0} was not offered")]
     UnsupportedExtension(u16),
     /// The peer showed no certificate.
     #[error("no certificate")]
     NoCertificate,
     /// No X.509 structure.
-    #[error("a malformed certificate")]
+    #[error("malformed certificate")]
     CertificateMalformed,
     /// A key that is neither on P-256 or P-384, nor RSA of up to 4096 bits.
-    #[error("a certificate with a key of another kind")]
+    #[error("the certificate's key is of another kind")]
     CertificateKind,
     /// The certificate has none of the announced fingerprints.
-    #[error("the certificate has another fingerprint")]
+    #[error("the certificate's fingerprint does not match")]
     Fingerprint,
     /// No usable fingerprint was announced: nobody can be authenticated.
     #[error("no usable fingerprint was announced")]
     NoFingerprint,
     /// The public value is not in the group.
-    #[error("a public value that is not in the group")]
+    #[error("the public value is not in the group")]
     PublicValue,
     /// A signature does not fit.
-    #[error("a signature that does not fit")]
+    #[error("invalid signature")]
     Signature,
     /// Finished is of another transcript.
-    #[error("a Finished that does not fit")]
+    #[error("invalid Finished")]
     Finished,
     /// A message, or all of them together, longer than the limits.
-    #[error("a message over the limits")]
+    #[error("message over the limits")]
     TooLarge,
     /// A primitive failed.
     #[error("a primitive failed")]

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("not a STUN message")]
     NotStun,
     /// Longer than [`crate::limits::STUN_BYTES_MAX`].
-    #[error("a STUN message of {length} bytes")]
+    #[error("STUN message of {length} bytes")]
     TooLong {
         /// The length.
         length: usize,
@@ -33,10 +33,10 @@ pub enum Error {
     #[error("an attribute follows the fingerprint")]
     AfterFingerprint,
     /// A user name fragment or password has characters or a length that RFC 8839 §5.4 does not allow.
-    #[error("credentials that cannot be")]
+    #[error("invalid credentials")]
     Credentials,
     /// A frame longer than the reader takes.
-    #[error("a frame of {length} bytes, {most} are allowed")]
+    #[error("frame of {length} bytes exceeds {most}")]
     FrameTooLong {
         /// The length in the head.
         length: usize,
@@ -44,13 +44,13 @@ pub enum Error {
         most: usize,
     },
     /// A connection begins with something else than a STUN request.
-    #[error("the first frame is no STUN request")]
+    #[error("the first frame is not a STUN request")]
     FirstFrame,
     /// [`crate::limits::CANDIDATES_MAX`] or [`crate::limits::LOCALS_MAX`] is reached.
     #[error("too many candidates")]
     TooManyCandidates,
     /// A candidate at which nobody can be reached from here.
-    #[error("a candidate that cannot be used")]
+    #[error("unusable candidate")]
     UnusableCandidate,
     /// The agent has ended.
     #[error("closed")]

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// Longer than [`crate::limits::BYTES_MAX`].
-    #[error("a description of {bytes} bytes")]
+    #[error("description of {bytes} bytes is too long")]
     TooLarge {
         /// The length in bytes.
         bytes: usize,
@@ -38,7 +38,7 @@ pub enum Error {
         line: usize,
     },
     /// A line that is not a letter, `=` and a value, or has a control character in it.
-    #[error("line {line} is no line of SDP")]
+    #[error("line {line} is not an SDP line")]
     NotALine {
         /// The line.
         line: usize,
@@ -58,7 +58,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A second value where there is one at most.
-    #[error("line {line}: a second {what}")]
+    #[error("line {line}: duplicate {what}")]
     Duplicate {
         /// The line of the second.
         line: usize,

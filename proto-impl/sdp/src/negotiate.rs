@@ -153,7 +153,7 @@ fn rtx_format(payload_type: PayloadType, repaired: &Rtpmap) -> Format {
 #[non_exhaustive]
 pub enum AnswerError {
     /// There must be as many sections (RFC 3264 §6).
-    #[error("{answered} sections answer {offered}")]
+    #[error("the answer has {answered} sections, the offer {offered}")]
     Sections {
         /// The number in the offer.
         offered: usize,
@@ -161,13 +161,13 @@ pub enum AnswerError {
         answered: usize,
     },
     /// A section of another kind, or of another name.
-    #[error("section {0} is another one")]
+    #[error("section {0} does not match the offer")]
     OtherSection(usize),
     /// None of its formats was offered.
-    #[error("section {0} has no format that was offered")]
+    #[error("section {0} has no offered format")]
     NoFormat(usize),
     /// It sends where we do not receive, or the reverse.
-    #[error("section {0} goes a way that was not offered")]
+    #[error("section {0} has a direction that was not offered")]
     Direction(usize),
     /// The bundle has a section that the offered bundle lacks, or one that is rejected.
     #[error("the bundle is not part of the offered one")]

@@ -30,7 +30,7 @@ pub struct Passphrase(Arc<str>);
 
 /// A passphrase has 10 to 80 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a passphrase has 10 to 80 bytes")]
+#[error("a passphrase must have 10 to 80 bytes")]
 pub struct PassphraseLength;
 
 impl Passphrase {

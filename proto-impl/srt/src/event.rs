@@ -61,7 +61,7 @@ pub enum SendError {
     #[error("not connected")]
     NotConnected,
     /// Larger than what was agreed, or empty.
-    #[error("a message of {length} bytes, {most} are agreed")]
+    #[error("message of {length} bytes exceeds the payload size of {most}")]
     Length {
         /// The length of the message.
         length: usize,

@@ -41,7 +41,7 @@ pub enum StreamIdError {
     #[error("an item is not key=value")]
     Item,
     /// A key occurs twice.
-    #[error("a key comes twice")]
+    #[error("duplicate key")]
     Twice,
     /// `m` has a value that does not exist.
     #[error("unknown mode")]

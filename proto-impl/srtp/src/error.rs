@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// No RTP or RTCP head, or too short for head and tag.
-    #[error("no packet")]
+    #[error("not a packet")]
     Malformed,
     /// The tag does not fit: forged, damaged, or of another key.
     #[error("not authentic")]
@@ -21,9 +21,9 @@ pub enum Error {
     TooManySources,
     /// Outbound: the sequence number is not ahead of the last one of its source. A second packet under one index would
     /// give the key away in GCM (RFC 7714 §10.1).
-    #[error("a sequence number used before")]
+    #[error("sequence number already used")]
     Reused,
     /// All indices are used up: 2^48 packets, or 2^31 of RTCP (RFC 3711 §9.2). A new master key is needed.
-    #[error("the key is used up")]
+    #[error("key exhausted")]
     KeyExhausted,
 }

@@ -104,7 +104,7 @@ impl Session {
         self.seal_rtp(name, start, head, packet);
     }
 
-    /// Opens a packet in place; the length of what is in the clear then, or `None` when the tag does not fit. With
+    /// Opens a packet in place; the length of what is in the clear then, or `None` when authentication failed. With
     /// GCM the body is gone then.
     pub(crate) fn open_rtp(&self, name: Name, head: usize, packet: &mut [u8]) -> Option<usize> {
         match &self.cipher {

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// No section of media over DTLS-SRTP.
-    #[error("no media section that could be answered")]
+    #[error("no usable media section")]
     NoMedia,
     /// Several sections that are not of one bundle (RFC 9143).
     #[error("sections are not bundled")]
@@ -20,16 +20,16 @@ pub enum Error {
     #[error("no fingerprint of the certificate")]
     NoFingerprint,
     /// `a=setup` leaves the roles open where they must be settled.
-    #[error("no role in DTLS")]
+    #[error("no DTLS role")]
     NoDtlsRole,
     /// No section has a format and a direction that both sides want.
-    #[error("no format in common")]
+    #[error("no common format")]
     NothingInCommon,
     /// An answer that does not fit the offer.
     #[error(transparent)]
     Answer(#[from] sdp::AnswerError),
     /// A call that does not fit the state: a second offer while one is open, an answer without one.
-    #[error("not now")]
+    #[error("not possible in this state")]
     State,
     /// A section that is not there, or does not go this way.
     #[error("no such section")]

@@ -2,7 +2,7 @@
 
 /// The input ended before a value was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("truncated at byte {at}: {need} more wanted")]
+#[error("truncated at byte {at}: {need} more bytes needed")]
 pub struct Truncated {
     /// Offset of the value within the reader's own slice.
     pub at: usize,

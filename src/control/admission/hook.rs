@@ -70,7 +70,7 @@ impl Control {
                 Ok(200) => None,
                 Ok(_) => Some(Denial::Hook),
                 Err(reason) => {
-                    tracing::info!(reason, "the admission hook cannot be asked");
+                    tracing::info!(reason, "admission hook not called");
                     Some(Denial::HookSilent)
                 }
             };

@@ -426,7 +426,7 @@ impl Control {
             let why = match pending {
                 Pending::Hook { .. } => admission.request.denied(Denial::HookSilent),
                 Pending::Claim => {
-                    tracing::info!(key = %admission.request.key(), "a claim was not answered in time");
+                    tracing::info!(key = %admission.request.key(), "claim timed out");
                     admission.request.unavailable()
                 }
             };

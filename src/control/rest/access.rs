@@ -125,7 +125,7 @@ impl Control {
             }
         };
         let Some(Auxiliary::User(user)) = user else {
-            tracing::debug!(%email, "the user of a session is gone");
+            tracing::debug!(%email, "the user of a session was deleted");
             return Err("No user in this session");
         };
         if !reads(request.method) && !self.is_own_page(request) {

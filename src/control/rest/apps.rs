@@ -27,7 +27,7 @@ fn failure(text: &str) -> Response {
 /// What is wrong on the disk is the operator's to know; the answer says only that it went wrong.
 fn failed(error: &str) -> Response {
     tracing::warn!(error, "a change of the settings failed");
-    failure("It could not be written")
+    failure("The change could not be saved")
 }
 
 fn busy() -> Response {

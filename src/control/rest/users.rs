@@ -311,7 +311,7 @@ impl Control {
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
-        tracing::info!(email = user.email, "user written");
+        tracing::info!(email = user.email, "user saved");
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     }

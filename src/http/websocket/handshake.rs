@@ -71,7 +71,7 @@ pub enum HandshakeError {
     #[error("status {0}")]
     Refused(u16),
     /// 101, but not to what was asked (§4.1).
-    #[error("the server answered another handshake")]
+    #[error("the server answered a different handshake")]
     NotAccepted,
 }
 

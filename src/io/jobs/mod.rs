@@ -256,7 +256,9 @@ impl Dispatcher {
                         Ok(thread) => drop(pool.threads.insert(self.count, thread)),
                         // One that works already will take it.
                         Err(_) if !pool.threads.is_empty() => return,
-                        Err(error) => tracing::error!(%error, class = class.name(), "no thread for a job"),
+                        Err(error) => {
+                            tracing::error!(%error, class = class.name(), "no thread started for a job")
+                        }
                     }
                     self.count
                 }

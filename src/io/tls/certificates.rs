@@ -213,7 +213,7 @@ fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) 
                     shell.post(Mail::Tls(configs.clone()));
                 }
             }
-            Err(error) => tracing::warn!(%error, "certificate not loaded; the one in use stays"),
+            Err(error) => tracing::warn!(%error, "certificate not loaded; the current one stays in use"),
         }
     }
 }

@@ -250,7 +250,10 @@ fn chunked_bodies_are_read_and_ends_are_told_after_what_came_before() {
     assert_eq!(rig.grant(), ["unit 0", "unit 33"]);
     rig.call(|session, ctx| session.handle_bytes(ctx, &[&b"5\r\n"[..], &tag(INTER, 66)[..5]].concat()));
     rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed));
-    assert_eq!(rig.events(), ["Lost", "lost: the server closed within the response", "closed"]);
+    assert_eq!(
+        rig.events(),
+        ["Lost", "lost: the server closed the connection during the response", "closed"]
+    );
     let mut rig = Rig::flowing();
     rig.call(|session, ctx| session.handle_bytes(ctx, &tag(INTER, 66)));
     rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed));
