@@ -12,7 +12,7 @@ use wire::Datagrams;
 
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
-use crate::protocol::{Context, PathId, Port, Remote, Route};
+use crate::protocol::{PathId, Port, Remote, Route};
 use crate::types::{ConnId, Now};
 
 /// The result of a datagram on a shared port.
@@ -46,13 +46,7 @@ impl Worker {
     ) -> Routed {
         self.now = now;
         self.reply.clear();
-        let ctx = Context {
-            now,
-            apps: &self.apps,
-            server: &self.server,
-            blobs: &self.polled.blobs,
-            draining: self.draining,
-        };
+        let ctx = context!(self);
         let Some((_, demux)) = self.ports.iter_mut().find(|(of, _)| *of == port) else { return Routed::Done };
         // Whatever bug an unauthenticated peer has found in the port ends nobody.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
@@ -86,13 +80,7 @@ impl Worker {
         self.now = now;
         let seed = self.session_seed();
         let id = self.conns.next_id()?;
-        let ctx = Context {
-            now,
-            apps: &self.apps,
-            server: &self.server,
-            blobs: &self.polled.blobs,
-            draining: self.draining,
-        };
+        let ctx = context!(self);
         let (_, demux) = self.ports.iter_mut().find(|(of, _)| *of == port)?;
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {

@@ -9,6 +9,19 @@
 //! 5. writes: [`Worker::next_write`], [`Worker::gather`], the system call, [`Worker::sent`];
 //! 6. [`Worker::poll_output`], until there is none.
 
+/// The [`Context`] of a call, borrowed field by field: what the call changes of the worker stays free.
+macro_rules! context {
+    ($worker:expr) => {
+        $crate::protocol::Context {
+            now: $worker.now,
+            apps: &$worker.apps,
+            server: &$worker.server,
+            blobs: &$worker.polled.blobs,
+            draining: $worker.draining,
+        }
+    };
+}
+
 mod conn;
 mod datagrams;
 mod deadlines;
@@ -355,13 +368,7 @@ impl Worker {
 
     /// As [`Self::call`], with all of the connection.
     fn guard<R>(&mut self, id: ConnId, act: impl FnOnce(&mut Conn, &Context<'_>) -> R) -> Option<R> {
-        let ctx = Context {
-            now: self.now,
-            apps: &self.apps,
-            server: &self.server,
-            blobs: &self.polled.blobs,
-            draining: self.draining,
-        };
+        let ctx = context!(self);
         let conn = self.conns.get_mut(id)?;
         let answer = catch_unwind(AssertUnwindSafe(|| act(conn, &ctx))).ok();
         if answer.is_none() {

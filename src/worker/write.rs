@@ -197,13 +197,7 @@ impl Worker {
 
     /// Hands a session that takes units whole those behind its cursors, as far as it has room.
     pub(super) fn feed_sink(&mut self, id: ConnId) {
-        let ctx = Context {
-            now: self.now,
-            apps: &self.apps,
-            server: &self.server,
-            blobs: &self.polled.blobs,
-            draining: self.draining,
-        };
+        let ctx = context!(self);
         let Some(conn) = self.conns.get_mut(id) else { return };
         let (streams, forwarded) = (&mut self.streams, &mut self.forwarded);
         let skipped = &mut self.stats.units_skipped;

@@ -13,6 +13,9 @@ use crate::auth::access::{Params, is_stream_id};
 const PARAMS_MAX: usize = 16;
 /// The prefix of the form of the access control guide.
 const STANDARD_FORM: &str = "#!::";
+/// The key for the streams that a stream was forwarded through, and what separates them. Other servers ignore it.
+const VIA: &str = "via";
+const VIA_SEPARATOR: &str = "|";
 
 /// The direction of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +88,7 @@ impl StreamRequest {
         }
         for (key, value) in keys.others {
             match key {
-                "via" => via.extend(value.split('|').take(PARAMS_MAX).map(str::to_owned)),
+                VIA => via.extend(value.split(VIA_SEPARATOR).take(PARAMS_MAX).map(str::to_owned)),
                 _ => add(&mut params, key, value)?,
             }
         }
@@ -123,9 +126,9 @@ fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
     }
 }
 
-/// `via` entries added to a stream id. Only the form with keys has a place for them that every server passes over.
+/// Adds `via` entries to a stream id. Only the form with keys has room for them that every server ignores.
 pub(crate) fn with_via(stream_id: &str, via: &[String]) -> String {
-    let added = format!("{stream_id},via={}", via.join("|"));
+    let added = format!("{stream_id},{VIA}={}", via.join(VIA_SEPARATOR));
     let fits = stream_id.starts_with(STANDARD_FORM) && added.len() <= STREAM_ID_BYTES_MAX;
     if fits { added } else { stream_id.to_owned() }
 }
@@ -174,8 +177,10 @@ mod tests {
 
     #[test]
     fn via_is_carried_where_the_format_allows_it() {
-        let via = ["n/live/a".to_owned()];
-        assert_eq!(with_via("#!::r=a/b,m=publish", &via), "#!::r=a/b,m=publish,via=n/live/a");
+        let via = ["n/live/a".to_owned(), "m/live/b".to_owned()];
+        let added = with_via("#!::r=a/b,m=publish", &via);
+        assert_eq!(added, "#!::r=a/b,m=publish,via=n/live/a|m/live/b");
+        assert_eq!(StreamRequest::parse(&added).unwrap().via, via);
         assert_eq!(with_via("a/b", &via), "a/b");
         let long = format!("#!::r=a/b,x={}", "y".repeat(495));
         assert_eq!(with_via(&long, &via), long);
