@@ -31,7 +31,7 @@ enum State {
     Awaited,
 }
 
-/// What has been announced about a stream, and to whom.
+/// What has been reported about a stream, and to whom.
 #[derive(Debug)]
 pub(super) struct Told {
     /// Hooks: that it is live.

@@ -24,7 +24,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace is refused: it is bad by its own name.
+/// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace, BWS in the grammar, is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     NameStart,

@@ -200,7 +200,7 @@ pub(super) struct Admissions {
     due: BTreeSet<(Instant, Ticket)>,
     hooks: HookQueue,
     claims: Box<dyn Claims>,
-    /// The admissions of live streams.
+    /// The tickets of live streams, by which their claims are released.
     held: BTreeMap<StreamId, Ticket>,
     count: u64,
 }
