@@ -359,7 +359,7 @@ fn sighup_reads_the_settings_again_and_keeps_the_old_ones_when_they_are_bad() {
     wait_for("the limit", secs(10), || create("two") == 400);
     set(&app, "remoteAllowedCIDR=127.0.0.1", "remoteAllowedCIDR=10.0.0.0/33");
     server.signal("HUP");
-    wait_for("the line", secs(10), || server.log().contains("those in use stay"));
+    wait_for("the line", secs(10), || server.log().contains("the current ones stay in use"));
     assert_eq!(server.log().matches("settings not loaded").count(), 1);
     assert_eq!(api.get("/live/rest/v2/broadcasts/one").status, 200);
     set(&app, "remoteAllowedCIDR=10.0.0.0/33", "remoteAllowedCIDR=10.0.0.0/8");
