@@ -41,7 +41,7 @@ fn failed_start(output: &Output, code: i32) -> String {
     let (ours, log): (Vec<&str>, Vec<&str>) = said.lines().partition(is_ours);
     assert!(
         ours.len() == 1
-            && log.iter().all(|line| line.contains(" WARN ") || line.contains("certificate made")),
+            && log.iter().all(|line| line.contains(" WARN ") || line.contains("certificate created")),
         "{said}"
     );
     ours[0].to_owned()
