@@ -4,6 +4,7 @@
 mod budget;
 mod clock;
 mod control_thread;
+mod driver;
 mod host;
 mod jobs;
 mod linger;

@@ -4,7 +4,6 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
@@ -16,7 +15,7 @@ use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
 use super::jobs::{Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
-use super::shell::{Parts, Shell};
+use super::shell::{Loads, Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
@@ -145,7 +144,7 @@ impl Server {
         control_thread.deliver();
 
         let shells = Shells {
-            loads: (0..sockets.len()).map(|_| AtomicU32::new(0)).collect(),
+            loads: sockets.iter().map(|_| Arc::default()).collect(),
             senders,
             control_sender: control_sender.clone(),
             jobs,
@@ -209,7 +208,7 @@ struct Shells {
     control_sender: ControlSender,
     jobs: Jobs,
     budget: Arc<Budget>,
-    loads: Arc<[AtomicU32]>,
+    loads: Loads,
     seed: Seed,
     tls: Configs,
     notices: Sender<Notice>,

@@ -11,9 +11,8 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use smallvec::SmallVec;
 use wire::Datagrams;
 
-use super::budget::Permit;
 use super::sys;
-use crate::protocol::{PathId, Remote};
+use crate::protocol::Remote;
 
 /// Messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
 const BATCH: usize = 16;
@@ -161,15 +160,6 @@ impl UdpSocket {
 /// Whether a run may have been refused for being one: EINVAL and EMSGSIZE are reported for bad addresses as well.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
-}
-
-/// The shell's part of a connection of datagrams.
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) generation: u32,
-    pub(super) permit: Option<Permit>,
-    /// The sockets of its own; empty: it shares a port.
-    pub(super) own: Vec<(PathId, UdpSocket)>,
 }
 
 #[cfg(test)]

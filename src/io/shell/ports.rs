@@ -1,0 +1,106 @@
+//! UDP ports that many peers share: the shell reads them, admits whom they bring, and keeps loud ones from waking it.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::Shell;
+use crate::io::driver::note_receive_error;
+use crate::protocol::{Port, Remote};
+use crate::types::Now;
+use crate::worker::Routed;
+
+/// Receive calls on one socket in one turn.
+pub(super) const RECEIVES_TURN: usize = 16;
+/// A busy port wakes the loop at most so often. Hundreds of viewers acknowledge a hundred times a second each, and to be
+/// woken for one costs more than to handle it. What comes is held by its protocol for much longer anyway.
+const MUTE: Duration = Duration::from_millis(1);
+
+impl Shell {
+    /// Reads every port that has something, with a bound per turn.
+    pub(super) fn read_ports(&mut self, now: Now) {
+        for index in 0..self.driver.ports.len() {
+            self.unmute(now.mono, index);
+            for _ in 0..RECEIVES_TURN {
+                let Some((port, socket)) = self.driver.ports.get_mut(index) else { break };
+                let port = *port;
+                if !socket.readable {
+                    break;
+                }
+                let mut batch = std::mem::take(&mut self.driver.batch);
+                match socket.receive(&mut batch) {
+                    Ok(messages) => {
+                        let before = socket.read_at.replace(now.mono);
+                        if before.is_some_and(|at| now.mono.saturating_duration_since(at) < MUTE) {
+                            self.mute(now.mono, index);
+                        }
+                        for (from, datagram) in batch.datagrams(messages) {
+                            self.route(now, index, port, from, datagram);
+                        }
+                    }
+                    Err(error) => note_receive_error(&error),
+                }
+                self.driver.batch = batch;
+            }
+        }
+    }
+
+    /// When a port that was too loud is looked at again.
+    pub(super) fn muted_until(&self) -> Option<Instant> {
+        self.driver.ports.iter().filter_map(|(_, port)| port.muted_until).min()
+    }
+
+    fn mute(&mut self, now: Instant, index: usize) {
+        let is_muted = self.driver.ports.get(index).is_none_or(|(_, port)| port.muted_until.is_some());
+        if !is_muted
+            && self.driver.unwatch_port(index).is_ok()
+            && let Some((_, port)) = self.driver.ports.get_mut(index)
+        {
+            port.muted_until = Some(now + MUTE);
+        }
+    }
+
+    fn unmute(&mut self, now: Instant, index: usize) {
+        let Some((_, port)) = self.driver.ports.get_mut(index) else { return };
+        if port.muted_until.is_none_or(|until| until > now) {
+            return;
+        }
+        port.muted_until = None;
+        // To be registered tells nothing of what came before.
+        port.readable = true;
+        if let Err(error) = self.driver.watch_port(index) {
+            tracing::error!(%error, "a UDP port was lost");
+        }
+    }
+
+    fn route(&mut self, now: Now, index: usize, port: &'static Port, from: Remote, datagram: &[u8]) {
+        match self.machine.worker.handle_datagram(now, port, from, datagram) {
+            Routed::Done => {}
+            Routed::Reply => {
+                let Some((_, socket)) = self.driver.ports.get(index) else { return };
+                let reply = self.machine.worker.reply_datagram();
+                if let Err(error) = socket.send_run(from, reply, reply.len()) {
+                    tracing::debug!(%error, peer = %from.peer, "reply not sent");
+                }
+            }
+            Routed::New => self.admit_peer(now, port, from),
+        }
+    }
+
+    /// A peer that has proved its address gets a session, if there is room for it.
+    fn admit_peer(&mut self, now: Now, port: &'static Port, from: Remote) {
+        let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
+        let permit = match self.budget.admit(peer, now.mono) {
+            Ok(permit) => permit,
+            Err(why) => {
+                tracing::debug!(%peer, ?why, "peer refused");
+                self.machine.worker.note_refused(why);
+                return;
+            }
+        };
+        // A slot that was freed in this turn may be given out again: its former owner must be gone by then.
+        self.driver.perform_all(now, &mut self.machine);
+        if let Some(id) = self.machine.worker.accept_peer(now, port, from) {
+            self.driver.install_peer(id, Some(permit));
+        }
+    }
+}
