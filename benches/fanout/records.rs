@@ -1,18 +1,19 @@
 //! The publisher of a bare loop: the media of the others, already in the form that the loop's viewers get. And a viewer
 //! that does not count.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use flv::file::{TagHead, TagKind};
-use millstream::bench::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally};
+use millstream::bench::{
+    Clip, Now, Peer, PeerDatagrams, PeerEvent, PeerMedia, PeerStream, Role, Score, Source, Tally,
+};
 use millstream::http::websocket::media_frame_head;
 use millstream::protocol::load::TsMux;
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, MediaKind};
-use wire::{Datagrams, SendQueue};
+use wire::SendQueue;
 
 use super::floor;
 use super::options::Class;
@@ -99,8 +100,6 @@ impl Recorder {
 }
 
 impl Peer for Recorder {
-    fn handle_bytes(&mut self, _now: Now, _bytes: &[u8], _tally: &mut Tally) {}
-
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
         while let Some(due) = self.due().filter(|due| *due <= now.mono) {
             let late = now.mono.saturating_duration_since(due);
@@ -123,25 +122,16 @@ impl Peer for Recorder {
         self.began = None;
     }
 
+    fn close(&mut self, _now: Now) {
+        self.began = None;
+    }
+
     fn poll_event(&mut self) -> Option<PeerEvent> {
         std::mem::replace(&mut self.ready, false).then_some(PeerEvent::Ready)
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        out.push(std::mem::take(&mut self.out).into());
-        !out.is_empty()
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.due()
-    }
-
-    fn finish(&mut self) {
-        self.finishing = true;
-    }
-
-    fn close(&mut self, _now: Now) {
-        self.began = None;
     }
 
     fn role(&self) -> Role {
@@ -151,6 +141,34 @@ impl Peer for Recorder {
     fn score(&self) -> Score {
         Score::Made(self.source.made())
     }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        Some(self)
+    }
+
+    fn media(&mut self) -> Option<&mut dyn PeerMedia> {
+        Some(self)
+    }
+}
+
+impl PeerStream for Recorder {
+    fn handle_bytes(&mut self, _now: Now, _bytes: &[u8], _tally: &mut Tally) {
+        // A bare loop has nothing to say.
+    }
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        out.push(std::mem::take(&mut self.out).into());
+    }
+}
+
+impl PeerMedia for Recorder {
+    fn finish(&mut self) {
+        self.finishing = true;
+    }
 }
 
 /// A viewer whose losses are not counted: it does not read.
@@ -158,10 +176,6 @@ impl Peer for Recorder {
 pub struct Uncounted(pub Box<dyn Peer>);
 
 impl Peer for Uncounted {
-    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        self.0.handle_bytes(now, bytes, tally);
-    }
-
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
         self.0.handle_timeout(now, tally);
     }
@@ -170,32 +184,16 @@ impl Peer for Uncounted {
         self.0.handle_hangup(now, why);
     }
 
+    fn close(&mut self, now: Now) {
+        self.0.close(now);
+    }
+
     fn poll_event(&mut self) -> Option<PeerEvent> {
         self.0.poll_event()
     }
 
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        self.0.poll_transmit(out)
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         self.0.poll_timeout()
-    }
-
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
-        self.0.handle_datagram(now, from, datagram, tally);
-    }
-
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        self.0.poll_datagrams(now, out);
-    }
-
-    fn wants_bytes(&self) -> bool {
-        self.0.wants_bytes()
-    }
-
-    fn close(&mut self, now: Now) {
-        self.0.close(now);
     }
 
     fn role(&self) -> Role {
@@ -204,5 +202,13 @@ impl Peer for Uncounted {
 
     fn score(&self) -> Score {
         Score::None
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        self.0.byte_stream()
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
+        self.0.datagrams()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use millstream::bench::{Now, Peer, PeerEvent, Role, Score, Tally};
+use millstream::bench::{Now, Peer, PeerEvent, PeerStream, Role, Score, Tally};
 use millstream::http::client::{self, ResponseEvent, ResponseReader};
 use wire::SendQueue;
 
@@ -40,6 +40,36 @@ impl Asker {
 }
 
 impl Peer for Asker {
+    fn handle_timeout(&mut self, _now: Now, _tally: &mut Tally) {}
+
+    fn handle_hangup(&mut self, _now: Now, _why: Option<&str>) {
+        self.end("closed");
+    }
+
+    fn close(&mut self, _now: Now) {}
+
+    fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.event.take()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn role(&self) -> Role {
+        Role::Publish
+    }
+
+    fn score(&self) -> Score {
+        Score::None
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        Some(self)
+    }
+}
+
+impl PeerStream for Asker {
     fn handle_bytes(&mut self, _now: Now, bytes: &[u8], _tally: &mut Tally) {
         if let Err(error) = self.reader.handle_bytes(bytes) {
             self.end(&error.to_string());
@@ -57,35 +87,13 @@ impl Peer for Asker {
         }
     }
 
-    fn handle_timeout(&mut self, _now: Now, _tally: &mut Tally) {}
-
-    fn handle_hangup(&mut self, _now: Now, _why: Option<&str>) {
-        self.end("closed");
+    fn wants_bytes(&self) -> bool {
+        true
     }
 
-    fn poll_event(&mut self) -> Option<PeerEvent> {
-        self.event.take()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        let asks = std::mem::replace(&mut self.asking, false);
-        if asks {
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if std::mem::replace(&mut self.asking, false) {
             out.push_slice(self.request.as_bytes());
         }
-        asks
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn close(&mut self, _now: Now) {}
-
-    fn role(&self) -> Role {
-        Role::Publish
-    }
-
-    fn score(&self) -> Score {
-        Score::None
     }
 }

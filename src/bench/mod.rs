@@ -57,34 +57,58 @@ pub enum PeerEvent {
     Closed(String),
 }
 
-/// One connection of the load. A trait, because a benchmark brings peers of its own beside those of this room.
+/// One connection of the load, as `io::load` drives it: a life cycle, and capabilities beside it, as `protocol::Session` has
+/// them. A trait, because a benchmark brings peers of its own beside those of this room.
 pub trait Peer: std::fmt::Debug + Send {
-    /// Bytes of the server, split anywhere.
-    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
-    /// A datagram of the server.
-    fn handle_datagram(&mut self, _now: Now, _from: SocketAddr, _datagram: &[u8], _tally: &mut Tally) {}
-    /// Adds the datagrams that are to be sent.
-    fn poll_datagrams(&mut self, _now: Now, _out: &mut Datagrams) {}
     /// The deadline has come, or any other moment.
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
     /// The transport ended; `why` is its error, if it was one.
     fn handle_hangup(&mut self, now: Now, why: Option<&str>);
-    /// The next event.
-    fn poll_event(&mut self) -> Option<PeerEvent>;
-    /// Moves what is to be sent; whether there was anything.
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool;
-    /// When `handle_timeout` is due.
-    fn poll_timeout(&self) -> Option<Instant>;
-    /// Whether its socket is to be read.
-    fn wants_bytes(&self) -> bool {
-        true
-    }
-    /// Sends nothing behind the next video frame: no audio is left waiting for another one.
-    fn finish(&mut self) {}
     /// Says goodbye.
     fn close(&mut self, now: Now);
+    /// The next event.
+    fn poll_event(&mut self) -> Option<PeerEvent>;
+    /// When `handle_timeout` is due.
+    fn poll_timeout(&self) -> Option<Instant>;
     /// Whether it publishes or plays: which tally counts for it, and which bytes.
     fn role(&self) -> Role;
     /// What it made or missed so far.
     fn score(&self) -> Score;
+
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        None
+    }
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
+        None
+    }
+    /// The media that it sends, if it does.
+    fn media(&mut self) -> Option<&mut dyn PeerMedia> {
+        None
+    }
+}
+
+/// A peer that speaks over a byte stream.
+pub trait PeerStream {
+    /// Bytes of the server, split anywhere.
+    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
+    /// Whether its socket is to be read.
+    fn wants_bytes(&self) -> bool;
+    /// Moves what is to be sent.
+    fn poll_transmit(&mut self, out: &mut SendQueue);
+}
+
+/// A peer that speaks in datagrams.
+pub trait PeerDatagrams {
+    /// A datagram of the server.
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally);
+    /// Adds the datagrams that are to be sent.
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams);
+}
+
+/// A peer that publishes.
+pub trait PeerMedia {
+    /// Sends nothing behind the next video frame: no audio is left waiting for another one.
+    fn finish(&mut self);
 }

@@ -14,7 +14,7 @@ use flv::file::TagKind;
 use wire::{Datagrams, SendQueue};
 
 use super::viewing::Viewing;
-use super::{Now, Peer, PeerEvent, Role, Score, Stamp, Tally, Target};
+use super::{Now, Peer, PeerDatagrams, PeerEvent, PeerStream, Role, Score, Stamp, Tally, Target};
 use crate::protocol::load::{self, LoadEvent, LoadPlayer};
 
 /// Without media for so long a connection is lost.
@@ -115,23 +115,6 @@ impl Player {
 }
 
 impl Peer for Player {
-    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        if let Some(client) = &mut self.client {
-            client.handle_bytes(now.mono, bytes);
-        }
-        self.drain(now, tally);
-    }
-
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
-        if self.is_stalled() {
-            return;
-        }
-        if let Some(client) = &mut self.client {
-            client.handle_datagram(now.mono, from, datagram);
-        }
-        self.drain(now, tally);
-    }
-
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
         if self.is_stalled() {
             return;
@@ -156,18 +139,15 @@ impl Peer for Player {
         self.end("the server closed the connection");
     }
 
+    fn close(&mut self, now: Now) {
+        self.deadline = None;
+        if let Some(client) = &mut self.client {
+            client.close(now.mono);
+        }
+    }
+
     fn poll_event(&mut self) -> Option<PeerEvent> {
         self.events.pop_front()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        self.client.as_mut().is_some_and(|client| client.poll_transmit(out))
-    }
-
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        if let Some(client) = &mut self.client {
-            client.poll_datagrams(now.mono, out);
-        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -178,23 +158,59 @@ impl Peer for Player {
         [client, self.deadline].into_iter().flatten().min()
     }
 
-    fn wants_bytes(&self) -> bool {
-        !self.is_stalled()
-    }
-
-    fn close(&mut self, now: Now) {
-        self.deadline = None;
-        if let Some(client) = &mut self.client {
-            client.close(now.mono);
-        }
-    }
-
     fn role(&self) -> Role {
         Role::Play
     }
 
     fn score(&self) -> Score {
         self.viewing.score()
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        self.client.as_mut()?.byte_stream()?;
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
+        self.client.as_mut()?.datagrams()?;
+        Some(self)
+    }
+}
+
+impl PeerStream for Player {
+    fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
+        if let Some(stream) = self.client.as_mut().and_then(LoadPlayer::byte_stream) {
+            stream.handle_bytes(now.mono, bytes);
+        }
+        self.drain(now, tally);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        !self.is_stalled()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(stream) = self.client.as_mut().and_then(LoadPlayer::byte_stream) {
+            stream.poll_transmit(out);
+        }
+    }
+}
+
+impl PeerDatagrams for Player {
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
+        if self.is_stalled() {
+            return;
+        }
+        if let Some(datagrams) = self.client.as_mut().and_then(LoadPlayer::datagrams) {
+            datagrams.handle_datagram(now.mono, from, datagram);
+        }
+        self.drain(now, tally);
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+        if let Some(datagrams) = self.client.as_mut().and_then(LoadPlayer::datagrams) {
+            datagrams.poll_datagrams(now.mono, out);
+        }
     }
 }
 

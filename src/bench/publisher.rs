@@ -15,7 +15,10 @@ use flv::file::TagKind;
 use wire::{Datagrams, SendQueue};
 
 use super::player::STALL;
-use super::{Clip, Now, Peer, PeerEvent, Role, Score, Source, Tally, Target, Unit};
+use super::{
+    Clip, Now, Peer, PeerDatagrams, PeerEvent, PeerMedia, PeerStream, Role, Score, Source, Tally, Target,
+    Unit,
+};
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 
 /// Units sent in one go, when much is due at once.
@@ -158,20 +161,6 @@ impl Publisher {
 }
 
 impl Peer for Publisher {
-    fn handle_bytes(&mut self, now: Now, bytes: &[u8], _tally: &mut Tally) {
-        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
-            stream.handle_bytes(now.mono, bytes);
-        }
-        self.drain(now);
-    }
-
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
-        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.handle_datagram(now.mono, from, datagram);
-        }
-        self.drain(now);
-    }
-
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally) {
         if let Some(client) = &mut self.client {
             client.handle_timeout(now.mono);
@@ -190,38 +179,20 @@ impl Peer for Publisher {
         self.end(why.unwrap_or("the server closed the connection"));
     }
 
-    fn poll_event(&mut self) -> Option<PeerEvent> {
-        self.events.pop_front()
-    }
-
-    fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        let before = out.len();
-        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
-            stream.poll_transmit(out);
-        }
-        out.len() > before
-    }
-
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.poll_datagrams(now.mono, out);
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let client = self.client.as_ref().and_then(|client| client.poll_timeout());
-        [client, self.pacer.due(), self.deadline].into_iter().flatten().min()
-    }
-
-    fn finish(&mut self) {
-        self.pacer.finish();
-    }
-
     fn close(&mut self, now: Now) {
         self.pacer.stop();
         if let Some(client) = &mut self.client {
             client.close(now.mono);
         }
+    }
+
+    fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let client = self.client.as_ref().and_then(|client| client.poll_timeout());
+        [client, self.pacer.due(), self.deadline].into_iter().flatten().min()
     }
 
     fn role(&self) -> Role {
@@ -230,5 +201,59 @@ impl Peer for Publisher {
 
     fn score(&self) -> Score {
         self.pacer.score()
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        self.client.as_mut()?.byte_stream()?;
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
+        self.client.as_mut()?.datagrams()?;
+        Some(self)
+    }
+
+    fn media(&mut self) -> Option<&mut dyn PeerMedia> {
+        Some(self)
+    }
+}
+
+impl PeerStream for Publisher {
+    fn handle_bytes(&mut self, now: Now, bytes: &[u8], _tally: &mut Tally) {
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.handle_bytes(now.mono, bytes);
+        }
+        self.drain(now);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
+            stream.poll_transmit(out);
+        }
+    }
+}
+
+impl PeerDatagrams for Publisher {
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.handle_datagram(now.mono, from, datagram);
+        }
+        self.drain(now);
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.poll_datagrams(now.mono, out);
+        }
+    }
+}
+
+impl PeerMedia for Publisher {
+    fn finish(&mut self) {
+        self.pacer.finish();
     }
 }

@@ -43,7 +43,7 @@ impl Clock {
 /// Bytes that a peer wants to send.
 fn sent(peer: &mut dyn Peer) -> Vec<u8> {
     let mut queue = SendQueue::new();
-    peer.poll_transmit(&mut queue);
+    peer.byte_stream().unwrap().poll_transmit(&mut queue);
     queue.take_all().to_vec()
 }
 

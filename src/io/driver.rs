@@ -9,28 +9,23 @@
 //!
 //! Sockets are edge-triggered. A readable socket stays on the ready list until it was read dry, with a bound per
 //! turn, so that one loud peer cannot starve the rest; a socket that refuses bytes is left alone until the kernel
-//! reports it writable. Datagrams have their own half of it (`datagrams`).
+//! reports it writable. Byte streams (`streams`) and datagrams (`datagrams`) have a half of it each.
 
 mod datagrams;
 mod machine;
-mod socket;
+mod streams;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Registry, Token};
-use wire::{Datagrams, Gather, SCRATCH_BYTES};
+use mio::event::Event;
+use mio::{Events, Poll, Registry, Token};
+use wire::{Datagrams, SCRATCH_BYTES};
 
-use super::budget::Permit;
 use super::linger::Lingerers;
-use super::sys;
-use super::tls::{Received, Transport};
 use super::udp::{Batch, UdpSocket};
 use crate::protocol::{PathEvent, PathId, Port};
 use crate::types::{ConnId, Now};
@@ -38,14 +33,12 @@ use crate::worker::Way;
 use datagrams::UdpPeer;
 pub(super) use datagrams::note_receive_error;
 pub(super) use machine::{Machine, Output, TlsClient};
-use socket::Socket;
+use streams::Socket;
 
 /// Tokens from here on are no connection's: first the shared ports, behind them what the owner registers.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 /// Events of one poll.
 const EVENTS: usize = 1024;
-/// Bytes of one write.
-const WRITE_BYTES: usize = 256 * 1024;
 
 /// How much is done at a time.
 #[derive(Debug, Clone, Copy)]
@@ -231,44 +224,7 @@ impl Driver {
         !self.lingering.is_empty()
     }
 
-    // ---- connections
-
-    /// Takes over a connection that was accepted.
-    pub(super) fn install_accepted<M: Machine>(
-        &mut self,
-        now: Now,
-        machine: &mut M,
-        id: ConnId,
-        transport: Transport,
-        permit: Permit,
-    ) {
-        let socket = Socket { permit: Some(permit), ..Socket::new(id, transport) };
-        if let Err(error) = self.install(id, socket) {
-            machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
-        }
-    }
-
-    /// Begins an outgoing connection.
-    pub(super) fn connect(
-        &mut self,
-        id: ConnId,
-        address: SocketAddr,
-        tls: Option<TlsClient>,
-    ) -> io::Result<()> {
-        let stream = TcpStream::connect(address)?;
-        let _ = stream.set_nodelay(true);
-        let tls = tls.map(Box::new);
-        self.install(id, Socket { connecting: true, tls, ..Socket::new(id, Transport::plain(stream)) })
-    }
-
-    fn install(&mut self, id: ConnId, mut socket: Socket) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(socket.transport.stream_mut(), token_of(id), interest)?;
-        if put(&mut self.sockets, id, socket) {
-            self.connections.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
+    // ---- inside
 
     fn perform<M: Machine>(&mut self, now: Now, machine: &mut M, output: Output) {
         match output {
@@ -285,238 +241,28 @@ impl Driver {
             },
             Output::CloseUdp { conn, path } => self.close_udp(conn, path),
             Output::Resume(id) => self.make_ready(id),
-            Output::UnsentLimit { conn, bytes } => {
-                if let Some(socket) = self.socket(conn)
-                    && let Err(error) = sys::set_unsent_limit(socket.transport.stream().as_fd(), bytes)
-                {
-                    tracing::debug!(%error, "TCP_NOTSENT_LOWAT");
-                }
-            }
+            Output::UnsentLimit { conn, bytes } => self.limit_unsent(conn, bytes),
             Output::Authenticated(id) => {
-                let of_peer = self.peer(id).and_then(|peer| peer.permit.as_mut());
-                if let Some(permit) = of_peer {
-                    permit.known();
-                } else if let Some(permit) = self.socket(id).and_then(|socket| socket.permit.as_mut()) {
-                    permit.known();
+                let of_peer = self.peer(id).and_then(|peer| peer.place.as_mut());
+                if let Some(place) = of_peer {
+                    place.known();
+                } else if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {
+                    place.known();
                 }
             }
-            Output::Close { conn, abort } => self.close(now.mono, conn, abort),
+            Output::Close { conn, abort } => {
+                if !self.close_peer(conn) {
+                    self.close_stream(now.mono, conn, abort);
+                }
+            }
             Output::Hurry => self.lingering.hurry(now.mono),
         }
     }
 
-    fn close(&mut self, now: Instant, id: ConnId, abort: bool) {
-        if self.close_peer(id) {
-            return;
-        }
-        let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
-        let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-        let _ = self.poll.registry().deregister(socket.transport.stream_mut());
-        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
-        if !abort || socket.alerted {
-            let ended = socket.ended && !socket.alerted;
-            self.lingering.add(now, socket.transport, socket.permit, ended);
-        }
-    }
-
-    fn socket(&mut self, id: ConnId) -> Option<&mut Socket> {
-        self.sockets.get_mut(slot_of(id))?.as_mut().filter(|socket| socket.generation == id.generation)
-    }
-
-    // ---- events
-
-    fn socket_event<M: Machine>(&mut self, now: Now, machine: &mut M, event: &mio::event::Event) {
+    fn socket_event<M: Machine>(&mut self, now: Now, machine: &mut M, event: &Event) {
         let Some(id) = conn_of(event.token()) else { return };
-        if let Some(peer) = self.peer(id).filter(|peer| !peer.own.is_empty()) {
-            peer.own.iter_mut().for_each(|(_, own)| own.readable = true);
-            self.ready.push_back(id);
-            return;
-        }
-        // A stale event names a generation that is gone.
-        let Some(socket) = self.socket(id) else { return };
-        let ends = event.is_read_closed() || event.is_error();
-        if socket.connecting {
-            self.connect_event(now, machine, id, ends);
-            return;
-        }
-        if event.is_readable() || ends {
-            socket.readable = true;
-            socket.ending |= ends;
-            self.make_ready(id);
-        }
-        if event.is_writable() {
-            self.socket_writable(now, machine, id);
-        }
-    }
-
-    /// What TLS holds back goes first; only an empty transport takes more.
-    fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
-        let Some(socket) = self.socket(id) else { return };
-        match socket.transport.flush() {
-            Ok(true) => machine.handle_writable(now, id),
-            Ok(false) => {}
-            Err(error) => machine.handle_write_error(now, id, &error),
-        }
-    }
-
-    /// A connect is finished when the socket has a peer or an error; `ending`: the peer has closed its side already.
-    fn connect_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, ending: bool) {
-        let Some(socket) = self.socket(id) else { return };
-        let Some(result) = socket.end_connect(ending) else { return };
-        let path = PathId::default();
-        match result {
-            Err(error) => machine.handle_path(now, id, path, PathEvent::Broken(&error.to_string())),
-            // With TLS the session hears of it when the peer is verified.
-            Ok(()) if socket.transport.is_handshaking() => {}
-            Ok(()) => machine.handle_path(now, id, path, PathEvent::Open { local: None }),
-        }
-        self.make_ready(id);
-    }
-
-    // ---- reading
-
-    fn make_ready(&mut self, id: ConnId) {
-        if let Some(socket) = self.socket(id)
-            && !socket.ready
-        {
-            socket.ready = true;
-            self.ready.push_back(id);
-        }
-    }
-
-    /// Reads until the socket is dry, the machine has enough, or the turn's share is used: then true.
-    fn read<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
-        let mut budget = self.bounds.read_turn;
-        loop {
-            if !machine.wants_bytes(id) {
-                self.note_forsaken(now, machine, id);
-                return false;
-            }
-            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return false };
-            if !socket.readable || socket.ended {
-                return false;
-            }
-            if socket.transport.is_handshaking() {
-                let Some(left) = self.handshakes.checked_sub(1) else { return true };
-                self.handshakes = left;
-                // Only now: a peer that says nothing must not keep the others out.
-                if let Some(Err(why)) = socket.permit.as_mut().map(Permit::begin_handshake) {
-                    socket.ended = true;
-                    machine.note_refused(why);
-                    self.broken(now, machine, id, &io::Error::other("too many TLS handshakes"));
-                    return false;
-                }
-            }
-            let received = socket.transport.read(&mut self.buffer);
-            if socket.transport.take_handshake_end() {
-                self.handshake_ended(now, machine, id);
-            }
-            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return false };
-            match received {
-                Ok(Received { bytes: 0, .. }) => {
-                    socket.ended = true;
-                    self.peer_ended(now, machine, id);
-                    return false;
-                }
-                Ok(Received { bytes: count, dry }) => {
-                    // A short read has emptied the socket; what comes later is reported anew. It saves the read that
-                    // would only say so.
-                    socket.readable = socket.ending || !dry;
-                    let bytes = self.buffer.get(..count).unwrap_or_default();
-                    machine.handle_bytes(now, id, bytes);
-                    budget = budget.saturating_sub(count);
-                    if budget == 0 {
-                        return true;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.readable = false;
-                    return false;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    socket.ended = true;
-                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
-                    self.broken(now, machine, id, &error);
-                    return false;
-                }
-            }
-        }
-    }
-
-    /// Nothing is read while a verdict is waited for; a peer that leaves meanwhile must not be admitted.
-    fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
-        let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
-        if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
-            let event = PathEvent::Broken("the peer left before the verdict");
-            machine.handle_path(now, id, PathId::default(), event);
-        }
-    }
-
-    /// The peers of a TLS connection know each other: what waited for it goes on.
-    fn handshake_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
-        let Some(socket) = self.socket(id) else { return };
-        if let Some(permit) = &mut socket.permit {
-            permit.end_handshake();
-        }
-        if socket.tls.take().is_some() {
-            machine.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
-        }
-        machine.handle_writable(now, id);
-    }
-
-    /// The end of the peer's side; in the midst of a handshake there is nobody to talk to.
-    fn peer_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
-        if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
-            self.broken(now, machine, id, &io::Error::other("the peer left the TLS handshake"));
-        } else {
-            machine.handle_path(now, id, PathId::default(), PathEvent::PeerClosed);
-        }
-    }
-
-    fn broken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
-        let Some(socket) = self.socket(id) else { return };
-        if let Some(permit) = &mut socket.permit {
-            permit.end_handshake();
-        }
-        socket.tls = None;
-        machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
-    }
-
-    // ---- writing
-
-    fn write<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> usize {
-        let (offered, result) = {
-            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return 0 };
-            if socket.generation != id.generation {
-                return 0;
-            }
-            let mut gather = Gather::with_scratch(WRITE_BYTES, &mut self.scratch);
-            machine.gather(id, &mut gather);
-            if gather.is_empty() {
-                return 0;
-            }
-            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes()))
-        };
-        match result {
-            Ok(taken) => {
-                machine.sent(Instant::now(), id, taken, offered);
-                taken
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                machine.sent(now.mono, id, 0, offered);
-                0
-            }
-            // Tried again in the next round of this turn.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                machine.retry_write(id);
-                0
-            }
-            Err(error) => {
-                machine.handle_write_error(now, id, &error);
-                0
-            }
+        if !self.own_event(id) {
+            self.stream_event(now, machine, id, event);
         }
     }
 }

@@ -3,14 +3,12 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 use media::TrackId;
-use wire::{Datagrams, SendQueue};
 
 use super::outbound::request;
 use super::publisher::grant;
@@ -143,18 +141,14 @@ pub struct LoadPlayer {
 }
 
 impl LoadPlayer {
-    /// Bytes of the server.
-    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        if let Some(stream) = self.client.byte_stream() {
-            stream.handle_bytes(now, bytes);
-        }
+    /// Its byte stream, if it has one.
+    pub fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        self.client.byte_stream()
     }
 
-    /// A datagram of the server.
-    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        if let Some(datagrams) = self.client.datagrams() {
-            datagrams.handle_datagram(now, from, datagram);
-        }
+    /// Its datagrams, if it has any.
+    pub fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        self.client.datagrams()
     }
 
     /// The connection is gone.
@@ -200,22 +194,6 @@ impl LoadPlayer {
                     depackager.lost();
                 }
             }
-        }
-    }
-
-    /// Moves what is to be sent; whether there was anything.
-    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
-        let before = out.len();
-        if let Some(stream) = self.client.byte_stream() {
-            stream.poll_transmit(out);
-        }
-        out.len() > before
-    }
-
-    /// Adds the datagrams that are to be sent.
-    pub fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) {
-        if let Some(datagrams) = self.client.datagrams() {
-            datagrams.poll_datagrams(now, out);
         }
     }
 

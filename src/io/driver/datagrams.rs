@@ -106,6 +106,14 @@ impl Driver {
 
     // ---- reading and writing
 
+    /// Sockets of its own may have datagrams. False: it has none.
+    pub(super) fn own_event(&mut self, id: ConnId) -> bool {
+        let Some(peer) = self.peer(id).filter(|peer| !peer.own.is_empty()) else { return false };
+        peer.own.iter_mut().for_each(|(_, own)| own.readable = true);
+        self.ready.push_back(id);
+        true
+    }
+
     /// Reads a session's own sockets.
     pub(super) fn read_own<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let paths = self.peer(id).map_or(0, |peer| peer.own.len());

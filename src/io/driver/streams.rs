@@ -1,0 +1,343 @@
+//! The driver's half for byte streams: connecting, reading, writing, with TLS or without, and closing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use mio::Interest;
+use mio::event::Event;
+use mio::net::TcpStream;
+use wire::Gather;
+
+use super::{Driver, Machine, TlsClient, put, slot_of, token_of};
+use crate::io::budget::Place;
+use crate::io::sys;
+use crate::io::tls::{Received, Transport};
+use crate::protocol::{PathEvent, PathId};
+use crate::types::{ConnId, Now};
+
+/// Bytes of one write.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// A connection of bytes.
+#[derive(Debug)]
+pub(super) struct Socket {
+    generation: u32,
+    transport: Transport,
+    /// The kernel may have bytes for us.
+    readable: bool,
+    /// On the ready list.
+    pub(super) ready: bool,
+    connecting: bool,
+    /// For the TLS handshake of an outgoing connection, until its end.
+    tls: Option<Box<TlsClient>>,
+    /// The kernel reported the peer's end of stream: only a read of zero bytes is the end then.
+    ending: bool,
+    /// The peer's end of stream was read.
+    ended: bool,
+    /// TLS has ended with an alert that the peer is to hear.
+    alerted: bool,
+    /// The permit of a connection that was accepted.
+    pub(super) place: Option<Place>,
+}
+
+impl Socket {
+    const fn new(id: ConnId, transport: Transport) -> Self {
+        Self {
+            generation: id.generation,
+            transport,
+            readable: false,
+            ready: false,
+            connecting: false,
+            tls: None,
+            ending: false,
+            ended: false,
+            alerted: false,
+            place: None,
+        }
+    }
+
+    /// How a connect went, and the beginning of what follows; `None`: it still goes on.
+    fn end_connect(&mut self, ending: bool) -> Option<io::Result<()>> {
+        let stream = self.transport.stream();
+        let result = match stream.take_error() {
+            Ok(Some(error)) | Err(error) => Err(error),
+            Ok(None) => match stream.peer_addr() {
+                Ok(_) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return None,
+                Err(error) => Err(error),
+            },
+        };
+        self.connecting = false;
+        self.readable = true;
+        self.ending = ending;
+        Some(result.and_then(|()| self.begin_tls()))
+    }
+
+    /// Begins the handshake, where there is to be one.
+    fn begin_tls(&mut self) -> io::Result<()> {
+        if let Some(tls) = &self.tls {
+            self.transport.begin_client(&tls.config, &tls.name)?;
+            self.transport.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    // ---- connections
+
+    /// Takes over a connection that was accepted.
+    pub(in crate::io) fn install_accepted<M: Machine>(
+        &mut self,
+        now: Now,
+        machine: &mut M,
+        id: ConnId,
+        transport: Transport,
+        place: Place,
+    ) {
+        let socket = Socket { place: Some(place), ..Socket::new(id, transport) };
+        if let Err(error) = self.install(id, socket) {
+            machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
+        }
+    }
+
+    /// Begins an outgoing connection.
+    pub(in crate::io) fn connect(
+        &mut self,
+        id: ConnId,
+        address: SocketAddr,
+        tls: Option<TlsClient>,
+    ) -> io::Result<()> {
+        let stream = TcpStream::connect(address)?;
+        let _ = stream.set_nodelay(true);
+        let tls = tls.map(Box::new);
+        self.install(id, Socket { connecting: true, tls, ..Socket::new(id, Transport::plain(stream)) })
+    }
+
+    fn install(&mut self, id: ConnId, mut socket: Socket) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(socket.transport.stream_mut(), token_of(id), interest)?;
+        if put(&mut self.sockets, id, socket) {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Closes a connection. What it still holds is sent while it lingers, unless `abort`.
+    pub(super) fn close_stream(&mut self, now: Instant, id: ConnId, abort: bool) {
+        let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
+        let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let _ = self.poll.registry().deregister(socket.transport.stream_mut());
+        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
+        if !abort || socket.alerted {
+            let ended = socket.ended && !socket.alerted;
+            self.lingering.add(now, socket.transport, socket.place, ended);
+        }
+    }
+
+    pub(super) fn limit_unsent(&mut self, id: ConnId, bytes: usize) {
+        if let Some(socket) = self.socket(id)
+            && let Err(error) = sys::set_unsent_limit(socket.transport.stream().as_fd(), bytes)
+        {
+            tracing::debug!(%error, "TCP_NOTSENT_LOWAT");
+        }
+    }
+
+    pub(super) fn socket(&mut self, id: ConnId) -> Option<&mut Socket> {
+        self.sockets.get_mut(slot_of(id))?.as_mut().filter(|socket| socket.generation == id.generation)
+    }
+
+    // ---- events
+
+    pub(super) fn stream_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
+        // A stale event names a generation that is gone.
+        let Some(socket) = self.socket(id) else { return };
+        let ends = event.is_read_closed() || event.is_error();
+        if socket.connecting {
+            self.connect_event(now, machine, id, ends);
+            return;
+        }
+        if event.is_readable() || ends {
+            socket.readable = true;
+            socket.ending |= ends;
+            self.make_ready(id);
+        }
+        if event.is_writable() {
+            self.socket_writable(now, machine, id);
+        }
+    }
+
+    /// What TLS holds back goes first; only an empty transport takes more.
+    fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
+        let Some(socket) = self.socket(id) else { return };
+        match socket.transport.flush() {
+            Ok(true) => machine.handle_writable(now, id),
+            Ok(false) => {}
+            Err(error) => machine.handle_write_error(now, id, &error),
+        }
+    }
+
+    /// A connect is finished when the socket has a peer or an error; `ending`: the peer has closed its side already.
+    fn connect_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, ending: bool) {
+        let Some(socket) = self.socket(id) else { return };
+        let Some(result) = socket.end_connect(ending) else { return };
+        let path = PathId::default();
+        match result {
+            Err(error) => machine.handle_path(now, id, path, PathEvent::Broken(&error.to_string())),
+            // With TLS the session hears of it when the peer is verified.
+            Ok(()) if socket.transport.is_handshaking() => {}
+            Ok(()) => machine.handle_path(now, id, path, PathEvent::Open { local: None }),
+        }
+        self.make_ready(id);
+    }
+
+    // ---- reading
+
+    pub(super) fn make_ready(&mut self, id: ConnId) {
+        if let Some(socket) = self.socket(id)
+            && !socket.ready
+        {
+            socket.ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Reads until the socket is dry, the machine has enough, or the turn's share is used: then true.
+    pub(super) fn read<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
+        let mut budget = self.bounds.read_turn;
+        loop {
+            if !machine.wants_bytes(id) {
+                self.note_forsaken(now, machine, id);
+                return false;
+            }
+            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return false };
+            if !socket.readable || socket.ended {
+                return false;
+            }
+            if socket.transport.is_handshaking() {
+                let Some(left) = self.handshakes.checked_sub(1) else { return true };
+                self.handshakes = left;
+                // Only now: a peer that says nothing must not keep the others out.
+                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                    socket.ended = true;
+                    machine.note_refused(why);
+                    self.broken(now, machine, id, &io::Error::other("too many TLS handshakes"));
+                    return false;
+                }
+            }
+            let received = socket.transport.read(&mut self.buffer);
+            if socket.transport.take_handshake_end() {
+                self.handshake_ended(now, machine, id);
+            }
+            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return false };
+            match received {
+                Ok(Received { bytes: 0, .. }) => {
+                    socket.ended = true;
+                    self.peer_ended(now, machine, id);
+                    return false;
+                }
+                Ok(Received { bytes: count, dry }) => {
+                    // A short read has emptied the socket; what comes later is reported anew. It saves the read that
+                    // would only say so.
+                    socket.readable = socket.ending || !dry;
+                    let bytes = self.buffer.get(..count).unwrap_or_default();
+                    machine.handle_bytes(now, id, bytes);
+                    budget = budget.saturating_sub(count);
+                    if budget == 0 {
+                        return true;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket.readable = false;
+                    return false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    socket.ended = true;
+                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
+                    self.broken(now, machine, id, &error);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Nothing is read while a verdict is waited for; a peer that leaves meanwhile must not be admitted.
+    fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
+        let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
+        if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
+            let event = PathEvent::Broken("the peer left before the verdict");
+            machine.handle_path(now, id, PathId::default(), event);
+        }
+    }
+
+    /// The peers of a TLS connection know each other: what waited for it goes on.
+    fn handshake_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        if socket.tls.take().is_some() {
+            machine.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
+        }
+        machine.handle_writable(now, id);
+    }
+
+    /// The end of the peer's side; in the midst of a handshake there is nobody to talk to.
+    fn peer_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
+        if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
+            self.broken(now, machine, id, &io::Error::other("the peer left the TLS handshake"));
+        } else {
+            machine.handle_path(now, id, PathId::default(), PathEvent::PeerClosed);
+        }
+    }
+
+    fn broken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
+        let Some(socket) = self.socket(id) else { return };
+        if let Some(place) = &mut socket.place {
+            place.end_handshake();
+        }
+        socket.tls = None;
+        machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
+    }
+
+    // ---- writing
+
+    pub(super) fn write<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> usize {
+        let (offered, result) = {
+            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return 0 };
+            if socket.generation != id.generation {
+                return 0;
+            }
+            let mut gather = Gather::with_scratch(WRITE_BYTES, &mut self.scratch);
+            machine.gather(id, &mut gather);
+            if gather.is_empty() {
+                return 0;
+            }
+            (gather.bytes(), socket.transport.write(gather.slices(), gather.bytes()))
+        };
+        match result {
+            Ok(taken) => {
+                machine.sent(Instant::now(), id, taken, offered);
+                taken
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                machine.sent(now.mono, id, 0, offered);
+                0
+            }
+            // Tried again in the next round of this turn.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                machine.retry_write(id);
+                0
+            }
+            Err(error) => {
+                machine.handle_write_error(now, id, &error);
+                0
+            }
+        }
+    }
+}
