@@ -14,7 +14,7 @@ use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Way};
 
 /// Many sessions, each behind a [`ConnId`]: a worker's, or those of the load generator. The driver tells it what happens to
-/// their connections and does what it asks. It never shows on which of the two it works: the calls are static.
+/// their connections and does what it asks. The driver's code is generic over it, so that a worker's calls stay direct.
 pub(in crate::io) trait Machine {
     /// An outgoing connection or a socket is open, broke, or was closed by the peer.
     fn handle_path(&mut self, now: Now, id: ConnId, path: PathId, event: PathEvent<'_>);

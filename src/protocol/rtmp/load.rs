@@ -1,33 +1,31 @@
 //! A publisher for the load generator: what a push asks for, and messages of its own instead of a stream's.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
-use rtmp::{Client, ClientEvent, CloseReason, MediaKind, MediaMessage};
+use rtmp::{CloseReason, MediaKind, MediaMessage};
 use wire::SendQueue;
 
+use super::publishing::{Published, Publishing};
 use super::url::RtmpUrl;
 use crate::protocol::publisher::{LoadPublisher, PublisherEvent};
-use crate::protocol::pull::Patience;
-use crate::protocol::pull::{ClientDatagrams, ClientStream};
+use crate::protocol::pull::{ClientDatagrams, ClientStream, Patience};
 
 /// The publisher.
 #[derive(Debug)]
-pub(super) struct RtmpLoad(Client);
+pub(super) struct RtmpLoad(Publishing);
 
 impl RtmpLoad {
     pub(super) fn new(now: Instant, url: &RtmpUrl, patience: Patience, seed: Seed) -> Self {
-        Self(Client::publish(now, Arc::new(super::patient_config(url, patience)), seed))
+        Self(Publishing::new(now, super::patient_config(url, patience), seed))
     }
 }
 
 impl ClientStream for RtmpLoad {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        // An error is also the last event.
-        let _ = self.0.handle_bytes(now, bytes);
+        self.0.handle_bytes(now, bytes);
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
@@ -45,7 +43,7 @@ impl LoadPublisher for RtmpLoad {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let _ = self.0.handle_timeout(now);
+        self.0.handle_timeout(now);
     }
 
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
@@ -54,20 +52,14 @@ impl LoadPublisher for RtmpLoad {
             TagKind::Video => MediaKind::Video,
             TagKind::Data | TagKind::Other(_) => MediaKind::Data,
         };
-        self.0.send(now, &MediaMessage { message_stream: 0, kind, timestamp, payload: body });
+        self.0.client.send(now, &MediaMessage { message_stream: 0, kind, timestamp, payload: body });
     }
 
     fn poll_event(&mut self) -> Option<PublisherEvent> {
-        loop {
-            return Some(match self.0.poll_event()? {
-                ClientEvent::Ready { .. } => PublisherEvent::Ready,
-                ClientEvent::Media(_) => continue,
-                ClientEvent::Rejected { code, description } => {
-                    PublisherEvent::Closed(format!("{code}: {description}"))
-                }
-                ClientEvent::Closed(reason) => PublisherEvent::Closed(format!("{reason:?}")),
-            });
-        }
+        Some(match self.0.poll_event()? {
+            Published::Ready { .. } => PublisherEvent::Ready,
+            Published::Closed(reason) => PublisherEvent::Closed(reason),
+        })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -75,6 +67,6 @@ impl LoadPublisher for RtmpLoad {
     }
 
     fn close(&mut self, now: Instant) {
-        self.0.close(now, CloseReason::Requested);
+        self.0.client.close(now, CloseReason::Requested);
     }
 }

@@ -6,6 +6,7 @@
 
 mod egress;
 mod load;
+mod publishing;
 mod pull;
 mod push;
 mod session;

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use crypto::Seed;
-use rtmp::{Client, ClientConfig, ClientEvent, CloseReason, FourCcs};
+use rtmp::{ClientConfig, CloseReason, FourCcs};
 use wire::SendQueue;
 
+use super::publishing::{Published, Publishing};
 use super::url::RtmpUrl;
 use crate::hub::Selection;
 use crate::protocol::push::Attempt;
@@ -18,7 +19,7 @@ pub(crate) struct RtmpPush {
     config: Option<ClientConfig>,
     seed: Seed,
     /// Begins when the connection is there.
-    machine: Option<Box<Client>>,
+    machine: Option<Box<Publishing>>,
     /// When connecting is given up.
     connect_deadline: Option<Instant>,
     attempt: Attempt,
@@ -39,16 +40,14 @@ impl RtmpPush {
     fn drain_machine(&mut self) {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             match event {
-                ClientEvent::Ready { message_stream } => {
-                    let takes_all = self.machine.as_ref().is_some_and(|machine| machine.takes_multitrack());
+                Published::Ready { message_stream } => {
+                    let takes_all =
+                        self.machine.as_ref().is_some_and(|machine| machine.client.takes_multitrack());
                     let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
                     let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
                     self.attempt.broadcast(format);
                 }
-                // A target that sends media to its publisher is odd, and not our concern.
-                ClientEvent::Media(_) => {}
-                ClientEvent::Rejected { code, description } => self.end(&format!("{code}: {description}")),
-                ClientEvent::Closed(reason) => self.end(&format!("{reason:?}")),
+                Published::Closed(reason) => self.end(&reason),
             }
         }
     }
@@ -58,14 +57,14 @@ impl RtmpPush {
     /// nothing is sent everything.
     fn four_ccs(&self) -> FourCcs {
         let ours = super::forwarded();
-        let theirs = self.machine.as_ref().and_then(|machine| machine.four_ccs());
+        let theirs = self.machine.as_ref().and_then(|machine| machine.client.four_ccs());
         theirs.map_or(ours, |theirs| theirs.and(ours))
     }
 
     fn connected(&mut self, ctx: &Context<'_>) {
         self.connect_deadline = None;
         if let Some(config) = self.config.take() {
-            self.machine = Some(Box::new(Client::publish(ctx.now.mono, config.into(), self.seed.clone())));
+            self.machine = Some(Box::new(Publishing::new(ctx.now.mono, config, self.seed.clone())));
             self.attempt.prepare();
         }
     }
@@ -74,7 +73,7 @@ impl RtmpPush {
         self.drain_machine();
         self.end(reason);
         if let Some(machine) = &mut self.machine {
-            machine.close(ctx.now.mono, CloseReason::PeerClosed);
+            machine.client.close(ctx.now.mono, CloseReason::PeerClosed);
         }
     }
 
@@ -86,10 +85,8 @@ impl RtmpPush {
 
 impl ByteStream for RtmpPush {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
-        if let Some(machine) = &mut self.machine
-            && let Err(error) = machine.handle_bytes(ctx.now.mono, bytes)
-        {
-            tracing::debug!(%error, "push target broke the protocol");
+        if let Some(machine) = &mut self.machine {
+            machine.handle_bytes(ctx.now.mono, bytes);
         }
     }
 
@@ -127,10 +124,8 @@ impl Session for RtmpPush {
         if self.connect_deadline.is_some_and(|due| due <= ctx.now.mono) {
             self.end("connect timed out");
         }
-        if let Some(machine) = &mut self.machine
-            && let Err(error) = machine.handle_timeout(ctx.now.mono)
-        {
-            tracing::debug!(%error, "push timeout");
+        if let Some(machine) = &mut self.machine {
+            machine.handle_timeout(ctx.now.mono);
         }
     }
 
@@ -149,7 +144,7 @@ impl Session for RtmpPush {
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.attempt.finish();
         match &mut self.machine {
-            Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
+            Some(machine) => machine.client.close(ctx.now.mono, CloseReason::Requested),
             None => self.end(reason),
         }
     }

@@ -15,6 +15,7 @@ mod load;
 mod outbound;
 mod packer;
 mod port;
+mod publishing;
 mod pull;
 mod push;
 mod session;

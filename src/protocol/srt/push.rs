@@ -7,12 +7,13 @@ use std::time::Instant;
 use crypto::Seed;
 use wire::Datagrams;
 
-use super::outbound::{OutboundConnection, OutboundEvent};
-use super::packer::Packer;
+use super::outbound::OutboundConnection;
+use super::publishing::Publishing;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
 use crate::hub::Delivery;
+use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
     About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Reply, Session, To, UnitSink,
@@ -26,30 +27,26 @@ pub(crate) struct SrtPush {
     address: SrtAddress,
     seed: Seed,
     /// Begins when the socket is there.
-    connection: Option<Box<OutboundConnection>>,
-    packer: Option<Packer>,
+    publishing: Option<Box<Publishing>>,
     attempt: Attempt,
 }
 
 impl SrtPush {
     pub(super) fn new(address: SrtAddress, seed: Seed) -> Self {
-        Self { address, seed, connection: None, packer: None, attempt: Attempt::default() }
+        Self { address, seed, publishing: None, attempt: Attempt::default() }
     }
 
-    fn drain_connection(&mut self) {
-        while let Some(connection) = &mut self.connection
-            && let Some(event) = connection.poll_event()
-        {
+    fn drain_events(&mut self) {
+        while let Some(event) = self.publishing.as_mut().and_then(|publishing| publishing.poll_event()) {
             match event {
-                OutboundEvent::Connected { payload_bytes } => {
-                    self.packer = Some(Packer::new(payload_bytes));
-                    self.attempt.broadcast(Format::new(&super::FORMAT, 0));
-                }
-                // A target that sends media to its publisher is odd, and not our concern.
-                OutboundEvent::Payload(_) | OutboundEvent::Lost => {}
-                OutboundEvent::Closed(reason) => self.attempt.end(&reason),
+                PublisherEvent::Ready => self.attempt.broadcast(Format::new(&super::FORMAT, 0)),
+                PublisherEvent::Closed(reason) => self.attempt.end(&reason),
             }
         }
+    }
+
+    fn connection(&mut self) -> Option<&mut OutboundConnection> {
+        self.publishing.as_mut().map(|publishing| &mut publishing.connection)
     }
 
     fn connected(&mut self, ctx: &Context<'_>) {
@@ -59,41 +56,37 @@ impl SrtPush {
             &self.address,
             self.seed.clone(),
         );
-        self.connection = Some(Box::new(connection));
+        self.publishing = Some(Box::new(Publishing::new(connection)));
         self.attempt.prepare();
     }
 }
 
 impl DatagramPeer for SrtPush {
     fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connection() {
             connection.handle_datagram(ctx.now.mono, from, datagram);
         }
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
-        let connection = self.connection.as_mut();
-        let peer = connection.and_then(|connection| connection.poll_datagrams(ctx.now.mono, out));
+        let peer = self.connection().and_then(|connection| connection.poll_datagrams(ctx.now.mono, out));
         To::of_socket(peer)
     }
 }
 
 impl UnitSink for SrtPush {
     fn has_room(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.has_send_room())
+        self.publishing.as_ref().is_some_and(|publishing| publishing.connection.has_send_room())
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (Some(connection), Some(packer)) = (&mut self.connection, &mut self.packer) else { return };
-        for parts in unit.parts() {
-            packer.push(parts, |payload| connection.send(ctx.now.mono, payload));
-        }
+        let Some(publishing) = &mut self.publishing else { return };
+        unit.parts().for_each(|parts| publishing.send(ctx.now.mono, parts));
     }
 
     fn end_units(&mut self, ctx: &Context<'_>) {
-        let (Some(connection), Some(packer)) = (&mut self.connection, &mut self.packer) else { return };
-        if let Some(payload) = packer.finish() {
-            connection.send(ctx.now.mono, payload);
+        if let Some(publishing) = &mut self.publishing {
+            publishing.flush(ctx.now.mono);
         }
     }
 }
@@ -114,25 +107,25 @@ impl Session for SrtPush {
     }
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connection() {
             connection.handle_timeout(ctx.now.mono);
         }
     }
 
     fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
         if !self.attempt.has_events() {
-            self.drain_connection();
+            self.drain_events();
         }
         self.attempt.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.as_ref().and_then(|connection| connection.poll_timeout())
+        self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout())
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.attempt.finish();
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connection() {
             connection.close(ctx.now.mono);
         }
         self.attempt.end(reason);
@@ -151,7 +144,7 @@ impl Session for SrtPush {
     }
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
-        let stats = self.connection.as_ref()?.stats()?;
+        let stats = self.publishing.as_ref()?.connection.stats()?;
         Some(Arc::new(SrtFigures(stats)))
     }
 }

@@ -1,0 +1,66 @@
+//! What publishes to another RTMP server, whoever feeds it: a push, or a publisher of the load generator.
+
+use std::time::Instant;
+
+use crypto::Seed;
+use rtmp::{Client, ClientConfig, ClientEvent};
+use wire::SendQueue;
+
+/// What comes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// The server takes the stream.
+    Ready {
+        /// In this message stream.
+        message_stream: u32,
+    },
+    /// The end, with the reason.
+    Closed(String),
+}
+
+/// The client of the `rtmp` crate, for one stream. Its errors are also its last event.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    pub(super) client: Client,
+}
+
+impl Publishing {
+    /// On a connection that is, or will be, there.
+    pub(super) fn new(now: Instant, config: ClientConfig, seed: Seed) -> Self {
+        Self { client: Client::publish(now, config.into(), seed) }
+    }
+
+    pub(super) fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Err(error) = self.client.handle_bytes(now, bytes) {
+            tracing::debug!(%error, "the server broke the protocol");
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if let Err(error) = self.client.handle_timeout(now) {
+            tracing::debug!(%error, "publishing timed out");
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Published> {
+        loop {
+            return Some(match self.client.poll_event()? {
+                ClientEvent::Ready { message_stream } => Published::Ready { message_stream },
+                // A server that sends media to its publisher is odd, and not our concern.
+                ClientEvent::Media(_) => continue,
+                ClientEvent::Rejected { code, description } => {
+                    Published::Closed(format!("{code}: {description}"))
+                }
+                ClientEvent::Closed(reason) => Published::Closed(format!("{reason:?}")),
+            });
+        }
+    }
+
+    pub(super) fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.client.poll_transmit(out);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.client.poll_timeout()
+    }
+}

@@ -1,0 +1,50 @@
+//! What publishes to another SRT server, whoever feeds it: a push, or a publisher of the load generator.
+
+use std::time::Instant;
+
+use super::outbound::{OutboundConnection, OutboundEvent};
+use super::packer::Packer;
+use crate::hub::Parts;
+use crate::protocol::publisher::PublisherEvent;
+
+/// A connection, and payloads that are being filled.
+#[derive(Debug)]
+pub(super) struct Publishing {
+    pub(super) connection: OutboundConnection,
+    /// Begins when the peers know each other.
+    packer: Option<Packer>,
+}
+
+impl Publishing {
+    pub(super) const fn new(connection: OutboundConnection) -> Self {
+        Self { connection, packer: None }
+    }
+
+    /// Adds a unit; sends every payload that is full. Without a peer it is for nobody.
+    pub(super) fn send(&mut self, now: Instant, parts: &Parts) {
+        let Some(packer) = &mut self.packer else { return };
+        let connection = &mut self.connection;
+        packer.push(parts, |payload| connection.send(now, payload));
+    }
+
+    /// Sends what is left over.
+    pub(super) fn flush(&mut self, now: Instant) {
+        if let Some(payload) = self.packer.as_mut().and_then(Packer::finish) {
+            self.connection.send(now, payload);
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<PublisherEvent> {
+        loop {
+            return Some(match self.connection.poll_event()? {
+                OutboundEvent::Connected { payload_bytes } => {
+                    self.packer = Some(Packer::new(payload_bytes));
+                    PublisherEvent::Ready
+                }
+                // A server that sends media to its publisher is odd, and not our concern.
+                OutboundEvent::Payload(_) | OutboundEvent::Lost => continue,
+                OutboundEvent::Closed(reason) => PublisherEvent::Closed(reason),
+            });
+        }
+    }
+}
