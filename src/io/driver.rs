@@ -243,11 +243,11 @@ impl Driver {
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => self.limit_unsent(conn, bytes),
             Output::Authenticated(id) => {
-                let of_peer = self.peer(id).and_then(|peer| peer.place.as_mut());
-                if let Some(place) = of_peer {
-                    place.known();
-                } else if let Some(place) = self.socket(id).and_then(|socket| socket.place.as_mut()) {
-                    place.known();
+                let of_peer = self.peer(id).and_then(|peer| peer.permit.as_mut());
+                if let Some(permit) = of_peer {
+                    permit.known();
+                } else if let Some(permit) = self.socket(id).and_then(|socket| socket.permit.as_mut()) {
+                    permit.known();
                 }
             }
             Output::Close { conn, abort } => {

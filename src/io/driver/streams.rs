@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use wire::Gather;
 
 use super::{Driver, Machine, TlsClient, put, slot_of, token_of};
-use crate::io::budget::Place;
+use crate::io::budget::Permit;
 use crate::io::sys;
 use crate::io::tls::{Received, Transport};
 use crate::protocol::{PathEvent, PathId};
@@ -40,7 +40,7 @@ pub(super) struct Socket {
     /// TLS has ended with an alert that the peer is to hear.
     alerted: bool,
     /// The permit of a connection that was accepted.
-    pub(super) place: Option<Place>,
+    pub(super) permit: Option<Permit>,
 }
 
 impl Socket {
@@ -55,7 +55,7 @@ impl Socket {
             ending: false,
             ended: false,
             alerted: false,
-            place: None,
+            permit: None,
         }
     }
 
@@ -96,9 +96,9 @@ impl Driver {
         machine: &mut M,
         id: ConnId,
         transport: Transport,
-        place: Place,
+        permit: Permit,
     ) {
-        let socket = Socket { place: Some(place), ..Socket::new(id, transport) };
+        let socket = Socket { permit: Some(permit), ..Socket::new(id, transport) };
         if let Err(error) = self.install(id, socket) {
             machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
         }
@@ -135,7 +135,7 @@ impl Driver {
         // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
         if !abort || socket.alerted {
             let ended = socket.ended && !socket.alerted;
-            self.lingering.add(now, socket.transport, socket.place, ended);
+            self.lingering.add(now, socket.transport, socket.permit, ended);
         }
     }
 
@@ -222,7 +222,7 @@ impl Driver {
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
                 // Only now: a peer that says nothing must not keep the others out.
-                if let Some(Err(why)) = socket.place.as_mut().map(Place::begin_handshake) {
+                if let Some(Err(why)) = socket.permit.as_mut().map(Permit::begin_handshake) {
                     socket.ended = true;
                     machine.note_refused(why);
                     self.broken(now, machine, id, &io::Error::other("too many TLS handshakes"));
@@ -278,8 +278,8 @@ impl Driver {
     /// The peers of a TLS connection know each other: what waited for it goes on.
     fn handshake_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
-        if let Some(place) = &mut socket.place {
-            place.end_handshake();
+        if let Some(permit) = &mut socket.permit {
+            permit.end_handshake();
         }
         if socket.tls.take().is_some() {
             machine.handle_path(now, id, PathId::default(), PathEvent::Open { local: None });
@@ -298,8 +298,8 @@ impl Driver {
 
     fn broken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
         let Some(socket) = self.socket(id) else { return };
-        if let Some(place) = &mut socket.place {
-            place.end_handshake();
+        if let Some(permit) = &mut socket.permit {
+            permit.end_handshake();
         }
         socket.tls = None;
         machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
