@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use crypto::Seed;
 use wire::Datagrams;
 
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
-use crate::protocol::{PathId, Port, Remote, Route};
-use crate::types::{ConnId, Now};
+use crate::protocol::{Demux, PathId, Port, Remote, Route};
+use crate::types::{ConnId, Now, WorkerId};
 
 /// The result of a datagram on a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,21 @@ pub enum Destination {
     Own(PathId, Option<SocketAddr>),
 }
 
+/// The ports that many peers share.
+#[derive(Debug)]
+pub(super) struct Ports {
+    pub(super) list: Vec<(&'static Port, Box<dyn Demux>)>,
+    /// The answer to a datagram without a session.
+    pub(super) reply: Vec<u8>,
+}
+
+impl Ports {
+    pub(super) fn new(now: Now, id: WorkerId, common: &Seed) -> Self {
+        let list = Port::all().map(|port| (port, port.demux(now, id, common))).collect();
+        Self { list, reply: Vec::new() }
+    }
+}
+
 impl Worker {
     /// A datagram of a shared port.
     pub fn handle_datagram(
@@ -45,13 +61,15 @@ impl Worker {
         datagram: &[u8],
     ) -> Routed {
         self.now = now;
-        self.reply.clear();
+        self.ports.reply.clear();
         let ctx = context!(self);
-        let Some((_, demux)) = self.ports.iter_mut().find(|(of, _)| *of == port) else { return Routed::Done };
+        let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) else {
+            return Routed::Done;
+        };
         // Whatever bug an unauthenticated peer has found in the port ends nobody.
-        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
+        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.ports.reply));
         let Ok(route) = catch_unwind(route) else {
-            self.stats.panics = self.stats.panics.saturating_add(1);
+            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
             return Routed::Done;
         };
         match route {
@@ -63,7 +81,7 @@ impl Worker {
             Route::New => Routed::New,
             Route::Reply => Routed::Reply,
             Route::Drop => {
-                self.stats.datagrams_dropped = self.stats.datagrams_dropped.saturating_add(1);
+                self.meter.stats.datagrams_dropped = self.meter.stats.datagrams_dropped.saturating_add(1);
                 Routed::Done
             }
         }
@@ -72,7 +90,7 @@ impl Worker {
     /// The reply to a datagram that was [`Routed::Reply`].
     #[must_use]
     pub fn reply_datagram(&self) -> &[u8] {
-        &self.reply
+        &self.ports.reply
     }
 
     /// Creates the session of a datagram that was [`Routed::New`] right before.
@@ -81,11 +99,11 @@ impl Worker {
         let seed = self.session_seed();
         let id = self.conns.next_id()?;
         let ctx = context!(self);
-        let (_, demux) = self.ports.iter_mut().find(|(of, _)| *of == port)?;
+        let (_, demux) = self.ports.list.iter_mut().find(|(of, _)| *of == port)?;
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.begin(&ctx, id, peer, seed))) else {
             demux.forget(id);
-            self.stats.panics = self.stats.panics.saturating_add(1);
+            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
             return None;
         };
         let path = DatagramPath::Port(port, from);
@@ -111,7 +129,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = datagram.len() as u64;
         conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(count);
-        self.stats.bytes_in = self.stats.bytes_in.saturating_add(count);
+        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(count);
         self.call(id, |session, ctx| {
             if let Some(peer) = session.datagrams() {
                 peer.handle_datagram(ctx, path, from, datagram);
@@ -141,13 +159,13 @@ impl Worker {
     /// The socket took so many bytes of what was gathered, `at` this time. What it did not take is lost: protocols
     /// of datagrams repair that.
     pub fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
-        self.stats.datagrams_unsent = self.stats.datagrams_unsent.saturating_add(lost as u64);
-        for (index, unit) in self.forwarded.drain(..) {
-            self.forwarding.record(index, unit.video, unit.received, at);
+        self.meter.stats.datagrams_unsent = self.meter.stats.datagrams_unsent.saturating_add(lost as u64);
+        for (index, unit) in self.meter.forwarded.drain(..) {
+            self.meter.forwarding.record(index, unit.video, unit.received, at);
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
-        self.stats.bytes_out = self.stats.bytes_out.saturating_add(taken as u64);
+        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
         self.enqueue_write(id);
     }
 
@@ -155,7 +173,7 @@ impl Worker {
     pub(super) fn forget_peer(&mut self, id: ConnId, conn: &Conn) {
         for path in conn.datagrams.iter().flat_map(|link: &DatagramLink| &link.paths) {
             if let DatagramPath::Port(port, _) = path
-                && let Some((_, demux)) = self.ports.iter_mut().find(|(of, _)| of == port)
+                && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
             {
                 demux.forget(id);
             }

@@ -30,7 +30,7 @@ impl Worker {
 
     /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
     pub(super) fn settle_demand(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         let is_mirror = stream.source != self.id;
         if is_mirror && !stream.demand_is_known() {
             return;
@@ -39,7 +39,7 @@ impl Worker {
         if is_mirror {
             if stream.mirrored_here {
                 let mail = ToWorker::MirrorWants { stream: id, to: self.id, wanted };
-                self.outputs.push_back(Output::Worker(stream.source, mail));
+                self.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             }
             return;
         }
@@ -49,7 +49,9 @@ impl Worker {
 
     /// Tells the publisher which of its tracks somebody is sent.
     pub(super) fn tell_wanted(&mut self, id: StreamId) {
-        let (Some(publisher), Some(stream)) = (self.publisher(id), self.streams.get(&id)) else { return };
+        let (Some(publisher), Some(stream)) = (self.publisher(id), self.live.streams.get(&id)) else {
+            return;
+        };
         let from = |track: TrackId| match stream.tracks().get(track)?.origin {
             Origin::Published => Some(track),
             Origin::Derived { from } => Some(from),
@@ -64,25 +66,25 @@ impl Worker {
     fn settle_producers(&mut self, id: StreamId, wanted: TrackSet) {
         let now = self.now.mono;
         for track in wanted.iter().filter(|track| track.is_derived()) {
-            match self.producers.get_mut(&(id, track)) {
+            match self.live.producers.get_mut(&(id, track)) {
                 Some(producer) => producer.ends = None,
                 None => self.start_producer(id, track),
             }
         }
         let mut lingers = false;
-        for ((of, track), producer) in &mut self.producers {
+        for ((of, track), producer) in &mut self.live.producers {
             if *of == id && !wanted.contains(*track) && producer.ends.is_none() {
                 producer.ends = Some(now + LINGER);
                 lingers = true;
             }
         }
         if lingers {
-            self.deadlines.arm(now + LINGER, Timer::Linger(id));
+            self.agenda.deadlines.arm(now + LINGER, Timer::Linger(id));
         }
     }
 
     fn start_producer(&mut self, id: StreamId, track: TrackId) {
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(stream) = self.live.streams.get(&id) else { return };
         let (tracks, settings) =
             (std::sync::Arc::clone(stream.tracks()), std::sync::Arc::clone(&stream.settings));
         let Some(derivation) = derived::find(&tracks, track, &settings) else { return };
@@ -92,7 +94,7 @@ impl Worker {
         let session = (derivation.begin)(self.now, from, seed);
         if let Some(conn) = self.insert_inner(session, Purpose::Producer { stream: id, track }) {
             tracing::debug!(derivation = derivation.name, stream = id.0, "derived track started");
-            self.producers.insert((id, track), Producer { conn, ends: None });
+            self.live.producers.insert((id, track), Producer { conn, ends: None });
         }
     }
 
@@ -101,6 +103,7 @@ impl Worker {
         let now = self.now.mono;
         let is_over = |producer: &Producer| producer.ends.is_some_and(|at| at <= now);
         let over: Vec<ConnId> = self
+            .live
             .producers
             .iter()
             .filter(|((of, _), producer)| *of == id && is_over(producer))
@@ -113,15 +116,15 @@ impl Worker {
 
     /// The stream is gone, or its source is elsewhere now.
     pub(super) fn end_producers(&mut self, id: StreamId) {
-        let of_stream = self.producers.iter().filter(|((of, _), _)| *of == id);
+        let of_stream = self.live.producers.iter().filter(|((of, _), _)| *of == id);
         for conn in of_stream.map(|(_, producer)| producer.conn).collect::<Vec<_>>() {
             self.remove(conn, "its stream is gone", false);
         }
     }
 
     pub(super) fn forget_producer(&mut self, id: ConnId, stream: StreamId, track: TrackId) {
-        if self.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
-            self.producers.remove(&(stream, track));
+        if self.live.producers.get(&(stream, track)).is_some_and(|producer| producer.conn == id) {
+            self.live.producers.remove(&(stream, track));
         }
     }
 
@@ -132,7 +135,7 @@ impl Worker {
         else {
             return;
         };
-        let Some(stream) = self.streams.get(&stream_id) else { return };
+        let Some(stream) = self.live.streams.get(&stream_id) else { return };
         let tracks = std::sync::Arc::clone(stream.tracks());
         // The published track may have gone while the unit was made.
         let Some(of) = tracks.get(track) else { return };
@@ -146,16 +149,16 @@ impl Worker {
     /// Somebody waits for a key frame of a video track. Requests are merged, here and again at the source.
     pub(super) fn need_key_frame(&mut self, id: StreamId, track: TrackId) {
         let now = self.now.mono;
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         if !stream.may_ask_key_frame(now, track) {
             return;
         }
         if stream.source != self.id {
             let mail = ToWorker::KeyFrameNeeded { stream: id, track };
-            self.outputs.push_back(Output::Worker(stream.source, mail));
+            self.agenda.outputs.push_back(Output::Worker(stream.source, mail));
             return;
         }
-        self.stats.key_frames_asked = self.stats.key_frames_asked.saturating_add(1);
+        self.meter.stats.key_frames_asked = self.meter.stats.key_frames_asked.saturating_add(1);
         let Some(publisher) = self.publisher(id) else { return };
         self.reply(publisher.conn, Reply::KeyFrameNeeded { publication: publisher.handle, track });
         self.touch(publisher.conn);

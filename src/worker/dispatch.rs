@@ -20,13 +20,13 @@ impl Worker {
     /// Ends a turn: drains every dirty session, and has the streams that grew sent.
     pub fn finish_turn(&mut self) {
         loop {
-            while let Some(id) = self.dirty.pop() {
+            while let Some(id) = self.agenda.dirty.pop() {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.schedule.dirty = false;
                 }
                 self.drain_session(id);
             }
-            let Some(id) = self.flushing.pop() else { break };
+            let Some(id) = self.agenda.flushing.pop() else { break };
             self.flush_stream(id);
         }
         self.finish_drain();
@@ -89,10 +89,10 @@ impl Worker {
         });
         let Some((resumes, deadline)) = next else { return };
         if resumes {
-            self.outputs.push_back(Output::Resume(id));
+            self.agenda.outputs.push_back(Output::Resume(id));
         }
         if let Some(at) = deadline {
-            self.deadlines.arm(at, Timer::Conn(id));
+            self.agenda.deadlines.arm(at, Timer::Conn(id));
         }
     }
 
@@ -118,9 +118,9 @@ impl Worker {
             Event::Job(job) => {
                 // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
                 if matches!(job.work, Work::FileOpen { .. }) {
-                    self.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
+                    self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes: UNSENT_BYTES_MIN });
                 }
-                self.outputs.push_back(Output::Job { conn: id, job });
+                self.agenda.outputs.push_back(Output::Job { conn: id, job });
             }
             Event::Watched(watched) => self.renew_lease(id, &watched),
             Event::Push(state) => self.push_news(id, state),
@@ -129,7 +129,7 @@ impl Worker {
             Event::Tell { to, message } => self.tell_session(self.session_ref(id, Handle::ONLY), to, message),
             Event::OpenPath(wanted) => {
                 let (path, bind, to) = (wanted.path, wanted.bind, wanted.to);
-                self.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
+                self.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
             Event::ClosePath(path) => self.close_path(id, path),
             Event::Closed(reason) => self.close_reported(id, reason),
@@ -181,7 +181,7 @@ impl Worker {
     fn close_path(&mut self, id: ConnId, path: PathId) {
         let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) else { return };
         link.paths.retain(|one| *one != DatagramPath::Socket(path));
-        self.outputs.push_back(Output::CloseUdp { conn: id, path });
+        self.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
     fn push_news(&mut self, id: ConnId, state: PushState) {
@@ -194,7 +194,7 @@ impl Worker {
 
     /// A session that panicked, or whose unit or format did, is gone, and nobody else notices.
     pub(super) fn remove_panicked(&mut self, id: ConnId) {
-        self.stats.panics = self.stats.panics.saturating_add(1);
+        self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
         self.remove(id, "internal error", true);
     }
 
@@ -207,8 +207,8 @@ impl Worker {
         match conn.purpose {
             Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
             Purpose::Push { push, attempt, .. } => {
-                if self.pushes.get(&push) == Some(&id) {
-                    self.pushes.remove(&push);
+                if self.orders.pushes.get(&push) == Some(&id) {
+                    self.orders.pushes.remove(&push);
                 }
                 // Most have reported a reason already; control takes only the first report of an attempt's end.
                 let state = PushState::Failed(reason.to_owned());
@@ -218,11 +218,11 @@ impl Worker {
             Purpose::Peer | Purpose::Sink { .. } | Purpose::Ended => {}
         }
         self.count_ended(&conn);
-        if let Some(row) = Traffic::row(&mut self.traffic, conn.figures.protocol) {
+        if let Some(row) = Traffic::row(&mut self.meter.traffic, conn.figures.protocol) {
             row.ended = row.ended.saturating_add(1);
             conn.figures.count_into(row);
         }
-        self.outputs.push_back(Output::Close { conn: id, abort });
+        self.agenda.outputs.push_back(Output::Close { conn: id, abort });
         log_end(&conn, reason, self.now.mono);
         self.end_family(id, conn);
     }

@@ -30,7 +30,7 @@ impl Worker {
     /// Delivers a message of a session to another one, here or on another worker.
     pub(super) fn tell_session(&mut self, from: SessionRef, to: SessionRef, message: Message) {
         if to.worker != self.id {
-            self.outputs.push_back(Output::Worker(to.worker, ToWorker::Tell { from, to, message }));
+            self.agenda.outputs.push_back(Output::Worker(to.worker, ToWorker::Tell { from, to, message }));
             return;
         }
         if self.conns.get(to.conn).is_some() {
@@ -45,7 +45,7 @@ impl Worker {
     pub(super) fn tell_session_ended(&mut self, teller: SessionRef, gone: SessionRef) {
         if teller.worker != self.id {
             let mail = ToWorker::SessionEnded { teller, gone };
-            self.outputs.push_back(Output::Worker(teller.worker, mail));
+            self.agenda.outputs.push_back(Output::Worker(teller.worker, mail));
             return;
         }
         self.reply(teller.conn, Reply::SessionEnded(gone));

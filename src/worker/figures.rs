@@ -1,13 +1,18 @@
 //! A worker's figures: a report each second while anything is live, and everything on request.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::Worker;
 use super::conn::{Conn, Purpose};
 use super::deadlines::Timer;
-use super::{SourceCount, Worker};
-use crate::hub::Stream;
+use super::streams::SourceCount;
+use crate::hub::{Forwarded, Stream};
 use crate::mail::{Report, SourceFigures, ToControl};
-use crate::stats::{ConnectionFigures, Role, StreamFigures, Totals, Traffic, WorkerFigures};
+use crate::protocol::catalogues;
+use crate::stats::{
+    ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
+    Traffic, WorkerFigures,
+};
 use crate::types::{ConnId, StreamId};
 
 /// The interval of reports to control while anything is live: counts are at most this old.
@@ -15,34 +20,77 @@ const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
 
+/// What a worker counts.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub(super) began: Instant,
+    pub(super) busy: Duration,
+    pub(super) busy_since: Instant,
+    pub(super) stats: Counters,
+    pub(super) turns: Histogram,
+    /// The traffic of connections that have ended, by protocol.
+    pub(super) traffic: Vec<Traffic>,
+    /// The totals of connections that have ended.
+    pub(super) totals_ended: Vec<Totals>,
+    pub(super) forwarding: ForwardingTable,
+    /// Units that a viewer has taken since the last send.
+    pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
+    /// Mail that the shell knows of and has not handed over.
+    pub(super) mail_waiting: usize,
+    report_armed: bool,
+}
+
+impl Meter {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            busy: Duration::ZERO,
+            busy_since: now,
+            stats: Counters::default(),
+            turns: Histogram::default(),
+            traffic: Vec::new(),
+            totals_ended: catalogues().map(Totals::new).collect(),
+            forwarding: ForwardingTable::default(),
+            forwarded: Vec::new(),
+            mail_waiting: 0,
+            report_armed: false,
+        }
+    }
+}
+
 impl Worker {
     pub(super) fn arm_report(&mut self) {
-        if !self.report_armed {
-            self.report_armed = true;
-            self.deadlines.arm(self.now.mono + REPORT_PERIOD, Timer::Report);
+        if !self.meter.report_armed {
+            self.meter.report_armed = true;
+            self.agenda.deadlines.arm(self.now.mono + REPORT_PERIOD, Timer::Report);
         }
     }
 
     pub(super) fn report(&mut self) {
-        self.report_armed = false;
-        let span = self.now.mono.saturating_duration_since(self.busy_since).as_micros().max(1);
-        let busy = self.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
-        self.busy = Duration::ZERO;
-        self.busy_since = self.now.mono;
+        self.meter.report_armed = false;
+        let span = self.now.mono.saturating_duration_since(self.meter.busy_since).as_micros().max(1);
+        let busy = self.meter.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
+        self.meter.busy = Duration::ZERO;
+        self.meter.busy_since = self.now.mono;
         let report = Report {
-            sources: self.sources.iter().filter_map(|(&id, count)| self.source_figures(id, *count)).collect(),
-            viewers: self.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
+            sources: self
+                .live
+                .sources
+                .iter()
+                .filter_map(|(&id, count)| self.source_figures(id, *count))
+                .collect(),
+            viewers: self.live.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
             leased: self.polled.leases.counts().collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
-        if !self.streams.is_empty() {
+        if !self.live.streams.is_empty() {
             self.arm_report();
         }
         self.tell(ToControl::Report(self.id, report));
     }
 
     fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
-        let tracks = self.streams.get(&stream)?.tracks();
+        let tracks = self.live.streams.get(&stream)?.tracks();
         let size = tracks.video().and_then(|track| track.config.picture_size());
         let (width, height) = size.unwrap_or((0, 0));
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
@@ -73,7 +121,7 @@ impl Worker {
         if figures.protocol == protocol {
             return;
         }
-        if let Some(row) = Traffic::row(&mut self.traffic, figures.protocol) {
+        if let Some(row) = Traffic::row(&mut self.meter.traffic, figures.protocol) {
             figures.count_into(row);
         }
         figures.counted = (figures.bytes_in, figures.bytes_out);
@@ -82,29 +130,29 @@ impl Worker {
 
     /// Collects all figures for a scrape.
     pub(super) fn measure(&mut self, per_stream: bool) {
-        let mut traffic = self.traffic.clone();
+        let mut traffic = self.meter.traffic.clone();
         for conn in self.conns.values() {
             if let Some(row) = Traffic::row(&mut traffic, conn.figures.protocol) {
                 row.open = row.open.saturating_add(1);
                 conn.figures.count_into(row);
             }
         }
-        let mut counters = self.stats.clone();
+        let mut counters = self.meter.stats.clone();
         let playing = self.conns.values().flat_map(Conn::playing);
         let jumps = playing.map(|playing| playing.subscriber.jumps);
         counters.jumps = jumps.fold(counters.jumps, u64::saturating_add);
-        let subscribers: usize = self.streams.values().map(|stream| stream.subscribers.len()).sum();
+        let subscribers: usize = self.live.streams.values().map(|stream| stream.subscribers.len()).sum();
         let figures = WorkerFigures {
             counters,
-            turns: self.turns.clone(),
+            turns: self.meter.turns.clone(),
             traffic,
-            forwarding: self.forwarding.clone(),
+            forwarding: self.meter.forwarding.clone(),
             totals: self.totals(),
             connections: if per_stream { self.connection_figures(None) } else { Vec::new() },
-            mail_waiting: count(self.mail_waiting),
-            write_queue: count(self.writes.len()),
-            deadlines: count(self.deadlines.len()),
-            streams: count(self.streams.len()),
+            mail_waiting: count(self.meter.mail_waiting),
+            write_queue: count(self.agenda.writes.len()),
+            deadlines: count(self.agenda.deadlines.len()),
+            streams: count(self.live.streams.len()),
             subscribers: count(subscribers),
             ring_bytes: count(self.retained_bytes()),
             per_stream: if per_stream { self.stream_figures() } else { Vec::new() },
@@ -114,7 +162,7 @@ impl Worker {
 
     /// The totals of connections, including those that have ended.
     fn totals(&self) -> Vec<Totals> {
-        let mut totals = self.totals_ended.clone();
+        let mut totals = self.meter.totals_ended.clone();
         let figures = self.conns.values().filter_map(|conn| conn.session.figures());
         figures.for_each(|figures| Totals::add(&mut totals, &*figures));
         totals
@@ -123,7 +171,7 @@ impl Worker {
     /// A session is gone: what it counted stays.
     pub(super) fn count_ended(&mut self, conn: &Conn) {
         if let Some(figures) = conn.session.figures() {
-            Totals::add(&mut self.totals_ended, &*figures);
+            Totals::add(&mut self.meter.totals_ended, &*figures);
         }
     }
 
@@ -145,7 +193,7 @@ impl Worker {
                 (false, Purpose::Push { .. }) => Role::Push,
                 (false, _) => Role::Viewer,
             };
-            let key = self.streams.get(&stream)?.key.clone();
+            let key = self.live.streams.get(&stream)?.key.clone();
             let figures = conn.session.figures()?;
             Some(ConnectionFigures { key, role, peer: conn.peer, figures })
         };
@@ -162,10 +210,10 @@ impl Worker {
         let figures = |stream: &Stream| StreamFigures {
             key: stream.key.clone(),
             subscribers: count(stream.subscribers.len()),
-            received_bytes: self.sources.get(&stream.id).map(|source| source.received_bytes),
+            received_bytes: self.live.sources.get(&stream.id).map(|source| source.received_bytes),
             ring_bytes: count(stream.retained_bytes()),
         };
-        self.streams.values().map(figures).collect()
+        self.live.streams.values().map(figures).collect()
     }
 }
 

@@ -22,6 +22,7 @@ macro_rules! context {
     };
 }
 
+mod agenda;
 mod conn;
 mod datagrams;
 mod deadlines;
@@ -38,28 +39,28 @@ mod streams;
 mod subscriptions;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
-use media::TrackId;
 
-use crate::hub::{Forwarded, MirroredUnit, Stream};
+use crate::hub::{MirroredUnit, Stream};
 use crate::jobs::Job;
 use crate::mail::{SessionSettings, ToControl, ToWorker};
-use crate::protocol::{Apps, Context, Demux, Listener, PathEvent, PathId, Port, Reply, Session, catalogues};
-use crate::stats::{Counters, ForwardingIndex, ForwardingTable, Histogram, Refused, Totals, Traffic};
-use crate::types::{
-    ConnId, Handle, Now, PullId, PushId, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId,
-};
+use crate::protocol::{Apps, Context, Listener, PathEvent, PathId, Reply, Session};
+use crate::stats::{Counters, Refused};
+use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, WorkerId};
+use agenda::Agenda;
 pub use conn::CLOSE_STALL;
 use conn::{Conn, Flow, Purpose};
+use datagrams::Ports;
 pub use datagrams::{Destination, Routed};
-use deadlines::{Deadlines, Timer};
-use demand::Producer;
+use deadlines::Timer;
+use figures::Meter;
+use orders::Orders;
 use slab::Slab;
+use streams::Live;
 pub use write::Way;
 
 /// An action for the shell.
@@ -127,66 +128,23 @@ pub enum Output {
     },
 }
 
-/// Counters of a publisher on this worker.
-#[derive(Debug, Default, Clone, Copy)]
-struct SourceCount {
-    received_bytes: u64,
-    dropped: u64,
-    last_unit: Option<Instant>,
-    position: media::Position,
-    publisher: Option<SessionRef>,
-}
-
 /// A worker.
 #[derive(Debug)]
 pub struct Worker {
     id: WorkerId,
     now: Now,
-    began: Instant,
     seed: Seed,
     conns: Slab<Conn>,
-    ports: Vec<(&'static Port, Box<dyn Demux>)>,
-    /// The answer to a datagram without a session.
-    reply: Vec<u8>,
-    /// Units that a viewer has taken since the last send.
-    forwarded: Vec<(ForwardingIndex, Forwarded)>,
+    ports: Ports,
     apps: Apps,
     server: std::sync::Arc<SessionSettings>,
-    streams: BTreeMap<StreamId, Stream>,
+    live: Live,
     polled: polled::Polled,
-    directory: BTreeMap<StreamKey, StreamId>,
-    sources: BTreeMap<StreamId, SourceCount>,
-    /// Streams whose viewers control wants to know.
-    tell_viewers: BTreeSet<StreamId>,
-    pushes: BTreeMap<PushId, ConnId>,
-    pulls: BTreeMap<PullId, ConnId>,
-    /// Streams that viewers start.
-    auto_start: BTreeSet<StreamKey>,
-    /// Viewers who wait for theirs to be there.
-    waiting: BTreeMap<StreamKey, Vec<SubscriptionId>>,
-    /// Derived tracks that are being made here.
-    producers: BTreeMap<(StreamId, TrackId), Producer>,
-    deadlines: Deadlines,
-    /// Sessions to drain.
-    dirty: Vec<ConnId>,
-    /// Streams to flush.
-    flushing: Vec<StreamId>,
-    writes: VecDeque<ConnId>,
-    outputs: VecDeque<Output>,
-    report_armed: bool,
-    busy: Duration,
-    busy_since: Instant,
+    orders: Orders,
+    agenda: Agenda,
+    meter: Meter,
     draining: bool,
     drained: bool,
-    stats: Counters,
-    turns: Histogram,
-    /// Connections that are over.
-    traffic: Vec<Traffic>,
-    /// The totals of connections that have ended.
-    totals_ended: Vec<Totals>,
-    forwarding: ForwardingTable,
-    /// Mail that the shell knows of and has not handed over.
-    mail_waiting: usize,
 }
 
 impl Worker {
@@ -195,42 +153,20 @@ impl Worker {
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {
-            ports: Port::all().map(|port| (port, port.demux(now, id, common))).collect(),
-            reply: Vec::new(),
-            forwarded: Vec::new(),
             id,
             now,
-            began: now.mono,
             seed,
             conns: Slab::default(),
+            ports: Ports::new(now, id, common),
             apps: Apps::new(),
             server: std::sync::Arc::default(),
-            streams: BTreeMap::new(),
+            live: Live::default(),
             polled: polled::Polled::default(),
-            directory: BTreeMap::new(),
-            sources: BTreeMap::new(),
-            tell_viewers: BTreeSet::new(),
-            pushes: BTreeMap::new(),
-            pulls: BTreeMap::new(),
-            auto_start: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            deadlines: Deadlines::default(),
-            producers: BTreeMap::new(),
-            dirty: Vec::new(),
-            flushing: Vec::new(),
-            writes: VecDeque::new(),
-            outputs: VecDeque::new(),
-            report_armed: false,
-            busy: Duration::ZERO,
-            busy_since: now.mono,
+            orders: Orders::default(),
+            agenda: Agenda::default(),
+            meter: Meter::new(now.mono),
             draining: false,
             drained: false,
-            stats: Counters::default(),
-            turns: Histogram::default(),
-            traffic: Vec::new(),
-            totals_ended: catalogues().map(Totals::new).collect(),
-            forwarding: ForwardingTable::default(),
-            mail_waiting: 0,
         }
     }
 
@@ -255,7 +191,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = bytes.len() as u64;
         conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(count);
-        self.stats.bytes_in = self.stats.bytes_in.saturating_add(count);
+        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(count);
         self.call(id, |session, ctx| {
             if let Some(stream) = session.byte_stream() {
                 stream.handle_bytes(ctx, bytes);
@@ -292,7 +228,7 @@ impl Worker {
     /// Deadlines may have passed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.now = now;
-        while let Some((at, timer)) = self.deadlines.pop_due(now.mono) {
+        while let Some((at, timer)) = self.agenda.deadlines.pop_due(now.mono) {
             match timer {
                 Timer::Conn(id) => self.conn_timeout(id, at),
                 Timer::Flush(stream) => self.flush_timeout(stream, at),
@@ -305,34 +241,34 @@ impl Worker {
 
     /// A connection was refused, or is about to be.
     pub fn note_refused(&mut self, why: Refused) {
-        self.stats.refused.count(why);
+        self.meter.stats.refused.count(why);
     }
 
     /// Takes the shell's busy time since its last report, and the length of its mail queue.
     pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
-        self.busy = self.busy.saturating_add(busy);
-        self.stats.busy = self.stats.busy.saturating_add(busy);
-        self.turns.record(busy);
-        self.mail_waiting = mail_waiting;
+        self.meter.busy = self.meter.busy.saturating_add(busy);
+        self.meter.stats.busy = self.meter.stats.busy.saturating_add(busy);
+        self.meter.turns.record(busy);
+        self.meter.mail_waiting = mail_waiting;
     }
 
     // ---- polls
 
     /// The next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.agenda.outputs.pop_front()
     }
 
     /// The next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.next()
+        self.agenda.deadlines.next()
     }
 
     /// Whether writes wait for the next turn.
     #[must_use]
     pub fn has_writes(&self) -> bool {
-        !self.writes.is_empty()
+        !self.agenda.writes.is_empty()
     }
 
     /// A write was interrupted before it took anything.
@@ -343,7 +279,7 @@ impl Worker {
     /// Counters.
     #[must_use]
     pub const fn stats(&self) -> &Counters {
-        &self.stats
+        &self.meter.stats
     }
 
     /// Connections that live here.
@@ -355,7 +291,7 @@ impl Worker {
     /// Bytes that the rings of this worker retain.
     #[must_use]
     pub fn retained_bytes(&self) -> usize {
-        self.streams.values().map(Stream::retained_bytes).sum()
+        self.live.streams.values().map(Stream::retained_bytes).sum()
     }
 
     // ---- private
@@ -378,8 +314,8 @@ impl Worker {
     }
 
     fn session_seed(&mut self) -> Seed {
-        self.stats.sessions = self.stats.sessions.saturating_add(1);
-        self.seed.derive("session", self.stats.sessions)
+        self.meter.stats.sessions = self.meter.stats.sessions.saturating_add(1);
+        self.seed.derive("session", self.meter.stats.sessions)
     }
 
     fn conn_timeout(&mut self, id: ConnId, at: Instant) {
@@ -414,13 +350,13 @@ impl Worker {
 
     /// Flushes what has waited long enough, up to a grid step early; else looks again later.
     fn flush_timeout(&mut self, id: StreamId, at: Instant) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         stream.flush.disarm(at);
         let Some(due) = stream.flush.due() else { return };
         if due > self.now.mono + dispatch::FLUSH_GRID {
             self.arm_flush(id);
         } else if stream.flush.queue() {
-            self.flushing.push(id);
+            self.agenda.flushing.push(id);
         }
     }
 
@@ -430,7 +366,7 @@ impl Worker {
             && !conn.schedule.dirty
         {
             conn.schedule.dirty = true;
-            self.dirty.push(id);
+            self.agenda.dirty.push(id);
         }
     }
 
@@ -440,7 +376,7 @@ impl Worker {
     }
 
     fn tell(&mut self, mail: ToControl) {
-        self.outputs.push_back(Output::Control(mail));
+        self.agenda.outputs.push_back(Output::Control(mail));
     }
 
     fn session_ref(&self, conn: ConnId, handle: Handle) -> SessionRef {

@@ -1,5 +1,6 @@
 //! Outgoing connections: attempts of pushes and pulls, and sinks that control orders.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::conn::{Conn, Purpose};
@@ -7,6 +8,13 @@ use super::{Output, Worker};
 use crate::mail::{Departure, PullOrder, PullState, PushOrder, PushState, Target, ToControl, Transport};
 use crate::protocol::{PathId, Session, outbound, sinks};
 use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
+
+/// The connections that control has ordered.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pub(super) pushes: BTreeMap<PushId, ConnId>,
+    pub(super) pulls: BTreeMap<PullId, ConnId>,
+}
 
 impl Worker {
     // ---- pushes
@@ -22,13 +30,13 @@ impl Worker {
             self.tell(ToControl::Push { push: order.push, attempt: order.attempt, state });
             return;
         };
-        self.pushes.insert(order.push, id);
+        self.orders.pushes.insert(order.push, id);
         self.connect(id, order.address, &order.target);
         self.touch(id);
     }
 
     pub(super) fn stop_push(&mut self, push: PushId) {
-        let Some(id) = self.pushes.remove(&push) else { return };
+        let Some(id) = self.orders.pushes.remove(&push) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
         // No news of it is wanted any more.
         conn.purpose = Purpose::Ended;
@@ -46,7 +54,7 @@ impl Worker {
         let is_waiting = |conn: &Conn| conn.subscriptions.is_empty() && conn.purpose.stream() == Some(stream);
         let of_stream =
             |(push, id): (&PushId, &ConnId)| self.conns.get(*id).is_some_and(is_waiting).then_some(*push);
-        for push in self.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
+        for push in self.orders.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
             self.stop_push(push);
         }
     }
@@ -64,14 +72,14 @@ impl Worker {
             self.tell(ToControl::Pull { pull: order.pull, attempt: order.attempt, state });
             return;
         };
-        self.pulls.insert(order.pull, id);
+        self.orders.pulls.insert(order.pull, id);
         self.connect(id, order.address, &order.target);
         self.touch(id);
     }
 
     /// Ends a pull. Control hears where its stream stands before anything that a later order brings.
     pub(super) fn stop_pull(&mut self, pull: PullId) {
-        let Some(id) = self.pulls.remove(&pull) else { return };
+        let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
         // No news of it is wanted any more.
         conn.purpose = Purpose::Ended;
@@ -93,8 +101,8 @@ impl Worker {
 
     /// Removes the rest of a pull whose connection is gone.
     pub(super) fn forget_pull(&mut self, id: ConnId, pull: PullId, attempt: u64, reason: &str) {
-        if self.pulls.get(&pull) == Some(&id) {
-            self.pulls.remove(&pull);
+        if self.orders.pulls.get(&pull) == Some(&id) {
+            self.orders.pulls.remove(&pull);
         }
         // Most have reported a reason already; control takes only the first report of an attempt's end.
         let state = PullState::Failed(reason.to_owned());
@@ -126,14 +134,14 @@ impl Worker {
             Transport::Udp => Output::OpenUdp { conn, path, bind: None, to: Some(address) },
             Transport::UdpListener => Output::OpenUdp { conn, path, bind: Some(address), to: None },
         };
-        self.outputs.push_back(output);
+        self.agenda.outputs.push_back(output);
     }
 
     // ---- sinks
 
     /// Creates a sink of a stream.
     pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
-        let (Some(kind), Some(live)) = (sinks::find(name), self.streams.get(&stream)) else { return };
+        let (Some(kind), Some(live)) = (sinks::find(name), self.live.streams.get(&stream)) else { return };
         let order =
             sinks::SinkOrder { key: live.key.clone(), settings: std::sync::Arc::clone(&live.settings) };
         let seed = self.session_seed();

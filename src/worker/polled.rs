@@ -25,28 +25,29 @@ impl Worker {
     /// Publishes a blob of a live stream on all workers. While too much is on its way to the others, it is here only.
     pub fn publish_blob(&mut self, now: Now, blob: Blob) -> Published {
         self.now = now;
-        if !self.streams.contains_key(&blob.stream) {
+        if !self.live.streams.contains_key(&blob.stream) {
             return Published::Refused;
         }
         let blob = Arc::new(blob);
         let published = self.polled.blobs.publish(Arc::clone(&blob));
         if published == Published::Stored {
             let mail = self.polled.in_transit.mail(blob);
-            self.outputs.extend(mail.map(|mail| Output::Others(ToWorker::Blob(mail))));
+            self.agenda.outputs.extend(mail.map(|mail| Output::Others(ToWorker::Blob(mail))));
         }
         published
     }
 
     /// A blob of another worker. One that comes behind the end of its stream is nobody's.
     pub(super) fn take_blob(&mut self, mail: &BlobMail) {
-        if self.streams.contains_key(&mail.blob.stream) {
+        if self.live.streams.contains_key(&mail.blob.stream) {
             self.polled.blobs.publish(Arc::clone(&mail.blob));
         }
     }
 
     /// A request has shown that somebody watches.
     pub(super) fn renew_lease(&mut self, id: ConnId, watched: &Watched) {
-        let Some(conn) = self.conns.get(id).filter(|_| self.streams.contains_key(&watched.stream)) else {
+        let Some(conn) = self.conns.get(id).filter(|_| self.live.streams.contains_key(&watched.stream))
+        else {
             return;
         };
         let address = conn.peer.ip();
@@ -76,7 +77,7 @@ impl Worker {
         let due = due.max(self.now.mono + super::dispatch::FLUSH_GRID);
         if self.polled.armed.is_none_or(|armed| due < armed) {
             self.polled.armed = Some(due);
-            self.deadlines.arm(due, Timer::Leases);
+            self.agenda.deadlines.arm(due, Timer::Leases);
         }
     }
 }

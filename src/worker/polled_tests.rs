@@ -6,7 +6,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::Published;
 use crate::mail::{Blob, StreamEnd};
-use crate::types::Ingest;
+use crate::types::{Ingest, StreamKey};
 
 const STREAM: StreamId = StreamId(7);
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use media::{AccessUnit, Tracks};
 
+use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
 use super::deadlines::Timer;
 use super::dispatch::FLUSH_GRID;
-use super::{SourceCount, Worker};
+use super::streams::SourceCount;
 use crate::hub::{Entry, Flush};
 use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublishAsk, Reply, derived};
@@ -69,7 +70,7 @@ impl Worker {
         match (asked, granted) {
             (Some(()), _) => {
                 if let Some((stream, position, _)) = granted {
-                    let count = self.sources.entry(stream).or_default();
+                    let count = self.live.sources.entry(stream).or_default();
                     count.position = position;
                     count.last_unit = Some(self.now.mono);
                     count.publisher = Some(session);
@@ -99,8 +100,9 @@ impl Worker {
         match conn.publications.remove(at).stream {
             None => self.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
-                let position = self.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
-                let epoch = self.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
+                let position =
+                    self.live.sources.remove(&stream).map(|count| count.position).unwrap_or_default();
+                let epoch = self.live.streams.get(&stream).map_or(0, |stream| stream.tracks().epoch);
                 self.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
             }
         }
@@ -128,11 +130,11 @@ impl Worker {
         let Some(stream) = self.published(id, publication) else {
             return self.ingest_derived(id, unit);
         };
-        let tracks = match self.streams.get_mut(&stream) {
+        let tracks = match self.live.streams.get_mut(&stream) {
             Some(stream) => stream.with_derived(tracks, derived::with_offers),
             None => tracks,
         };
-        let count = self.sources.entry(stream).or_default();
+        let count = self.live.sources.entry(stream).or_default();
         count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
         count.last_unit = Some(self.now.mono);
         let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
@@ -155,8 +157,8 @@ impl Worker {
     /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
     /// left out.
     pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        self.stats.units = self.stats.units.saturating_add(1);
+        let Some(stream) = self.live.streams.get_mut(&id) else { return Ok(()) };
+        self.meter.stats.units = self.meter.stats.units.saturating_add(1);
         let first = stream.tracks().is_empty();
         let now = self.now.mono;
         let pushed =
@@ -164,7 +166,7 @@ impl Worker {
         match pushed.flush {
             Flush::Now => {
                 if stream.flush.queue() {
-                    self.flushing.push(id);
+                    self.agenda.flushing.push(id);
                 }
             }
             Flush::By(_) => self.arm_flush(id),
@@ -183,7 +185,7 @@ impl Worker {
 
     /// Tells those who subscribed to a stream without tracks that it has some now.
     fn tell_tracks(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(stream) = self.live.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
         for subscriber in subscribers {
             let subscription = subscriber.handle;
@@ -196,22 +198,22 @@ impl Worker {
     /// flows the flush moves on with every video frame, and the entry finds nothing to do when it fires. Deadlines are
     /// moved forward onto a grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
-        let since = at.saturating_duration_since(self.began).as_nanos();
+        let since = at.saturating_duration_since(self.meter.began).as_nanos();
         let early = u64::try_from(since.checked_rem(FLUSH_GRID.as_nanos()).unwrap_or(0)).unwrap_or(0);
         let on_grid = at - Duration::from_nanos(early);
         let on_grid = on_grid.max(self.now.mono);
         if stream.flush.arm(on_grid) {
-            self.deadlines.arm(on_grid, Timer::Flush(id));
+            self.agenda.deadlines.arm(on_grid, Timer::Flush(id));
         }
     }
 
     pub(super) fn count_dropped(&mut self, id: ConnId, publication: Handle, units: u64) {
         if let Some(stream) = self.published(id, publication) {
-            let count: &mut SourceCount = self.sources.entry(stream).or_default();
+            let count: &mut SourceCount = self.live.sources.entry(stream).or_default();
             count.dropped = count.dropped.saturating_add(units);
-            self.stats.units_dropped = self.stats.units_dropped.saturating_add(units);
+            self.meter.stats.units_dropped = self.meter.stats.units_dropped.saturating_add(units);
         }
     }
 
@@ -221,7 +223,7 @@ impl Worker {
         let Some(publication) = conn.publication_of(stream) else { return };
         let is_only = conn.publications.len() == 1 && conn.subscriptions.is_empty();
         self.forget_publication(id, stream);
-        self.sources.remove(&stream);
+        self.live.sources.remove(&stream);
         if is_only {
             self.remove(id, "replaced by a new publisher", false);
         } else {
@@ -233,6 +235,6 @@ impl Worker {
 
     /// The session that feeds a stream from here.
     pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
-        self.sources.get(&stream)?.publisher
+        self.live.sources.get(&stream)?.publisher
     }
 }

@@ -3,21 +3,21 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some kinds of output")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use crypto::Random;
 use flv::file::TagKind;
 use flv::tag::{AudioBody, AudioPacket, FrameType, VideoBody, VideoPacket};
 use media::codec::{opus, vp8};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackKind, Tracks};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use super::tests::{Actor, STREAM, deliver};
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
 use crate::protocol::{Event, Format, PlayAsk};
-use crate::types::Ingest;
+use crate::types::{Ingest, StreamKey};
 
 /// What a unit's payload says: of which track, and its number there.
 type Mark = (u8, u32);
@@ -145,7 +145,8 @@ impl Scene {
         payload.extend(number.to_be_bytes());
         *number += 1;
         self.now.mono += Duration::from_millis(7);
-        let dts = i64::try_from(self.now.mono.duration_since(self.workers[0].began).as_millis()).unwrap();
+        let dts =
+            i64::try_from(self.now.mono.duration_since(self.workers[0].meter.began).as_millis()).unwrap();
         let payload = Bytes::from(payload);
         let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
         let tracks = std::sync::Arc::clone(&self.tracks);

@@ -2,11 +2,12 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use media::codec::{g711, vp8};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackKind, Tracks};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use super::conn::{CHILDREN_MAX, ROLES_MAX};
 use super::demand::LINGER;
@@ -17,7 +18,7 @@ use crate::hub::{Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome, Work};
 use crate::mail::{Message, StreamEnd};
 use crate::protocol::{Event, Format, PlayAsk};
-use crate::types::Ingest;
+use crate::types::{Ingest, StreamKey};
 
 /// A file in memory.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ impl Rig {
         worker.handle_mail(now, up);
         let publisher = deliver(&mut worker, now);
         if source != WorkerId(0) {
-            worker.sources.clear();
+            worker.live.sources.clear();
         }
         let (disk, jobs, mail) = (Arc::default(), VecDeque::new(), Vec::new());
         Self { now, worker, publisher, disk, jobs, mail }
@@ -66,7 +67,7 @@ impl Rig {
 
     fn publish(&mut self, track: TrackId, key_frame: bool, payload: &'static [u8], tracks: &Arc<Tracks>) {
         self.now.mono += Duration::from_millis(20);
-        let dts = i64::try_from(self.now.mono.duration_since(self.worker.began).as_millis()).unwrap();
+        let dts = i64::try_from(self.now.mono.duration_since(self.worker.meter.began).as_millis()).unwrap();
         let payload = Bytes::from_static(payload);
         let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
         let tracks = Arc::clone(tracks);
@@ -209,7 +210,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");
     }
-    assert!(rig.worker.stats.units_skipped > 200, "{}", rig.worker.stats.units_skipped);
+    assert!(rig.worker.meter.stats.units_skipped > 200, "{}", rig.worker.meter.stats.units_skipped);
     assert!(rig.worker.retained_bytes() < 360 * LARGE.len(), "the ring is bounded by the lag");
     rig.do_jobs();
     let count = rig.written().len();
@@ -230,21 +231,24 @@ fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [a_law()]));
     rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
-    let stream = |rig: &Rig| Arc::clone(rig.worker.streams[&STREAM].tracks());
+    let stream = |rig: &Rig| Arc::clone(rig.worker.live.streams[&STREAM].tracks());
     assert!(stream(&rig).get(TrackId::DERIVED).is_some(), "it is offered");
     let plain = rig.connect();
     rig.play(&plain, Handle::ONLY, Selection::DEFAULT);
     rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
-    assert!(rig.jobs.is_empty() && rig.worker.producers.is_empty(), "nobody pays for what nobody selects");
+    assert!(
+        rig.jobs.is_empty() && rig.worker.live.producers.is_empty(),
+        "nobody pays for what nobody selects"
+    );
 
     let [one, two] = [rig.connect(), rig.connect()];
     rig.play(&one, Handle::ONLY, derived_only());
     rig.play(&two, Handle::ONLY, derived_only());
     rig.publish(TrackId::AUDIO, false, b"\xd5\x55\xaa", &tracks);
-    assert_eq!((rig.worker.producers.len(), rig.jobs.len()), (1, 1), "once for all");
+    assert_eq!((rig.worker.live.producers.len(), rig.jobs.len()), (1, 1), "once for all");
     rig.do_jobs();
     let newest = |rig: &Rig| {
-        let entry = rig.worker.streams[&STREAM].newest().unwrap().clone();
+        let entry = rig.worker.live.streams[&STREAM].newest().unwrap().clone();
         (entry.unit.track, entry.unit.payload)
     };
     assert_eq!(newest(&rig), (TrackId::DERIVED, Bytes::from_static(b"\xfe\x7e\x80")));
@@ -253,15 +257,15 @@ fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
     rig.say(&two, Event::Unsubscribe(Handle::ONLY));
     rig.now.mono += LINGER / 2;
     rig.turn();
-    assert_eq!(rig.worker.producers.len(), 1, "viewers come back");
+    assert_eq!(rig.worker.live.producers.len(), 1, "viewers come back");
     rig.play(&one, Handle::ONLY, derived_only());
     rig.now.mono += LINGER;
     rig.turn();
-    assert_eq!(rig.worker.producers.len(), 1, "somebody has come back");
+    assert_eq!(rig.worker.live.producers.len(), 1, "somebody has come back");
     rig.say(&one, Event::Unsubscribe(Handle::ONLY));
     rig.now.mono += LINGER;
     rig.turn();
-    assert!(rig.worker.producers.is_empty());
+    assert!(rig.worker.live.producers.is_empty());
     rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
     assert!(rig.jobs.is_empty());
 }
@@ -274,7 +278,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
         let viewer = rig.connect();
         rig.play(&viewer, Handle::ONLY, derived_only());
-        assert_eq!(rig.worker.producers.len(), 1);
+        assert_eq!(rig.worker.live.producers.len(), 1);
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let (key, ingest) = (StreamKey::new("live", "s"), Ingest::PULL);
         let source = WorkerId(1);
@@ -285,7 +289,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         };
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
-        assert!(rig.worker.producers.is_empty(), "moves: {moves}");
+        assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
         // The new source hears what is wanted here.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
@@ -317,7 +321,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     assert_eq!(asked(&rig).len(), 0);
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
-    assert_eq!((asked(&rig).len(), rig.worker.stats.key_frames_asked), (1, 3));
+    assert_eq!((asked(&rig).len(), rig.worker.meter.stats.key_frames_asked), (1, 3));
     // A viewer of a track without a key frame needs no words.
     rig.now.mono += Duration::from_millis(500);
     let second =
@@ -385,10 +389,10 @@ fn m_26_a_session_plays_many_streams_up_to_a_cap() {
     }
     let replies = viewer.1.replies();
     let granted = replies.iter().filter(|reply| reply.contains("verdict: Ok")).count();
-    assert_eq!((granted, rig.worker.streams[&STREAM].subscribers.len()), (ROLES_MAX, ROLES_MAX));
+    assert_eq!((granted, rig.worker.live.streams[&STREAM].subscribers.len()), (ROLES_MAX, ROLES_MAX));
     assert!(replies.last().unwrap().contains("Unavailable"), "{replies:?}");
     rig.say(&viewer, Event::Unsubscribe(Handle(3)));
-    assert_eq!(rig.worker.streams[&STREAM].subscribers.len(), ROLES_MAX - 1);
+    assert_eq!(rig.worker.live.streams[&STREAM].subscribers.len(), ROLES_MAX - 1);
     rig.play(&viewer, Handle(cap), Selection::DEFAULT);
     assert!(viewer.1.replies().last().unwrap().contains("verdict: Ok"));
 }

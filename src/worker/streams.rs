@@ -1,15 +1,45 @@
 //! Mail: what control and the other workers say about streams, sessions and pushes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
-use media::TrackSet;
+use media::{TrackId, TrackSet};
 
 use super::conn::Purpose;
+use super::demand::Producer;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamEnd, ToControl, ToWorker};
 use crate::protocol::Reply;
-use crate::types::{ConnId, Now, SessionRef, StreamId, WorkerId};
+use crate::types::{ConnId, Now, SessionRef, StreamId, StreamKey, SubscriptionId, WorkerId};
+
+/// The streams that this worker carries, and what it needs to know of each.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) streams: BTreeMap<StreamId, Stream>,
+    pub(super) directory: BTreeMap<StreamKey, StreamId>,
+    /// Those that are published here.
+    pub(super) sources: BTreeMap<StreamId, SourceCount>,
+    /// Streams whose viewers control wants to know.
+    pub(super) tell_viewers: BTreeSet<StreamId>,
+    /// Streams that viewers start.
+    pub(super) auto_start: BTreeSet<StreamKey>,
+    /// Viewers who wait for theirs to be there.
+    pub(super) waiting: BTreeMap<StreamKey, Vec<SubscriptionId>>,
+    /// Derived tracks that are being made here.
+    pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
+}
+
+/// Counters of a publisher on this worker.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct SourceCount {
+    pub(super) received_bytes: u64,
+    pub(super) dropped: u64,
+    pub(super) last_unit: Option<Instant>,
+    pub(super) position: media::Position,
+    pub(super) publisher: Option<SessionRef>,
+}
 
 impl Worker {
     /// A message of the control lane.
@@ -25,9 +55,9 @@ impl Worker {
             }
             ToWorker::StreamUp { stream, key, source, ingest, tell_viewers, settings } => {
                 if tell_viewers {
-                    self.tell_viewers.insert(stream);
+                    self.live.tell_viewers.insert(stream);
                 } else {
-                    self.tell_viewers.remove(&stream);
+                    self.live.tell_viewers.remove(&stream);
                 }
                 let new = Stream::new(stream, key, source, ingest, settings);
                 self.stream_up(new);
@@ -53,13 +83,13 @@ impl Worker {
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, wanted, after_ms } => self.mirror(stream, to, wanted, after_ms),
             ToWorker::MirrorWants { stream, to, wanted } => {
-                if let Some(stream) = self.streams.get_mut(&stream) {
+                if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
                 self.settle_demand(stream);
             }
             ToWorker::Unmirror { stream, to } => {
-                if let Some(stream) = self.streams.get_mut(&stream) {
+                if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.remove_mirror(to);
                 }
                 self.settle_demand(stream);
@@ -80,10 +110,10 @@ impl Worker {
         self.now = now;
         let MirroredUnit { stream, entry, credit } = mirrored;
         let is_wanted =
-            self.streams.get(&stream).is_some_and(|stream| stream.takes_mirrored(entry.unit.track));
+            self.live.streams.get(&stream).is_some_and(|stream| stream.takes_mirrored(entry.unit.track));
         if is_wanted && self.append(stream, entry).is_err() {
             // Its publisher is another worker's.
-            self.stats.panics = self.stats.panics.saturating_add(1);
+            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
         }
         drop(credit);
     }
@@ -92,8 +122,8 @@ impl Worker {
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
-        self.directory.insert(key.clone(), id);
-        let stream = self.streams.entry(id).or_insert(new);
+        self.live.directory.insert(key.clone(), id);
+        let stream = self.live.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         let moves = stream.source != source;
         if moves {
@@ -112,7 +142,7 @@ impl Worker {
             if stream.mirrored_here {
                 let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
                 let mail = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
-                self.outputs.push_back(Output::Worker(source, mail));
+                self.agenda.outputs.push_back(Output::Worker(source, mail));
             }
         }
         if moves && source == self.id {
@@ -126,13 +156,13 @@ impl Worker {
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {
         self.end_producers(id);
-        let Some(stream) = self.streams.remove(&id) else { return };
-        if self.directory.get(&stream.key) == Some(&id) {
-            self.directory.remove(&stream.key);
+        let Some(stream) = self.live.streams.remove(&id) else { return };
+        if self.live.directory.get(&stream.key) == Some(&id) {
+            self.live.directory.remove(&stream.key);
         }
         let publisher = self.publisher(id);
-        self.sources.remove(&id);
-        self.tell_viewers.remove(&id);
+        self.live.sources.remove(&id);
+        self.live.tell_viewers.remove(&id);
         self.forget_polled(id);
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
@@ -151,7 +181,7 @@ impl Worker {
     }
 
     fn mirror(&mut self, id: StreamId, to: WorkerId, wanted: TrackSet, after_ms: Option<i64>) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         if stream.source != self.id {
             // Asked of a former source: who asks has heard, or will hear, of the new one.
             return;
@@ -189,7 +219,7 @@ impl Worker {
     /// A peer may have shown that it may be here: its permit among the unauthenticated peers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
         if self.call(id, |session, _| session.about().is_authenticated) == Some(true) {
-            self.outputs.push_back(Output::Authenticated(id));
+            self.agenda.outputs.push_back(Output::Authenticated(id));
         }
     }
 }

@@ -44,7 +44,7 @@ impl Worker {
             return;
         }
         let stream = self.serve(id, subscription, &ask);
-        if stream.as_ref().is_ok_and(|stream| self.tell_viewers.contains(stream)) {
+        if stream.as_ref().is_ok_and(|stream| self.live.tell_viewers.contains(stream)) {
             self.mark_told(id, subscription);
             self.tell(ToControl::PlayStarted { session, request: Some(request(&ask)) });
         }
@@ -78,14 +78,14 @@ impl Worker {
     }
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
-        let stream = *self.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
+        let stream = *self.live.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
         self.attach(id, handle, stream, ask.format).ok_or(NoSubscription::Unavailable)?;
         Ok(stream)
     }
 
     fn answer(&mut self, id: ConnId, subscription: Handle, verdict: Result<StreamId, NoSubscription>) {
         let tracks = verdict.map(|stream| {
-            self.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
+            self.live.streams.get(&stream).map(|stream| Arc::clone(stream.tracks())).unwrap_or_default()
         });
         let verdict = tracks.as_ref().map(Arc::as_ref).map_err(Clone::clone);
         self.reply(id, Reply::Subscribe { subscription, verdict });
@@ -128,8 +128,8 @@ impl Worker {
     /// Makes a session a subscriber, and this worker a mirror when it has to be one.
     fn attach(&mut self, id: ConnId, handle: Handle, stream_id: StreamId, format: Format) -> Option<()> {
         self.detach(id, handle);
-        let stream = self.streams.get_mut(&stream_id)?;
-        let forwarding = self.forwarding.index(stream.ingest, format.key().name);
+        let stream = self.live.streams.get_mut(&stream_id)?;
+        let forwarding = self.meter.forwarding.index(stream.ingest, format.key().name);
         let subscription = SubscriptionId { conn: id, handle };
         let subscribe = || stream.subscribe(subscription, format.key(), forwarding, || format.package());
         let Ok(subscriber) = catch_unwind(AssertUnwindSafe(subscribe)) else {
@@ -140,7 +140,7 @@ impl Worker {
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         let needed = stream.key_needed(&subscriber);
         if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
-            self.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
+            self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         }
         self.set_state(id, handle, SubscriptionState::Playing(Playing { subscriber, format, told: false }));
         self.mirror_here(stream_id);
@@ -153,13 +153,13 @@ impl Worker {
 
     /// Asks the source for a stream that it has and somebody here wants.
     fn mirror_here(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         if stream.source != self.id && !stream.mirrored_here {
             stream.mirrored_here = true;
             stream.forget_demand();
             let (after_ms, wanted) = (stream.head_ms(), stream.wanted_of_source());
             let mirror = ToWorker::Mirror { stream: id, to: self.id, wanted, after_ms };
-            self.outputs.push_back(Output::Worker(stream.source, mirror));
+            self.agenda.outputs.push_back(Output::Worker(stream.source, mirror));
         }
     }
 
@@ -169,7 +169,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) else { return };
         let stream_id = playing.subscriber.stream;
-        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&stream_id) else { return };
         let format = playing.format.select(selection);
         let switch = || stream.select(&mut playing.subscriber, format.key(), || format.package());
         match catch_unwind(AssertUnwindSafe(switch)) {
@@ -193,7 +193,7 @@ impl Worker {
         };
         let stream_id = playing.subscriber.stream;
         let lead = || {
-            let stream = self.streams.get(&stream_id)?;
+            let stream = self.live.streams.get(&stream_id)?;
             stream.chosen(playing.subscriber.format)?.lead()
         };
         if let Some(track) = track.or_else(lead) {
@@ -205,7 +205,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(playing) = conn.subscription_mut(handle).and_then(Subscription::playing_mut) else { return };
         let subscriber = &mut playing.subscriber;
-        let Some(stream) = self.streams.get(&subscriber.stream) else { return };
+        let Some(stream) = self.live.streams.get(&subscriber.stream) else { return };
         if paused {
             subscriber.paused = true;
         } else if subscriber.paused {
@@ -273,16 +273,16 @@ impl Worker {
         let subscriber = playing.subscriber;
         conn.figures.jumps = conn.figures.jumps.saturating_add(subscriber.jumps);
         conn.figures.skipped = conn.figures.skipped.saturating_add(subscriber.skipped);
-        self.stats.jumps = self.stats.jumps.saturating_add(subscriber.jumps);
+        self.meter.stats.jumps = self.meter.stats.jumps.saturating_add(subscriber.jumps);
         let stream_id = subscriber.stream;
-        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&stream_id) else { return };
         stream.unsubscribe(SubscriptionId { conn: id, handle }, &subscriber);
         if stream.subscribers.is_empty() && stream.mirrored_here {
             stream.mirrored_here = false;
             stream.clear();
             let source = stream.source;
             let unmirror = ToWorker::Unmirror { stream: stream_id, to: self.id };
-            self.outputs.push_back(Output::Worker(source, unmirror));
+            self.agenda.outputs.push_back(Output::Worker(source, unmirror));
         }
         self.settle_demand(stream_id);
     }
@@ -338,22 +338,22 @@ impl Worker {
     pub(super) fn note_auto_start(&mut self, streams: Vec<(StreamKey, bool)>) {
         for (key, on) in streams {
             if on {
-                self.auto_start.insert(key);
+                self.live.auto_start.insert(key);
             } else {
-                self.auto_start.remove(&key);
+                self.live.auto_start.remove(&key);
             }
         }
     }
 
     /// Has a viewer wait when the stream is one that viewers start. Its session hears nothing meanwhile.
     fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {
-        if !self.auto_start.contains(&ask.key) {
+        if !self.live.auto_start.contains(&ask.key) {
             return false;
         }
         let Some(until) = self.now.mono.checked_add(HOLD_MAX) else { return false };
         let key = ask.key.clone();
         self.set_state(id, handle, SubscriptionState::Held { ask, until });
-        let waiting = self.waiting.entry(key.clone()).or_default();
+        let waiting = self.live.waiting.entry(key.clone()).or_default();
         let viewer = SubscriptionId { conn: id, handle };
         if !waiting.contains(&viewer) {
             waiting.push(viewer);
@@ -370,10 +370,10 @@ impl Worker {
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Held { .. });
         let at = conn.subscriptions.iter().position(is_held)?;
         let SubscriptionState::Held { ask, .. } = conn.subscriptions.remove(at).state else { return None };
-        if let Some(waiting) = self.waiting.get_mut(&ask.key) {
+        if let Some(waiting) = self.live.waiting.get_mut(&ask.key) {
             waiting.retain(|other| *other != SubscriptionId { conn: id, handle });
             if waiting.is_empty() {
-                self.waiting.remove(&ask.key);
+                self.live.waiting.remove(&ask.key);
             }
         }
         Some(ask)
@@ -389,7 +389,7 @@ impl Worker {
 
     /// The stream is there: those who wait for it are served.
     pub(super) fn serve_waiting(&mut self, key: &StreamKey) {
-        for viewer in self.waiting.get(key).cloned().unwrap_or_default() {
+        for viewer in self.live.waiting.get(key).cloned().unwrap_or_default() {
             if let Some(ask) = self.end_hold(viewer.conn, viewer.handle) {
                 self.subscribe(viewer.conn, viewer.handle, *ask);
                 self.touch(viewer.conn);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -9,13 +10,14 @@ use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, TrackSet,
 use wire::SendQueue;
 
 use super::conn::{Playing, Publication, Subscription, SubscriptionState};
+use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Credit, Entry, FormatKey, Package, Parts};
 use crate::mail::Departure;
-use crate::protocol::{About, ByteStream, Event, Format, PlayAsk, Remote, Route};
+use crate::protocol::{About, ByteStream, Demux, Event, Format, PlayAsk, Port, Remote, Route};
 use crate::stats::WorkerFigures;
-use crate::types::Ingest;
+use crate::types::{Ingest, StreamKey, SubscriptionId};
 
 /// What a session does next.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ pub(super) fn deliver(worker: &mut Worker, now: Now) -> (ConnId, Actor) {
     let publication = Publication { handle: Handle::ONLY, stream: Some(STREAM) };
     worker.conns.get_mut(id).unwrap().publications.push(publication);
     let publisher = Some(SessionRef::new(worker.id, id));
-    worker.sources.insert(STREAM, SourceCount { publisher, ..SourceCount::default() });
+    worker.live.sources.insert(STREAM, SourceCount { publisher, ..SourceCount::default() });
     (id, actor)
 }
 
@@ -294,7 +296,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     };
     rig.say(id, &actor, [video_frame(0, true), video_frame(33, false)]);
     // As without a GOP cache, or behind a GOP longer than the ring.
-    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     rig.worker.handle_mail(rig.now, mirror(None));
     rig.say(
         id,
@@ -302,9 +304,9 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
         [video_frame(66, false), video_frame(99, false), video_frame(132, true), video_frame(165, false)],
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
-    assert_eq!(rig.worker.stats.units_unmirrored, 0, "nothing was refused");
+    assert_eq!(rig.worker.meter.stats.units_unmirrored, 0, "nothing was refused");
     // Who has the beginning goes on where it is.
-    rig.worker.streams.get_mut(&STREAM).unwrap().clear();
+    rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
     rig.say(id, &actor, [video_frame(198, false)]);
@@ -332,9 +334,9 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
         rig.say(id, &actor, [subscribe()]);
         let closed = |output: &Output| matches!(output, Output::Close { conn, abort: true } if *conn == id);
         assert!(rig.outputs().iter().any(closed), "{method}");
-        assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (1, 1), "{method}");
+        assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (1, 1), "{method}");
         assert!(
-            rig.worker.wants_bytes(other) && rig.worker.streams[&STREAM].subscribers.is_empty(),
+            rig.worker.wants_bytes(other) && rig.worker.live.streams[&STREAM].subscribers.is_empty(),
             "{method}"
         );
     }
@@ -364,8 +366,8 @@ impl Rig {
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
         let key = FormatKey::new(name, 0);
-        let forwarding = self.worker.forwarding.index(Ingest::PULL, name);
-        let stream = self.worker.streams.get_mut(&STREAM).unwrap();
+        let forwarding = self.worker.meter.forwarding.index(Ingest::PULL, name);
+        let stream = self.worker.live.streams.get_mut(&STREAM).unwrap();
         let subscription = SubscriptionId { conn: id, handle: Handle::ONLY };
         let subscriber =
             stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
@@ -402,7 +404,7 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
         [video_frame(0, true), video_frame(33, false), video_frame(66, false), video_frame(99, false)],
     );
     assert!(rig.worker.conns.get(id).is_none());
-    assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (1, 3));
+    assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (1, 3));
     let gone = |output: &Output| {
         matches!(output, Output::Control(ToControl::PublisherGone { departure: Departure::Lost, .. }))
     };
@@ -418,14 +420,14 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
 fn a_unit_of_another_worker_that_a_format_fails_at_is_left_out() {
     let mut rig = Rig::new();
     let viewer = rig.fragile_viewer("one", 33);
-    rig.worker.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
+    rig.worker.live.streams.get_mut(&STREAM).unwrap().mirrored_here = true;
     for (dts, key_frame) in [(0, true), (33, false), (66, false)] {
         let Event::Unit { unit, tracks, .. } = video_frame(dts, key_frame) else { panic!() };
         let entry = Entry::new(rig.now.mono, 0, unit, tracks);
         let mirrored = MirroredUnit { stream: STREAM, entry, credit: Credit::default() };
         rig.worker.handle_mirrored(rig.now, mirrored);
     }
-    assert_eq!(rig.worker.stats.panics, 1);
+    assert_eq!(rig.worker.meter.stats.panics, 1);
     assert_eq!(rig.sent(), [(viewer, "[0][66]".to_owned())].into());
 }
 
@@ -457,7 +459,7 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     let mut rig = Rig::new();
     let script = Arc::new(Mutex::new(("", Vec::new())));
     let port = Port::all().next().unwrap();
-    rig.worker.ports = vec![(port, Box::new(Gate(Arc::clone(&script))))];
+    rig.worker.ports.list = vec![(port, Box::new(Gate(Arc::clone(&script))))];
     let from = Remote { peer: ([192, 0, 2, 1], 9).into(), local: None };
     for method in ["route", "begin", ""] {
         script.lock().unwrap().0 = method;
@@ -467,6 +469,6 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
             assert_eq!(rig.worker.accept_peer(rig.now, port, from).is_some(), method.is_empty());
         }
     }
-    assert_eq!((rig.worker.stats.panics, rig.worker.connections()), (2, 1));
+    assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (2, 1));
     assert_eq!(script.lock().unwrap().1.len(), 1);
 }

@@ -23,7 +23,7 @@ pub enum Way {
 impl Worker {
     /// The next session that has something to send and a socket that may take it.
     pub fn next_write(&mut self) -> Option<(ConnId, Way)> {
-        while let Some(id) = self.writes.pop_front() {
+        while let Some(id) = self.agenda.writes.pop_front() {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.schedule.writing = false;
             if conn.takes_units {
@@ -33,9 +33,12 @@ impl Worker {
             let mut has_more = false;
             for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
                 has_more |= playing.subscriber.cursor.has_rest();
-                if let Some(stream) = self.streams.get_mut(&playing.subscriber.stream) {
-                    self.stats.units_skipped =
-                        self.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
+                if let Some(stream) = self.live.streams.get_mut(&playing.subscriber.stream) {
+                    self.meter.stats.units_skipped = self
+                        .meter
+                        .stats
+                        .units_skipped
+                        .saturating_add(stream.prepare(&mut playing.subscriber));
                     has_more |= stream.has_more(&playing.subscriber);
                 }
             }
@@ -67,7 +70,7 @@ impl Worker {
             return;
         }
         for Playing { subscriber, .. } in conn.playing() {
-            if let Some(stream) = self.streams.get(&subscriber.stream)
+            if let Some(stream) = self.live.streams.get(&subscriber.stream)
                 && !stream.gather(subscriber, gather)
             {
                 return;
@@ -78,7 +81,7 @@ impl Worker {
     /// The socket took `taken` of the `offered` bytes named before, and had done so `at` this time.
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.now;
-        self.stats.bytes_out = self.stats.bytes_out.saturating_add(taken as u64);
+        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
         let Some(link) = &mut conn.bytes else { return };
@@ -86,7 +89,7 @@ impl Worker {
         let mut left = taken;
         let mut more = false;
         let is_viewer = !conn.subscriptions.is_empty() && !conn.takes_units;
-        let table = &mut self.forwarding;
+        let table = &mut self.meter.forwarding;
         for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
             let index = playing.subscriber.forwarding;
             let forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
@@ -99,7 +102,7 @@ impl Worker {
             for playing in conn.subscriptions.iter_mut().filter_map(Subscription::playing_mut) {
                 let index = playing.subscriber.forwarding;
                 let forwarded = |unit: Forwarded| table.record(index, unit.video, unit.received, at);
-                if let Some(stream) = self.streams.get(&playing.subscriber.stream) {
+                if let Some(stream) = self.live.streams.get(&playing.subscriber.stream) {
                     left = stream.sent(&mut playing.subscriber, left, forwarded);
                     more |= stream.has_more(&playing.subscriber);
                 }
@@ -148,20 +151,20 @@ impl Worker {
             && may_write(conn)
         {
             conn.schedule.writing = true;
-            self.writes.push_back(id);
+            self.agenda.writes.push_back(id);
         }
     }
 
     /// Sends everything that a stream has to every subscriber that can take it.
     pub(super) fn flush_stream(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         stream.flush();
         for subscriber in &stream.subscribers {
             if let Some(conn) = self.conns.get_mut(subscriber.conn)
                 && may_write(conn)
             {
                 conn.schedule.writing = true;
-                self.writes.push_back(subscriber.conn);
+                self.agenda.writes.push_back(subscriber.conn);
             }
         }
     }
@@ -169,15 +172,15 @@ impl Worker {
     /// Lets a ring forget what nobody needs. Stalled subscribers jump first: a viewer that takes nothing must not
     /// hold more than its lag.
     pub(super) fn trim(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
         let mut slowest = None;
         let subscribers = std::mem::take(&mut stream.subscribers);
         for subscriber in &subscribers {
             let Some(conn) = self.conns.get_mut(subscriber.conn) else { continue };
             let subscription = conn.subscription_mut(subscriber.handle);
             let Some(playing) = subscription.and_then(Subscription::playing_mut) else { continue };
-            self.stats.units_skipped =
-                self.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
+            self.meter.stats.units_skipped =
+                self.meter.stats.units_skipped.saturating_add(stream.prepare(&mut playing.subscriber));
             let next = playing.subscriber.cursor.next();
             slowest = Some(slowest.map_or(next, |slowest: u64| slowest.min(next)));
         }
@@ -187,20 +190,20 @@ impl Worker {
 
     /// Hands what is new of a stream to the workers that mirror it.
     pub(super) fn feed_mirrors(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let outputs = &mut self.outputs;
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+        let outputs = &mut self.agenda.outputs;
         let missed = stream.feed_mirrors(|to, entry, credit| {
             outputs.push_back(Output::Mirrored(to, MirroredUnit { stream: id, entry, credit }));
         });
-        self.stats.units_unmirrored = self.stats.units_unmirrored.saturating_add(missed);
+        self.meter.stats.units_unmirrored = self.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
     /// Hands a session that takes units whole those behind its cursors, as far as it has room.
     pub(super) fn feed_sink(&mut self, id: ConnId) {
         let ctx = context!(self);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let (streams, forwarded) = (&mut self.streams, &mut self.forwarded);
-        let skipped = &mut self.stats.units_skipped;
+        let (streams, forwarded) = (&mut self.live.streams, &mut self.meter.forwarded);
+        let skipped = &mut self.meter.stats.units_skipped;
         let feed = AssertUnwindSafe(|| feed_units(conn, streams, &ctx, forwarded, skipped));
         match catch_unwind(feed) {
             Ok(true) => {
