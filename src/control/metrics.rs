@@ -40,7 +40,8 @@ impl Control {
             return;
         }
         let Scrape { waiting, told } = std::mem::take(&mut self.figures.scrape);
-        let page = stats::render(Page { control: self.stats(), workers: told.into_values().collect() });
+        let (control, jobs) = (self.stats(), self.figures.jobs.clone());
+        let page = stats::render(Page { control, jobs, workers: told.into_values().collect() });
         let response =
             Response::with_body(200, stats::CONTENT_TYPE, page).header("Cache-Control", "no-store");
         for session in waiting {

@@ -44,7 +44,7 @@ use crate::config::{AppSettings, ServerSettings};
 use crate::jobs::Job;
 use crate::mail::{SessionSettings, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{self, Addresses};
-use crate::stats::HostFigures;
+use crate::stats::{HostFigures, JobCounts};
 use crate::types::{Now, SessionRef, StreamId, StreamKey, WorkerId};
 use crate::{http, store};
 
@@ -291,8 +291,9 @@ impl Control {
         self.exit_when_drained();
     }
 
-    /// Figures of the machine. When its memory is used above the limit, new publishers are refused.
-    pub fn handle_host(&mut self, figures: HostFigures) {
+    /// Figures of the machine and of the job service. When the memory is used above the limit, new publishers are refused.
+    pub fn handle_host(&mut self, figures: HostFigures, jobs: Vec<JobCounts>) {
+        self.figures.jobs = jobs;
         self.figures.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
     }

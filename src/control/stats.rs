@@ -10,7 +10,7 @@ use crate::types::{Now, StreamId, WorkerId};
 use super::connections::ConnectionQuestions;
 use super::metrics::Scrape;
 use super::{Control, wall};
-use crate::stats::{ControlFigures, HostFigures};
+use crate::stats::{ControlFigures, HostFigures, JobCounts};
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -67,6 +67,8 @@ pub(super) struct Figures {
     pub(super) load: Load,
     /// The machine, a second ago.
     pub(super) host: HostFigures,
+    /// The job service, a second ago.
+    pub(super) jobs: Vec<JobCounts>,
     /// When the server started.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
@@ -78,6 +80,7 @@ impl Figures {
         Self {
             load: Load::new(workers),
             host: HostFigures::default(),
+            jobs: Vec::new(),
             began: now,
             scrape: Scrape::default(),
             connections: ConnectionQuestions::default(),

@@ -143,7 +143,7 @@ impl ControlThread {
                     let session = self.local.begin(reply);
                     self.control.add_user(now, session, &email, hash);
                 }
-                ControlMail::Host(figures) => self.control.handle_host(*figures),
+                ControlMail::Host(figures) => self.control.handle_host(*figures, self.jobs.counts()),
                 ControlMail::Drain => self.control.drain(now),
             }
         }

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, WorkerFigures};
+use super::{Catalogue, ConnectionFigures, ControlFigures, Forwarding, Histogram, JobCounts, WorkerFigures};
 
 /// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,6 +21,8 @@ type Labels<'a> = [(&'static str, &'a str)];
 pub struct Page {
     /// The figures of control.
     pub control: ControlFigures,
+    /// The job service, by class.
+    pub jobs: Vec<JobCounts>,
     /// The figures of each worker, by index.
     pub workers: Vec<WorkerFigures>,
 }
@@ -354,6 +356,17 @@ impl Page {
             "Publishers and viewers that wait for an admission hook",
             one(count(control.asks_waiting)),
         )?;
+        let of_class = |jobs: &JobCounts| vec![("class", jobs.class.to_owned())];
+        out.gauges(
+            "jobs_waiting",
+            "Jobs that wait for a thread",
+            self.jobs.iter().map(|jobs| (of_class(jobs), count(jobs.waiting))),
+        )?;
+        out.counters(
+            "jobs_refused",
+            "Jobs refused because too many waited",
+            self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.refused))),
+        )?;
         out.gauges("memory_used_percent", "Memory of the machine", one(u64::from(control.memory_percent)))?;
         let mut build = out.family("build", "This program", MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
@@ -425,12 +438,14 @@ mod tests {
         };
         Totals::add(&mut figures.totals, &*row.figures);
         figures.connections.push(row);
-        let page = Page { control: ControlFigures::default(), workers: vec![figures.clone(), figures] };
+        let jobs = vec![JobCounts { class: "resolve", waiting: 2, refused: 5 }];
+        let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures.clone(), figures] };
         let text = render(page);
         assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");
         assert!(text.contains("millstream_sessions{worker=\"0\",protocol=\"rtmp\"} 3\n"));
         let bucket = "millstream_forwarding_seconds_bucket{le=\"0.00015\",ingest=\"rtmp\",egress=\"rtmp\",kind=\"video\"} 2\n";
         assert!(text.contains(bucket), "{text}");
+        assert!(text.contains("millstream_jobs_refused_total{class=\"resolve\"} 5"), "{text}");
         assert!(text.contains("stream=\"s\\\"1\"") && text.ends_with("# EOF\n"));
 
         let documented: std::collections::BTreeSet<&str> = include_str!("../../docs/metrics.md")

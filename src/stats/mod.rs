@@ -190,6 +190,17 @@ pub struct HookCounts {
     pub dropped: u64,
 }
 
+/// The jobs of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobCounts {
+    /// The class.
+    pub class: &'static str,
+    /// Jobs that wait for a thread.
+    pub waiting: usize,
+    /// Jobs that were refused since the start: too many waited.
+    pub refused: u64,
+}
+
 /// Figures of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ControlFigures {

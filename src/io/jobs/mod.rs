@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use super::clock;
 use crate::auth::OutboundPolicy;
 use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
+use crate::stats::JobCounts;
 use crate::types::SessionRef;
 
 pub(in crate::io) use passwords::{digest_of, make};
@@ -72,11 +73,13 @@ struct Load {
     limits: Limits,
     jobs: AtomicUsize,
     bytes: AtomicUsize,
+    refused: AtomicU64,
 }
 
 impl Load {
     const fn new(limits: Limits) -> Self {
-        Self { limits, jobs: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+        let (jobs, bytes, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        Self { limits, jobs, bytes, refused }
     }
 
     /// Counts a job in, when there is room.
@@ -148,6 +151,7 @@ impl Jobs {
         let (class, bytes) = (job.work.class(), job.work.bytes());
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
         if !load.enter(bytes) {
+            load.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(class = class.name(), "too many jobs wait");
             return Some(busy(job.id));
         }
@@ -155,6 +159,16 @@ impl Jobs {
         let task = Task { asker, id, work, class, bytes, submitted: clock::now().mono };
         let sent = self.0.dispatcher.send(Message::Submit(task));
         sent.is_err().then(|| busy(id))
+    }
+
+    /// What waits and what was refused, by class.
+    pub(super) fn counts(&self) -> Vec<JobCounts> {
+        let counts = |(class, load): (&Class, &Load)| JobCounts {
+            class: class.name(),
+            waiting: load.jobs.load(Ordering::Relaxed),
+            refused: load.refused.load(Ordering::Relaxed),
+        };
+        self.0.loads.iter().map(counts).collect()
     }
 
     /// Sets where hooks and admission hooks may connect to from now on.
@@ -387,6 +401,8 @@ mod tests {
                 assert!(submit(&jobs, id, work(class, 1)).is_none(), "{class:?}: {id}");
             }
             assert!(matches!(submit(&jobs, all, work(class, 1)), Some(Outcome::Busy)), "{class:?}");
+            let counts = jobs.counts().into_iter().find(|counts| counts.class == class.name()).unwrap();
+            assert_eq!((counts.waiting, counts.refused), (limits.queue, 1), "{class:?}");
             for other in Class::ALL.into_iter().filter(|other| *other != class) {
                 assert!(submit(&jobs, 1_000_000, work(other, 1)).is_none());
                 assert_eq!(answers.recv().unwrap().id, JobId(1_000_000), "{other:?} beside {class:?}");
