@@ -164,6 +164,7 @@ impl Control {
         let stream = StreamId(self.registry.lives);
         let key = request.key.clone();
         let source = request.session.worker;
+        tracing::info!(%key, protocol = request.ingest.name, peer = %request.peer, "stream started");
         let live = Live {
             key: key.clone(),
             settings: settings.clone(),
@@ -194,6 +195,8 @@ impl Control {
     /// A publisher joins a life that waits for it, or takes it from one that fell silent.
     fn return_publisher(&mut self, now: Now, stream: StreamId, request: PublishRequest) -> Option<Grant> {
         self.registry.leave_grace(stream);
+        let (key, protocol) = (&request.key, request.ingest.name);
+        tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
         let live = self.registry.live.get_mut(&stream)?;
         let old = match live.state {
             State::Live(session) => Some(session),
@@ -328,6 +331,7 @@ impl Control {
         let grace = live.settings.publisher_grace;
         match (departure, now.mono.checked_add(grace)) {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
+                tracing::info!(key = %live.key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
                 live.state = State::Grace(until);
                 self.registry.graces.insert((until, stream));
             }
@@ -350,6 +354,7 @@ impl Control {
     pub(super) fn end_stream(&mut self, now: Now, stream: StreamId, end: StreamEnd) {
         self.registry.leave_grace(stream);
         let Some(live) = self.registry.live.remove(&stream) else { return };
+        tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
         self.registry.by_key.remove(&live.key);
         self.release_claim(stream);
         self.forget_pushes(&live);

@@ -27,19 +27,25 @@ pub enum Event {
 }
 
 /// Why the connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The exchange asked for it, or the limit of requests was reached.
+    #[error("all was answered")]
     Complete,
     /// The peer ended its side.
+    #[error("the peer closed the connection")]
     PeerClosed,
     /// No request came in time.
+    #[error("no request came in time")]
     Idle,
     /// [`Connection::close`] was called.
+    #[error("closed by the server")]
     Shutdown,
     /// A body ended before the announced length.
+    #[error("a body ended too early")]
     Truncated,
     /// The peer broke a rule or a limit.
+    #[error("{0}")]
     Error(Error),
 }
 

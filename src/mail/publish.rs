@@ -85,3 +85,17 @@ pub enum StreamEnd {
     /// The server is shutting down.
     Drain,
 }
+
+impl StreamEnd {
+    /// The reason, for the log.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Unpublished => "the publisher ended it",
+            Self::GraceOver => "the publisher was lost and did not return",
+            Self::Stopped => "stopped on request",
+            Self::Deleted => "its record was deleted",
+            Self::Drain => "the server is shutting down",
+        }
+    }
+}

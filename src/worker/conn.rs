@@ -9,7 +9,7 @@ use wire::SendQueue;
 use crate::hub::Subscriber;
 use crate::protocol::{Format, PathId, PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
-use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
+use crate::types::{ConnId, Handle, PullId, PushId, StreamId, StreamKey};
 use media::TrackId;
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
@@ -177,6 +177,8 @@ pub(super) struct Figures {
     pub(super) began: Instant,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
+    /// The stream that it published or played last, for the log.
+    pub(super) key: Option<StreamKey>,
     /// What its bytes count for, as its session reported.
     pub(super) protocol: &'static str,
     /// Whether it carries media, as its session reported.
@@ -262,6 +264,7 @@ impl Conn {
             schedule: Schedule::default(),
             closing: None,
             figures: Figures {
+                key: None,
                 began: now,
                 bytes_in: 0,
                 bytes_out: 0,

@@ -235,8 +235,9 @@ fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
     let seconds = now.saturating_duration_since(figures.began).as_secs();
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
     let (jumps, skipped) = (figures.jumps, figures.skipped);
+    let key = figures.key.as_ref().map(tracing::field::display);
     if figures.is_media {
-        tracing::info!(protocol, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
+        tracing::info!(protocol, key, %peer, reason, seconds, bytes_in, bytes_out, jumps, skipped, "session ended");
     } else {
         tracing::debug!(protocol, %peer, reason, seconds, bytes_in, bytes_out, "session ended");
     }

@@ -34,6 +34,7 @@ impl Worker {
             | Purpose::Producer { .. }
             | Purpose::Ended => None,
         };
+        conn.figures.key = Some(ask.key.clone());
         let request = PublishRequest {
             session,
             key: ask.key,

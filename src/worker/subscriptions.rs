@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use media::TrackId;
 
-use super::conn::{Playing, ROLES_MAX, Subscription, SubscriptionState};
+use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::dispatch::UNSENT_BYTES_MIN;
 use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
@@ -143,12 +143,26 @@ impl Worker {
             self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         }
         self.set_state(id, handle, SubscriptionState::Playing(Playing { subscriber, format, told: false }));
+        self.note_playing(id, stream_id);
         self.mirror_here(stream_id);
         self.settle_demand(stream_id);
         if let Some(track) = needed {
             self.need_key_frame(stream_id, track);
         }
         Some(())
+    }
+
+    /// Logs that a viewer or a push begins to be sent a stream.
+    fn note_playing(&mut self, id: ConnId, stream: StreamId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(stream) = self.live.streams.get(&stream) else { return };
+        let (key, peer, protocol) = (&stream.key, conn.peer, conn.session.about().protocol);
+        conn.figures.key = Some(key.clone());
+        match conn.purpose {
+            Purpose::Peer => tracing::info!(%key, protocol, %peer, "viewer started"),
+            Purpose::Push { .. } => tracing::info!(%key, protocol, %peer, "push started"),
+            Purpose::Pull { .. } | Purpose::Sink { .. } | Purpose::Producer { .. } | Purpose::Ended => {}
+        }
     }
 
     /// Asks the source for a stream that it has and somebody here wants.

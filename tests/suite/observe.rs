@@ -149,6 +149,35 @@ fn r_43_what_peers_choose_cannot_break_a_line_of_the_log() {
 }
 
 #[test]
+fn a_stream_and_its_viewer_are_in_the_log_from_start_to_end() {
+    let server = Server::start(&["app.publisherGraceMs=200"]);
+    let publisher = Publisher::start(server.rtmp, "live", "told");
+    let player = Player::start(server.rtmp, "live", "told");
+    wait_for("the viewer", secs(10), || player.media() > 0);
+    // A lost connection, and not the end of a publish: the stream waits for it.
+    drop(RtmpPeer::publish(server.rtmp, "live", "lost"));
+    publisher.stop();
+    wait_for("both ends", secs(10), || server.log().matches("stream ended").count() == 2);
+    player.finish();
+    wait_for("all sessions", secs(10), || server.log().matches("session ended").count() == 3);
+    let log = server.log();
+    let said =
+        |words: &[&str]| log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    assert_eq!(
+        said(&["stream started", "key=live/told", "protocol=\"rtmp\"", "peer=127.0.0.1:"]),
+        1,
+        "{log}"
+    );
+    assert_eq!(said(&["viewer started", "key=live/told", "protocol=\"rtmp\""]), 1, "{log}");
+    assert_eq!(said(&["stream ended", "key=live/told", "the publisher ended it"]), 1, "{log}");
+    assert_eq!(said(&["publisher lost", "key=live/lost", "grace_ms=200"]), 1, "{log}");
+    assert_eq!(said(&["stream ended", "key=live/lost", "was lost and did not return"]), 1, "{log}");
+    assert_eq!(said(&["session ended", "key=live/told", "the peer closed the connection"]), 1, "{log}");
+    assert_eq!(said(&["session ended", "key=live/told"]), 2, "{log}");
+    assert_eq!(said(&["session ended", "key=live/lost"]), 1, "{log}");
+}
+
+#[test]
 fn r_41_a_callback_changes_nothing() {
     let server = Server::start(&[]);
     let plain = server.api().get("/live/rest/v2/broadcasts/count");

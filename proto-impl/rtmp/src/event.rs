@@ -141,33 +141,43 @@ pub struct Rejection {
 }
 
 /// A timer of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Timer {
     /// The handshake.
+    #[error("the handshake took too long")]
     Handshake,
     /// The next publish or play; in a client, the server's consent.
+    #[error("no request or no answer to one came in time")]
     Command,
     /// The publisher's next media message.
+    #[error("the publisher sent no media")]
     Publisher,
     /// The player's next media or byte; in a playing client, the next media message.
+    #[error("the player was silent")]
     Player,
 }
 
 /// Why the connection ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
     /// The owner wanted it.
+    #[error("closed on request")]
     Requested,
     /// The peer closed the transport, as reported by the owner.
+    #[error("the peer closed the connection")]
     PeerClosed,
     /// The owner stopped: the process ends.
+    #[error("the server is shutting down")]
     Shutdown,
     /// A request was refused, and the refusal ends the connection.
+    #[error("a request was refused")]
     Rejected,
     /// A time ran out.
+    #[error("{0}")]
     Timeout(Timer),
     /// The peer broke the protocol or went over a limit.
+    #[error("{0}")]
     Failed(Error),
 }
 

@@ -39,15 +39,19 @@ pub enum Event {
 }
 
 /// Why the WebSocket ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The peer closed it, with this code (1005: without one).
+    #[error("the peer closed it with code {0}")]
     Peer(u16),
     /// The transport ended without a close frame.
+    #[error("the connection was lost")]
     Lost,
     /// [`WebSocket::close`] was called.
+    #[error("closed on request")]
     Requested,
     /// The peer broke a rule or a limit.
+    #[error("{0}")]
     Error(Error),
 }
 

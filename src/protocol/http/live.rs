@@ -168,7 +168,7 @@ impl Viewer {
         while let Some(event) = socket.poll_event() {
             match event {
                 websocket::Event::Text(_) | websocket::Event::Binary(_) => {}
-                websocket::Event::Closed(reason) => return Some(format!("{reason:?}")),
+                websocket::Event::Closed(reason) => return Some(reason.to_string()),
             }
         }
         None

@@ -412,7 +412,7 @@ impl Session for HttpSession {
                     self.closed = true;
                     // A file is closed with it.
                     self.stage = Stage::Idle;
-                    return Some(Event::Closed(format!("{reason:?}")));
+                    return Some(Event::Closed(reason.to_string()));
                 }
             }
         }

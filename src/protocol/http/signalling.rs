@@ -92,7 +92,7 @@ impl Signalling {
                 websocket::Event::Text(text) => self.conversation.handle_message(ctx, &text),
                 websocket::Event::Binary(_) => {}
                 // Its queued output is still to be sent, so it stays.
-                websocket::Event::Closed(reason) => outcome.ended = Some(format!("{reason:?}")),
+                websocket::Event::Closed(reason) => outcome.ended = Some(reason.to_string()),
             }
         }
         while let Some(action) = self.conversation.poll_action().filter(|_| !self.is_over) {

@@ -56,7 +56,7 @@ impl WsFlvClient {
             match event {
                 websocket::Event::Binary(bytes) => self.file.push(&bytes),
                 websocket::Event::Text(_) => {}
-                websocket::Event::Closed(reason) => self.end(format!("{reason:?}")),
+                websocket::Event::Closed(reason) => self.end(reason.to_string()),
             }
         }
     }

@@ -51,7 +51,7 @@ impl Publishing {
                 ClientEvent::Rejected { code, description } => {
                     Published::Closed(format!("{code}: {description}"))
                 }
-                ClientEvent::Closed(reason) => Published::Closed(format!("{reason:?}")),
+                ClientEvent::Closed(reason) => Published::Closed(reason.to_string()),
             });
         }
     }

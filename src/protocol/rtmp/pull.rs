@@ -82,7 +82,7 @@ impl Client for RtmpPull {
             ClientEvent::Closed(CloseReason::PeerClosed) => {
                 Some(Event::Ended("the server ended the stream".to_owned()))
             }
-            ClientEvent::Closed(reason) => Some(Event::Ended(format!("{reason:?}"))),
+            ClientEvent::Closed(reason) => Some(Event::Ended(reason.to_string())),
         }
     }
 

@@ -274,7 +274,7 @@ impl RtmpSession {
         self.play_ended();
         if !self.closed {
             self.closed = true;
-            self.events.push_back(Event::Closed(format!("{reason:?}")));
+            self.events.push_back(Event::Closed(reason.to_string()));
         }
     }
 }
