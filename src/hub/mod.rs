@@ -20,6 +20,6 @@ pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
-pub use ring::{Entry, Ring, RingLimits, dts_ms};
+pub use ring::{Entry, Ring, RingLimits};
 pub use selection::{Chosen, Pick, Selection};
 pub use stream::{FormatIndex, Pushed, Stream, Subscriber};

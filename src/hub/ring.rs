@@ -42,12 +42,6 @@ impl Entry {
     }
 }
 
-/// Converts a unit's DTS by its track's timescale (data units count milliseconds).
-#[must_use]
-pub fn dts_ms(unit: &AccessUnit, tracks: &Tracks) -> i64 {
-    tracks.get(unit.track).map_or(unit.dts, |track| track.timescale.to_ms(unit.dts))
-}
-
 /// The limits of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingLimits {
