@@ -195,8 +195,11 @@ impl Control {
     /// A publisher joins a life that waits for it, or takes it from one that fell silent.
     fn return_publisher(&mut self, now: Now, stream: StreamId, request: PublishRequest) -> Option<Grant> {
         self.registry.leave_grace(stream);
-        let (key, protocol) = (&request.key, request.ingest.name);
-        tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
+        // Of a source the log has that it delivers.
+        if request.pull.is_none() {
+            let (key, protocol) = (&request.key, request.ingest.name);
+            tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
+        }
         let live = self.registry.live.get_mut(&stream)?;
         let old = match live.state {
             State::Live(session) => Some(session),
