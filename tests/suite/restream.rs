@@ -10,7 +10,7 @@ use netsim::{MediaSource, Verifier};
 use rtmp::{Config, Event, PlayTracks, Server as Machine};
 use wire::SendQueue;
 
-use crate::support::{Bystander, Nginx, Player, Publisher, Server, frame_md5, ms, secs, wait_for};
+use crate::support::{Bystander, Nginx, Player, Publisher, Server, frame_md5, ms, own_port, secs, wait_for};
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
@@ -109,7 +109,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
     let before = server.open_files();
     // Live; never answers; refuses; a name that does not resolve.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refused = own_port("127.0.0.1");
     for url in [
         server.rtmp_url("LiveApp/copy"),
         format!("rtmp://{}/live/x", silent.local_addr().unwrap()),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::publish_play::assert_track_within;
 use crate::support::{
-    Home, Knock, Packet, Program, SrtTool, SrtUrl, free_udp_port, ms, secs, ts_file, unit_md5,
+    Home, Knock, Packet, Program, SrtTool, SrtUrl, own_port, secs, ts_file, unit_md5, wait_until_bound,
 };
 
 /// Seconds of media.
@@ -95,7 +95,7 @@ impl Case {
         let file = ts_file(true, SECONDS);
         let home = Home::new();
         let into = home.path().join("received.ts");
-        let address = free_udp_port(self.host);
+        let address = own_port(self.host);
         let complete = |url: SrtUrl| match self.key {
             Some(key) => url.secret("correct horse battery", key),
             None => url,
@@ -108,8 +108,8 @@ impl Case {
             // The sender is the first to start when it listens.
             let receiver = || self.receiver.record(of_receiver, &into);
             let sender = || self.sender.send(&file, of_sender);
-            let first = if listens { receiver() } else { sender() };
-            std::thread::sleep(ms(300));
+            let mut first = if listens { receiver() } else { sender() };
+            wait_until_bound(&mut first, address);
             let second = if listens { sender() } else { receiver() };
             if listens { (second, first) } else { (first, second) }
         };
@@ -215,16 +215,16 @@ fn s_26_our_machines_understand_every_tool() {
 #[test]
 fn s_22_libsrt_answers_a_handshake_made_by_hand() {
     let home = Home::new();
-    let listen = |url: SrtUrl| {
-        let program = SrtTool::Libsrt.record(&url, &home.path().join("nothing.ts"));
-        std::thread::sleep(ms(500));
+    let listen = |address, url: SrtUrl| {
+        let mut program = SrtTool::Libsrt.record(&url, &home.path().join("nothing.ts"));
+        wait_until_bound(&mut program, address);
         program
     };
-    let address = free_udp_port("127.0.0.1");
-    let _open = listen(SrtUrl::listener(address));
+    let address = own_port("127.0.0.1");
+    let _open = listen(address, SrtUrl::listener(address));
     assert_eq!(Knock::new("live/x").connect(address), Ok(()));
-    let address = free_udp_port("::1");
-    let _closed = listen(SrtUrl::listener(address).secret("correct horse battery", 16));
+    let address = own_port("::1");
+    let _closed = listen(address, SrtUrl::listener(address).secret("correct horse battery", 16));
     assert_eq!(Knock::new("live/x").connect(address), Err(11));
     assert_eq!(Knock::with_wrong_key("live/x").connect(address), Err(10));
 }

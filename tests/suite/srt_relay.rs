@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::support::{
-    Bystander, Home, Player, Program, Publisher, Server, SrtTool, SrtUrl, free_udp_port, media_file, ms,
-    secs, ts_file, wait_for,
+    Bystander, Home, Player, Program, Publisher, Server, SrtTool, SrtUrl, media_file, ms, own_port, secs,
+    ts_file, wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -53,7 +53,7 @@ fn start_at(port: u16, home: &Home) -> Server {
 
 #[test]
 fn u_01_a_push_over_srt_comes_back_with_its_target() {
-    let (home, port) = (Home::new(), free_udp_port("127.0.0.1").port());
+    let (home, port) = (Home::new(), own_port("127.0.0.1").port());
     let mut target = start_at(port, &home);
     let server = Server::start(&["server.workers=2"]);
     let url = format!("srt://127.0.0.1:{port}?streamid=%23!::r=LiveApp/copy,m=publish&latency=60");
@@ -172,7 +172,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
 
 #[test]
 fn u_02_a_pull_over_srt_keeps_its_viewers_through_the_end_of_its_source() {
-    let (home, port) = (Home::new(), free_udp_port("127.0.0.1").port());
+    let (home, port) = (Home::new(), own_port("127.0.0.1").port());
     let mut upstream = start_at(port, &home);
     let file = ts_file(true, 12);
     let origin = SrtUrl::caller(upstream.srt.unwrap()).stream_id("live/origin");
@@ -199,7 +199,7 @@ fn u_02_a_pull_over_srt_keeps_its_viewers_through_the_end_of_its_source() {
 
 #[test]
 fn a_source_that_calls_us_is_waited_for() {
-    let address = free_udp_port("127.0.0.1");
+    let address = own_port("127.0.0.1");
     let server = Server::start(&[]);
     let url = format!("srt://{address}?mode=listener&passphrase=correct%20horse%20battery");
     pull(&server, "called", &url);

@@ -13,7 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{
-    Bystander, Home, Program, Publisher, Server, connect_from, frame_md5, media_file, ms, secs, wait_for,
+    Bystander, Home, Program, Publisher, Server, connect_from, frame_md5, media_file, ms, own_port, secs,
+    wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -268,7 +269,7 @@ fn u_06_whoever_cannot_prove_its_name_gets_nothing_and_plain_text_is_never_tried
     let server = Server::start(&[]);
     // A target that nobody vouches for, and one that speaks TLS 1.0 at best.
     let unknown = Target::start("localhost", 2049);
-    let old = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let old = own_port("127.0.0.1");
     let home = Home::new();
     let (pem, key, _, _) = certificate("localhost", 2049);
     let (certificate_file, key_file) = (home.path().join("c.pem"), home.path().join("k.pem"));

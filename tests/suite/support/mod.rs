@@ -3,6 +3,7 @@
 mod api;
 mod bystander;
 mod media;
+mod ports;
 mod programs;
 mod receiver;
 mod relay;
@@ -20,12 +21,13 @@ use socket2::{Domain, Socket, Type};
 pub use api::{Api, Reply, raw_exchange};
 pub use bystander::Bystander;
 pub use media::{coded_file, make_once, media_file, source_packets};
+pub use ports::{own_port, wait_until_bound};
 pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5};
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
-pub use srt::{SrtTool, SrtUrl, free_udp_port, ts_file};
+pub use srt::{SrtTool, SrtUrl, ts_file};
 pub use srt_knock::{Knock, data_is_encrypted, forged, socket_id};
 pub use world::{Id as SimId, World};
 

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Home, secs, wait_for};
+use super::{Home, own_port, secs, wait_for};
 
 /// A program in the background, and what it is fed by.
 #[derive(Debug)]
@@ -162,8 +162,7 @@ pub struct Nginx {
 
 impl Nginx {
     pub fn start() -> Self {
-        // nginx cannot be told to take a free port and say which: it gets one that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = own_port("127.0.0.1");
         let home = Home::new();
         let text = format!(
             "load_module /usr/lib/nginx/modules/ngx_rtmp_module.so;\ndaemon off;\nmaster_process off;\nuser root;\n\

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -186,11 +186,6 @@ fn escaped(text: &str) -> String {
         }
         out
     })
-}
-
-/// A port that was free a moment ago, for those who cannot take any and say which.
-pub fn free_udp_port(host: &str) -> SocketAddr {
-    UdpSocket::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
 /// The TS twin of [`super::media_file`].

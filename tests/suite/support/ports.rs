@@ -1,0 +1,56 @@
+//! Ports for those that cannot take any and say which: programs that are told one, and servers that come back on theirs.
+//!
+//! The kernel gives ports to whoever asks for any, and dozens of tests do at the same time: one that was free a moment
+//! ago may be gone. So these lie below the range that it gives from.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Program, ms, secs, wait_for};
+
+/// Below it are the ports of services.
+const LOWEST: u32 = 10_000;
+
+/// A port of this address, free for TCP and UDP, that nobody takes who was not told of it.
+pub fn own_port(host: &str) -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let count = given_from() - LOWEST;
+    // Runs at the same time on one machine begin at different places.
+    let first = std::process::id().wrapping_mul(997);
+    (0..count)
+        .map(|_| {
+            let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+            let port = u16::try_from(LOWEST + place).unwrap();
+            (host, port).to_socket_addrs().unwrap().next().unwrap()
+        })
+        .find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
+        .expect("a free port")
+}
+
+/// The first port that the kernel gives to who asks for any.
+fn given_from() -> u32 {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    *FIRST.get_or_init(|| {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+        let first = range.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(
+            first > LOWEST + 100,
+            "net.ipv4.ip_local_port_range leaves no port below {first} to the tests"
+        );
+        first
+    })
+}
+
+/// Waits until the program, told of this address, has its UDP socket.
+pub fn wait_until_bound(program: &mut Program, address: SocketAddr) {
+    let table = if address.is_ipv6() { "/proc/net/udp6" } else { "/proc/net/udp" };
+    let port = format!(":{:04X}", address.port());
+    wait_for("a program to listen", secs(30), || {
+        let ended = program.wait(ms(1));
+        assert!(ended.is_none(), "a program did not listen on {address}: {ended:?}");
+        let sockets = fs::read_to_string(table).unwrap();
+        sockets.lines().filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
+    });
+}
