@@ -94,6 +94,10 @@ pub struct Secrets {
     pub time_code_play: Secret,
     /// `timeTokenPeriod`, in seconds.
     pub time_code_period: u64,
+    /// `timeTokenSeparators`: the words of a derived key are set apart.
+    pub time_code_separators: bool,
+    /// `timeTokenStoredSubscribersOnly`: no derived keys.
+    pub time_code_stored_only: bool,
 }
 
 impl Secrets {

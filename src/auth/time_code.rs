@@ -22,10 +22,13 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
 
-/// The key of a subscriber without a record: derived from the application's secret and what the code is for.
+/// The key of a subscriber without a secret of its own: derived from the application's and what the code is for.
+///
+/// Without a `separator`, as clients of the reference compute it, `bob1` on `free-vip` has the key of `bob1free-` on `vip`.
+/// With `/`, which is in no stream's id, no two have the same.
 #[must_use]
-pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str) -> Vec<u8> {
-    let mut key = [secret, subscriber, stream, kind].concat().into_bytes();
+pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, separator: &str) -> Vec<u8> {
+    let mut key = [secret, subscriber, stream, kind].join(separator).into_bytes();
     let length = key.len().next_multiple_of(PADDING);
     key.resize(length, b'X');
     key
@@ -98,7 +101,12 @@ mod tests {
         for bad in ["", "GEZDGNB", "gezdgnbv", "GEZDGNB1", "GEZDGNBVG", "========"] {
             assert_eq!(key_of_secret(bad), None, "{bad}");
         }
-        assert_eq!(derived_key("secret", "sub1", "s1", "play"), b"secretsub1s1play");
-        assert_eq!(derived_key("secret", "sub1", "s1", "publish"), b"secretsub1s1publishXXXXX");
+        assert_eq!(derived_key("secret", "sub1", "s1", "play", ""), b"secretsub1s1play");
+        assert_eq!(derived_key("secret", "sub1", "s1", "publish", ""), b"secretsub1s1publishXXXXX");
+        let keys = ["", "/"].map(|separator| {
+            [("bob1", "free-vip"), ("bob1free-", "vip")]
+                .map(|(id, stream)| derived_key("s", id, stream, "play", separator))
+        });
+        assert!(keys[0][0] == keys[0][1] && keys[1][0] != keys[1][1]);
     }
 }

@@ -89,6 +89,8 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         time_code_publish: secret("timeTokenSecretForPublish"),
         time_code_play: secret("timeTokenSecretForPlay"),
         time_code_period: values.number("timeTokenPeriod", 1u64, 86_400)?,
+        time_code_separators: values.boolean("timeTokenSeparators")?,
+        time_code_stored_only: values.boolean("timeTokenStoredSubscribersOnly")?,
     };
     Ok(SecuritySettings {
         publish,

@@ -1,50 +1,216 @@
-//! Failed time codes: six digits are soon guessed when attempts are unlimited. Counted by subscriber and address,
-//! so that nobody keeps somebody else out.
+//! Failed time codes: six digits are soon guessed when attempts are unlimited.
+//!
+//! Wrong codes are counted for a minute: of an address for one subscriber, so that nobody keeps somebody else out; of an
+//! address for all of them, since every id that is made up would bring new attempts; and of a stream. What is shown by whom
+//! has reached a limit is wrong, whatever it is, and is not counted again. A stream that many addresses guess at still
+//! takes a code of those who have shown no wrong one.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Params};
 use crate::types::{Now, StreamKey};
 
-/// Wrong codes of one address for one subscriber within [`WINDOW`]; what it shows then is wrong, whatever it is.
-const ATTEMPTS_MAX: u32 = 10;
-/// How long a wrong code counts.
+/// Wrong codes of one address for one subscriber.
+const OF_SUBSCRIBER_MAX: u32 = 10;
+/// Wrong codes of one address: many viewers may share one. At this rate one of a million codes takes days.
+const OF_ADDRESS_MAX: u32 = 60;
+/// Wrong codes of an IPv6 site, which has 65 536 times the addresses of a host.
+const OF_SITE_MAX: u32 = 600;
+/// Wrong codes for one stream before an address with any is refused.
+const OF_STREAM_MAX: u32 = 1000;
+/// How long wrong codes are added up, from the first.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Pairs of subscriber and address that are remembered.
+/// Entries that each table remembers; the oldest goes first.
 const REMEMBERED_MAX: usize = 10_000;
-
-type Who = (StreamKey, String, IpAddr);
+/// Bits of the prefixes that IPv6 hosts and sites have (RFC 6177).
+const HOST_BITS: u32 = 64;
+const SITE_BITS: u32 = 48;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::control) struct CodeAttempts {
-    wrong: BTreeMap<Who, u32>,
-    since: Option<Instant>,
+    subscribers: Counts<(StreamKey, Box<str>, IpAddr)>,
+    addresses: Counts<IpAddr>,
+    sites: Counts<IpAddr>,
+    streams: Counts<StreamKey>,
 }
 
 impl CodeAttempts {
-    /// Whether this address has tried often enough.
+    /// Whether enough was tried, by this address or on this stream.
     pub(super) fn is_over(&self, now: Now, key: &StreamKey, subscriber: Option<&str>, peer: IpAddr) -> bool {
-        let Some(subscriber) = subscriber.filter(|_| self.is_fresh(now)) else { return false };
-        let who = (key.clone(), subscriber.to_owned(), peer.to_canonical());
-        self.wrong.get(&who).is_some_and(|wrong| *wrong >= ATTEMPTS_MAX)
+        let now = now.mono;
+        let host = prefix(peer, HOST_BITS);
+        let of_address = self.addresses.count(now, &host);
+        of_address >= OF_ADDRESS_MAX
+            || site(peer).is_some_and(|site| self.sites.count(now, &site) >= OF_SITE_MAX)
+            || (of_address > 0 && self.streams.count(now, key) >= OF_STREAM_MAX)
+            || subscriber.is_some_and(|subscriber| {
+                self.subscribers.count(now, &(key.clone(), subscriber.into(), host)) >= OF_SUBSCRIBER_MAX
+            })
     }
 
-    /// A wrong code.
+    /// A wrong code. One by whom has reached a limit changes nothing.
     pub(in crate::control) fn note(&mut self, now: Now, key: &StreamKey, params: &Params, peer: IpAddr) {
         let Some(subscriber) = Credentials::of(params).subscriber else { return };
-        if !self.is_fresh(now) || self.wrong.len() >= REMEMBERED_MAX {
-            self.wrong.clear();
-            self.since = Some(now.mono);
+        if self.is_over(now, key, Some(subscriber), peer) {
+            return;
         }
-        let who = (key.clone(), subscriber.to_owned(), peer.to_canonical());
-        let wrong = self.wrong.entry(who).or_default();
-        *wrong = wrong.saturating_add(1);
+        let (now, host) = (now.mono, prefix(peer, HOST_BITS));
+        self.subscribers.add(now, (key.clone(), subscriber.into(), host));
+        self.addresses.add(now, host);
+        if let Some(site) = site(peer) {
+            self.sites.add(now, site);
+        }
+        self.streams.add(now, key.clone());
+    }
+}
+
+fn site(peer: IpAddr) -> Option<IpAddr> {
+    peer.to_canonical().is_ipv6().then(|| prefix(peer, SITE_BITS))
+}
+
+/// The network that an IPv6 address is in; an IPv4 address by itself.
+fn prefix(peer: IpAddr, bits: u32) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => {
+            let others = Ipv6Addr::BITS.saturating_sub(bits);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> others << others))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[derive(Debug)]
+struct Wrong {
+    since: Instant,
+    count: u32,
+}
+
+/// Wrong codes by who they are of.
+#[derive(Debug)]
+struct Counts<K> {
+    wrong: BTreeMap<K, Wrong>,
+    /// In the order of their beginning; each entry once.
+    order: VecDeque<K>,
+}
+
+impl<K> Default for Counts<K> {
+    fn default() -> Self {
+        Self { wrong: BTreeMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Ord + Clone> Counts<K> {
+    fn count(&self, now: Instant, who: &K) -> u32 {
+        let wrong = self.wrong.get(who).filter(|wrong| wrong.counts(now));
+        wrong.map_or(0, |wrong| wrong.count)
     }
 
-    fn is_fresh(&self, now: Now) -> bool {
-        self.since.is_some_and(|since| now.mono.saturating_duration_since(since) < WINDOW)
+    fn add(&mut self, now: Instant, who: K) {
+        while let Some(oldest) = self.order.front()
+            && (self.wrong.len() >= REMEMBERED_MAX
+                || self.wrong.get(oldest).is_none_or(|wrong| !wrong.counts(now)))
+        {
+            self.wrong.remove(oldest);
+            self.order.pop_front();
+        }
+        if !self.wrong.contains_key(&who) {
+            self.order.push_back(who.clone());
+        }
+        let wrong = self.wrong.entry(who).or_insert(Wrong { since: now, count: 0 });
+        wrong.count = wrong.count.saturating_add(1);
+    }
+}
+
+impl Wrong {
+    fn counts(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < WINDOW
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Rig {
+        attempts: CodeAttempts,
+        now: Now,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { attempts: CodeAttempts::default(), now: Now { mono: Instant::now(), wall_ms: 0 } }
+        }
+
+        fn is_over(&self, stream: &str, subscriber: &str, peer: &str) -> bool {
+            let key = StreamKey::new("live", stream);
+            self.attempts.is_over(self.now, &key, Some(subscriber), peer.parse().unwrap())
+        }
+
+        /// How many of so many guesses are looked at.
+        fn guess(&mut self, times: u32, who: impl Fn(u32) -> (String, String, String)) -> u32 {
+            (0..times).fold(0, |looked_at, n| {
+                let (stream, subscriber, peer) = who(n);
+                let refused = self.is_over(&stream, &subscriber, &peer);
+                let params = vec![("subscriberId".to_owned(), subscriber)];
+                let key = StreamKey::new("live", &stream);
+                self.attempts.note(self.now, &key, &params, peer.parse().unwrap());
+                looked_at + u32::from(!refused)
+            })
+        }
+    }
+
+    fn who(stream: &str, subscriber: &str, peer: &str) -> (String, String, String) {
+        (stream.to_owned(), subscriber.to_owned(), peer.to_owned())
+    }
+
+    #[test]
+    fn ids_that_are_made_up_bring_no_new_attempts() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.1")), OF_ADDRESS_MAX);
+        assert!(rig.is_over("s", "alice", "192.0.2.1") && rig.is_over("other", "alice", "192.0.2.1"));
+        assert!(!rig.is_over("s", "alice", "192.0.2.2"), "others are not kept out");
+        rig.now.mono += WINDOW;
+        assert!(!rig.is_over("s", "alice", "192.0.2.1"), "a minute later it may try again");
+    }
+
+    #[test]
+    fn nothing_washes_a_refusal_away() {
+        let mut rig = Rig::new();
+        rig.guess(OF_SUBSCRIBER_MAX, |_| who("s", "alice", "192.0.2.1"));
+        assert!(rig.is_over("s", "alice", "192.0.2.1"));
+        // Refused guesses, of one address and of as many subscribers as are remembered.
+        rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.7"));
+        rig.guess(20_000, |_| who("s", "alice", "192.0.2.1"));
+        assert!(rig.is_over("s", "alice", "192.0.2.1"));
+        // Entries of others go in the order of their beginning: only more than the table has push it out.
+        let addresses = u32::try_from(REMEMBERED_MAX).unwrap() - 100;
+        rig.guess(addresses, |n| who(&format!("s{n}"), "x", &format!("10.{}.{}.1", n >> 8, n & 255)));
+        assert!(rig.is_over("s", "alice", "192.0.2.1"));
+        assert!(rig.attempts.addresses.wrong.len() <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn an_ipv6_host_is_its_prefix_and_a_site_has_a_limit() {
+        let mut rig = Rig::new();
+        let host = |n: u32| who("s", &n.to_string(), &format!("2001:db8:0:1::{n:x}"));
+        assert_eq!(rig.guess(1000, host), OF_ADDRESS_MAX);
+        let site = |n: u32| who(&n.to_string(), "x", &format!("2001:db8:7:{n:x}::1"));
+        assert_eq!(rig.guess(2000, site), OF_SITE_MAX);
+        assert!(!rig.is_over("s", "x", "2001:db8:8::1"));
+        let mapped = |n: u32| who("s", &n.to_string(), "::ffff:192.0.2.9");
+        rig.guess(OF_ADDRESS_MAX, mapped);
+        assert!(rig.is_over("s", "x", "192.0.2.9") && !rig.is_over("s", "x", "192.0.2.10"));
+    }
+
+    #[test]
+    fn a_stream_that_many_guess_at_takes_codes_of_those_who_did_not() {
+        let mut rig = Rig::new();
+        let many = |n: u32| who("s", "alice", &format!("10.0.{}.{}", (n / 9) >> 8, (n / 9) & 255));
+        assert_eq!(rig.guess(OF_STREAM_MAX, many), OF_STREAM_MAX, "nine of each address");
+        assert!(rig.is_over("s", "alice", "10.0.0.0"), "one with a wrong code");
+        assert!(!rig.is_over("s", "alice", "192.0.2.1") && !rig.is_over("t", "alice", "10.0.0.0"));
     }
 }

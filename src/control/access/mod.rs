@@ -75,7 +75,7 @@ impl Control {
         Ok(())
     }
 
-    /// The code of a subscriber: by its own secret where it has one, else by the application's.
+    /// Whether the subscriber shows its code of this moment.
     fn is_time_code(
         &self,
         now: Now,
@@ -91,17 +91,29 @@ impl Control {
             return false;
         }
         let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
-        let known = match record.and_then(|record| record.b32_secret.as_deref()) {
-            Some(secret) => time_code::key_of_secret(secret),
-            None => code_key(app, direction.word(), key, id),
-        };
+        let known = code_key(app, direction.word(), key, id, record);
         known.is_some_and(|known| time_code::is_valid(&known, period, now.wall_ms, code))
     }
 }
 
-/// The key behind the codes of a subscriber without a secret of its own; `None` when the application has none either.
-pub(super) fn code_key(app: &AppSettings, kind: &str, key: &StreamKey, id: &str) -> Option<Vec<u8>> {
+/// The key behind the codes of a subscriber: by its own secret where it has one, else by the application's. `None` when the
+/// application has none either, or gives none to subscribers without a record.
+pub(super) fn code_key(
+    app: &AppSettings,
+    kind: &str,
+    key: &StreamKey,
+    id: &str,
+    record: Option<&Subscriber>,
+) -> Option<Vec<u8>> {
+    if let Some(secret) = record.and_then(|record| record.b32_secret.as_deref()) {
+        return time_code::key_of_secret(secret);
+    }
     let direction = if kind == Direction::Play.word() { Direction::Play } else { Direction::Publish };
-    let secret = app.security.secrets.time_code(direction);
-    (!secret.is_empty()).then(|| time_code::derived_key(secret.reveal(), id, &key.id, kind))
+    let secrets = &app.security.secrets;
+    let secret = secrets.time_code(direction);
+    if secret.is_empty() || (secrets.time_code_stored_only && record.is_none()) {
+        return None;
+    }
+    let separator = if secrets.time_code_separators { "/" } else { "" };
+    Some(time_code::derived_key(secret.reveal(), id, &key.id, kind, separator))
 }

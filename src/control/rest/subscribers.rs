@@ -154,11 +154,7 @@ pub(super) fn totp(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let record = control.subscriber(&key, id);
     let secrets = &call.app.security.secrets;
     let period = record.and_then(Subscriber::period).unwrap_or(secrets.time_code_period);
-    let known = match record.and_then(|record| record.b32_secret.as_deref()) {
-        Some(secret) => time_code::key_of_secret(secret),
-        None => code_key(call.app, call.query("type"), &key, id),
-    };
-    match known {
+    match code_key(call.app, call.query("type"), &key, id, record) {
         Some(known) => {
             let code = time_code::code(&known, period, now.wall_ms);
             Reply::Now(Outcome::success().data_id(&code).response(200))

@@ -255,6 +255,27 @@ fn time_codes_of_subscribers_stored_and_not() {
 }
 
 #[test]
+fn codes_of_keys_set_apart_and_of_stored_subscribers_only() {
+    let settings = [
+        ("enableTimeTokenForPlay", "true"),
+        ("timeTokenSecretForPlay", "pepper"),
+        ("timeTokenSeparators", "true"),
+        ("timeTokenStoredSubscribersOnly", "true"),
+    ];
+    let mut rig = Rig::with(&[], &settings);
+    rig.publish("s", 0);
+    let code = time_code::code(&time_code::derived_key("pepper", "alice", "s", "play", "/"), 60, START_MS);
+    let alice = [("subscriberId", "alice"), ("subscriberCode", code.as_str())];
+    let totp = "/live/rest/v2/broadcasts/s/subscribers/alice/totp?type=play";
+    assert_eq!(rig.play_with("s", &alice), Err(no(Denial::TimeCode)));
+    assert!(rig.get(totp).1.contains(r#""success":false"#));
+    let body = r#"{"subscriberId":"alice","type":"play","concurrentConnectionsLimit":-1}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/subscribers", body), (200, PLAIN.into()));
+    assert!(rig.get(totp).1.contains(&code));
+    assert_eq!(rig.play_with("s", &alice), Ok(()));
+}
+
+#[test]
 fn codes_are_not_guessed_for_long_and_nobody_is_kept_out_by_others() {
     let settings = [("enableTimeTokenForPublish", "true"), ("timeTokenSecretForPublish", "pepper")];
     let mut rig = Rig::with(&[], &settings);
