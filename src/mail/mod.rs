@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use media::{Position, TrackId, TrackSet};
 
+use crate::auth::CidrList;
 use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
 use crate::jobs::JobDone;
@@ -39,6 +40,8 @@ use crate::types::{ConnId, Handle, Ingest, PullId, PushId, SessionRef, StreamId,
 pub struct SessionSettings {
     /// `server.cors_origins`: whose pages may use the management API.
     pub cors_origins: Vec<String>,
+    /// `server.trusted_proxies`: who may say whose request it passes on.
+    pub trusted_proxies: CidrList,
     /// The settings of each protocol.
     pub protocols: Extensions,
 }
@@ -47,7 +50,11 @@ impl SessionSettings {
     /// Out of the server's.
     #[must_use]
     pub fn of(server: &ServerSettings) -> Self {
-        Self { cors_origins: server.cors_origins.clone(), protocols: server.protocols.clone() }
+        Self {
+            cors_origins: server.cors_origins.clone(),
+            trusted_proxies: server.trusted_proxies.clone(),
+            protocols: server.protocols.clone(),
+        }
     }
 }
 

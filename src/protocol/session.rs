@@ -8,7 +8,7 @@
 //! and the answers come back under that name as a [`Reply`].
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -178,6 +178,8 @@ pub enum Event {
     },
     /// Plays no more, or gave up asking.
     Unsubscribe(Handle),
+    /// What follows is asked by this client; the peer is a proxy that is trusted.
+    Client(IpAddr),
     /// A request of the API; answered by [`Reply::Rest`].
     Rest {
         /// The request.

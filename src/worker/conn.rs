@@ -1,6 +1,6 @@
 //! A session of a worker with what belongs to it: its network paths, its publications and subscriptions, its figures.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -211,6 +211,8 @@ pub(super) struct Family {
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: SocketAddr,
+    /// The client that a trusted proxy speaks for.
+    pub(super) behind: Option<IpAddr>,
     pub(super) session: Box<dyn Session>,
     pub(super) purpose: Purpose,
     pub(super) bytes: Option<ByteLink>,
@@ -254,6 +256,7 @@ impl Conn {
         let takes_units = session.unit_sink().is_some();
         Self {
             peer,
+            behind: None,
             session,
             purpose: Purpose::Peer,
             bytes: None,
@@ -276,6 +279,11 @@ impl Conn {
             },
             family: None,
         }
+    }
+
+    /// Whom it serves: its peer, or who is behind that.
+    pub(super) fn client(&self) -> SocketAddr {
+        self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
 
     pub(super) fn publication_mut(&mut self, handle: Handle) -> Option<&mut Publication> {

@@ -109,6 +109,11 @@ impl Worker {
             Event::Pause { subscription, paused } => self.pause(id, subscription, paused),
             // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
             Event::Unsubscribe(subscription) => self.unsubscribe(id, subscription),
+            Event::Client(client) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.behind = Some(client);
+                }
+            }
             Event::Rest { request, secure } => {
                 let session = self.session_ref(id, Handle::ONLY);
                 let Some(conn) = self.conns.get(id) else { return };
@@ -230,7 +235,7 @@ impl Worker {
 
 /// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
 fn log_end(conn: &Conn, reason: &str, now: std::time::Instant) {
-    let (figures, peer) = (&conn.figures, conn.peer);
+    let (figures, peer) = (&conn.figures, conn.client());
     let protocol = figures.protocol;
     let seconds = now.saturating_duration_since(figures.began).as_secs();
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);

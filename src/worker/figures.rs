@@ -195,7 +195,7 @@ impl Worker {
             };
             let key = self.live.streams.get(&stream)?.key.clone();
             let figures = conn.session.figures()?;
-            Some(ConnectionFigures { key, role, peer: conn.peer, figures })
+            Some(ConnectionFigures { key, role, peer: conn.client(), figures })
         };
         self.conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }

@@ -50,7 +50,7 @@ impl Worker {
         else {
             return;
         };
-        let address = conn.peer.ip();
+        let address = conn.client().ip();
         let by_address = address.to_string();
         let viewer = watched.viewer.as_deref().unwrap_or(&by_address);
         self.polled.leases.renew(self.now.mono, (watched.stream, watched.protocol, viewer), address, LEASE);

@@ -31,7 +31,7 @@ impl Worker {
         };
         let session = self.session_ref(id, subscription);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let peer = conn.peer;
+        let peer = conn.client();
         let request = |ask: &PlayAsk| {
             let (egress, params) = (ask.format.key().name, ask.params.clone());
             let (key, origin) = (ask.key.clone(), ask.origin.clone());
@@ -156,7 +156,7 @@ impl Worker {
     fn note_playing(&mut self, id: ConnId, stream: StreamId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(stream) = self.live.streams.get(&stream) else { return };
-        let (key, peer, protocol) = (&stream.key, conn.peer, conn.session.about().protocol);
+        let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
         conn.figures.key = Some(key.clone());
         match conn.purpose {
             Purpose::Peer => tracing::info!(%key, protocol, %peer, "viewer started"),

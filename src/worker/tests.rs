@@ -209,6 +209,23 @@ fn subscribe_as(subscription: Handle, format: Format) -> Event {
 }
 
 #[test]
+fn who_asks_control_is_the_client_that_a_proxy_speaks_for() {
+    let mut rig = Rig::new();
+    let (id, actor) = rig.connect();
+    let mut ask = subscribe();
+    if let Event::Subscribe { ask, .. } = &mut ask {
+        // Control decides about subscribers.
+        ask.params.push(("subscriberId".into(), "u".into()));
+    }
+    rig.say(id, &actor, [Event::Client([198, 51, 100, 7].into()), ask]);
+    let asked = rig.outputs().into_iter().find_map(|output| {
+        let Output::Control(ToControl::Play(request)) = output else { return None };
+        Some(request.peer.to_string())
+    });
+    assert_eq!(asked.as_deref(), Some("198.51.100.7:1"));
+}
+
+#[test]
 fn jumps_outlive_the_subscription_and_are_counted_once() {
     let mut rig = Rig::new();
     let (id, actor) = rig.connect();

@@ -7,11 +7,14 @@ use crate::jobs::{FileError, Job, JobDone, JobId, OpenedFile, Outcome as JobOutc
 use crate::mail::{NoSubscription, SessionSettings};
 use crate::protocol::Apps;
 use media::Tracks;
+use std::net::Ipv4Addr;
 
 /// Nothing is published.
 static BLOBS: Blobs = Blobs::new();
 
 /// A session with its worker: it hears the session's events and keeps what the peer is sent.
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
+
 pub(super) struct Rig {
     pub(super) now: Now,
     apps: Apps,
@@ -28,7 +31,7 @@ impl Rig {
     pub(super) fn with_mounts(mounts: &'static Mounts<Handler>) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
-        let session = HttpSession::with_mounts(now, mounts);
+        let session = HttpSession::with_mounts(now, PEER, mounts);
         let (apps, server) = (Apps::from([("live".into(), settings)]), SessionSettings::default());
         Self { now, apps, server, session, sent: Vec::new() }
     }
@@ -75,6 +78,33 @@ const fn opened(result: Result<OpenedFile, FileError>) -> Reply<'static> {
 fn about(rig: &Rig) -> (&'static str, bool) {
     let about = rig.session.about();
     (about.protocol, about.is_media)
+}
+
+#[test]
+fn viewers_behind_a_trusted_proxy_are_told_apart() {
+    let mut rig = Rig::new();
+    let ask = |rig: &mut Rig, header: &str| {
+        let request = format!("HEAD /live/s.flv HTTP/1.1\r\nHost: h\r\n{header}\r\n");
+        let mut events = rig.act(|session, ctx| session.handle_bytes(ctx, request.as_bytes()));
+        let client = events.first().and_then(|event| {
+            if let Event::Client(client) = event { Some(client.to_string()) } else { None }
+        });
+        assert!(matches!(events.pop(), Some(Event::Subscribe { .. })), "{events:?}");
+        rig.act(|session, ctx| {
+            session.handle_reply(ctx, verdict(session.subscriptions - 1, Err(NoSubscription::NotFound)))
+        });
+        client
+    };
+    assert_eq!(ask(&mut rig, "X-Forwarded-For: 192.0.2.1\r\n"), None, "it is not trusted");
+    rig.server.trusted_proxies = crate::auth::cidr::parse("10.0.0.0/8").unwrap();
+    assert_eq!(ask(&mut rig, "X-Forwarded-For: 192.0.2.1\r\n").as_deref(), Some("192.0.2.1"));
+    assert_eq!(ask(&mut rig, "X-Forwarded-For: 192.0.2.1\r\n"), None, "as it was");
+    assert_eq!(ask(&mut rig, "X-Forwarded-For: 192.0.2.2, 10.9.9.9\r\n").as_deref(), Some("192.0.2.2"));
+    assert_eq!(ask(&mut rig, "").as_deref(), Some("10.0.0.1"), "the proxy itself");
+    rig.sent();
+    let request = b"GET /live/s.flv HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: junk\r\n\r\n";
+    assert!(rig.act(|session, ctx| session.handle_bytes(ctx, request)).is_empty());
+    assert!(rig.sent().starts_with("HTTP/1.1 403 "));
 }
 
 #[test]
