@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
+use media::codec::key_frame::is_key_frame;
 use media::codec::{g711, h264, h265, mp3};
 use media::{
     AccessUnit, Codec, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, TrackSet,
@@ -295,7 +296,11 @@ impl Depackager {
             Err(_) => return Outcome::Bad,
         };
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
-        let key_frame = matches!(tag.frame_type, FrameType::Key | FrameType::GeneratedKey);
+        let key_frame = match tag.frame_type {
+            FrameType::Key | FrameType::GeneratedKey => true,
+            FrameType::Inter | FrameType::Disposable | FrameType::Command => false,
+            FrameType::Unstated => is_key_frame(&track.config, &payload),
+        };
         let config_epoch = track.epoch;
         if key_frame {
             self.key_seen = self.key_seen.with(id);

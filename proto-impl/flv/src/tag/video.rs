@@ -28,6 +28,8 @@ mod packet_type {
 /// The type of a video frame (§E.4.3.1, `FrameType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameType {
+    /// Reserved. Some servers write it in all enhanced bodies: the payload has to tell.
+    Unstated = 0,
     /// Can be decoded alone.
     Key = 1,
     /// Depends on earlier frames.
@@ -41,6 +43,10 @@ pub enum FrameType {
 }
 
 impl FrameType {
+    fn read_enhanced(bits: u8) -> Result<Self, Error> {
+        if bits == 0 { Ok(Self::Unstated) } else { Self::read(bits) }
+    }
+
     fn read(bits: u8) -> Result<Self, Error> {
         Ok(match bits {
             1 => Self::Key,
@@ -87,7 +93,7 @@ impl VideoBody {
         if first & EX_HEADER == 0 {
             return VideoTag::read_legacy(body, first, r).map(Self::Tag);
         }
-        let frame_type = FrameType::read((first >> 4) & 7)?;
+        let frame_type = FrameType::read_enhanced((first >> 4) & 7)?;
         let (packet, nanos) = read_modifiers(&mut r, first & 0x0f)?;
         if frame_type == FrameType::Command && packet != packet_type::METADATA {
             return Ok(Self::Command(r.u8()?));

@@ -8,6 +8,7 @@ pub mod flac;
 pub mod g711;
 pub mod h264;
 pub mod h265;
+pub mod key_frame;
 pub mod latm;
 pub mod mp3;
 pub mod opus;

@@ -395,3 +395,18 @@ fn data_of_every_name_travels_once_media_flows() {
         );
     }
 }
+
+#[test]
+fn who_does_not_state_a_frame_type_is_asked_by_its_payload() {
+    let mut ingest = ingest();
+    assert_eq!(ingest.video(0, &bytes(&[b"\x80hvc1", HVCC])), Outcome::Taken);
+    let frame = |nal: &[u8]| bytes(&[b"\x81hvc1\0\0\0", &[0, 0, 0, 4], nal]);
+    let (inter, key) = (frame(&[1 << 1, 1, 0x80, 0]), frame(&[19 << 1, 1, 0x80, 0]));
+    assert_eq!(ingest.video(0, &inter), Outcome::Dropped, "it waits for a key frame");
+    for (at, body, is_key) in [(10, &key, true), (20, &inter, false), (30, &key, true)] {
+        let Outcome::Unit(unit) = ingest.video(at, body) else { panic!("{at}") };
+        assert_eq!((unit.dts, unit.key_frame), (i64::from(at), is_key));
+    }
+    // The older header has no such excuse.
+    assert_eq!(ingest.video(40, &Bytes::from_static(b"\x07\x01\0\0\0\0\0\0\x01\x65")), Outcome::Bad);
+}
