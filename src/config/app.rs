@@ -116,7 +116,7 @@ impl AppSettings {
     pub fn of(schema: &'static Schema, name: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut values = Values::new(schema, Level::App, "defaults");
         for (key, value) in settings {
-            values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
+            values.set(key, (*value).to_owned(), Origin::Set);
         }
         Self::from_values(name, 0, values)
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::keys::Key;
 use super::properties::{self, FILE_BYTES_MAX};
+use super::suggestion;
 use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
 
@@ -70,16 +71,11 @@ impl Config {
     /// The first thing that is wrong.
     pub fn read(options: &Options) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let overlays = Overlays::of(options, &mut warnings)?;
+        let overlays = Overlays::of(options)?;
         let server = Arc::new(overlays.server(options, &mut warnings)?);
         let mut apps = Vec::new();
         for name in app_names(&options.home, &mut warnings)? {
-            // Reported for the first application only: every other one has the same keys.
-            let unknown = if apps.is_empty() { Some(&mut warnings) } else { None };
-            let mut file_warnings = Vec::new();
-            let app = overlays.app(options, &name, &mut file_warnings, unknown)?;
-            apps.push(Arc::new(app));
-            warnings.extend(file_warnings);
+            apps.push(Arc::new(overlays.app(options, &name, &mut warnings)?));
         }
         if apps.is_empty() {
             warnings.push("no application: nothing can be published".to_owned());
@@ -122,38 +118,36 @@ struct Overlays {
 }
 
 impl Overlays {
-    fn of(options: &Options, warnings: &mut Vec<String>) -> Result<Self, Error> {
+    /// A key that nobody knows is an error: a switch that is mistyped protects nothing.
+    fn of(options: &Options) -> Result<Self, Error> {
         let (mut server, mut apps) = (Vec::new(), Vec::new());
         for argument in &options.set {
             let (key, value) = argument_of(argument)?;
-            match key.strip_prefix("app.") {
-                Some(key) => apps.push((key.to_owned(), value)),
-                None => server.push((key.to_owned(), value)),
+            let (level, list, name) = match key.strip_prefix("app.") {
+                Some(name) => (Level::App, &mut apps, name),
+                None => (Level::Server, &mut server, key),
+            };
+            if options.schema.find(level, name).is_none() {
+                let reason = suggestion::unknown_key(options.schema, key);
+                return Err(Error::Argument { argument: properties::printable(key), reason });
             }
+            list.push((name.to_owned(), value));
         }
-        Ok(Self { environment: sorted_environment(options, warnings), server, apps })
+        Ok(Self { environment: sorted_environment(options)?, server, apps })
     }
 
     fn server(&self, options: &Options, warnings: &mut Vec<String>) -> Result<ServerSettings, Error> {
         let mut values = Values::new(options.schema, Level::Server, "red5.properties");
         values.apply_file(read_file(&server_file(&options.home))?.unwrap_or_default(), warnings);
-        overlay(&mut values, &self.environment.server, &self.server, warnings);
+        overlay(&mut values, &self.environment.server, &self.server);
         ServerSettings::from_values(options.cores, values)
     }
 
-    /// `unknown` collects warnings of unknown keys that the file does not have.
-    fn app(
-        &self,
-        options: &Options,
-        name: &str,
-        warnings: &mut Vec<String>,
-        unknown: Option<&mut Vec<String>>,
-    ) -> Result<AppSettings, Error> {
+    fn app(&self, options: &Options, name: &str, warnings: &mut Vec<String>) -> Result<AppSettings, Error> {
         let mut values =
             Values::new(options.schema, Level::App, &format!("{name}/WEB-INF/red5-web.properties"));
         values.apply_file(read_file(&app_file(&options.home, name))?.unwrap_or_default(), warnings);
-        let mut ignored = Vec::new();
-        overlay(&mut values, &self.environment.apps, &self.apps, unknown.unwrap_or(&mut ignored));
+        overlay(&mut values, &self.environment.apps, &self.apps);
         AppSettings::from_values(name, 0, values)
     }
 }
@@ -173,7 +167,7 @@ pub struct Edit {
 /// # Errors
 /// What is wrong with the result, or the disk.
 pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
-    let overlays = Overlays::of(options, &mut Vec::new())?;
+    let overlays = Overlays::of(options)?;
     edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Vec::new()))
 }
 
@@ -182,8 +176,8 @@ pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Err
 /// # Errors
 /// What is wrong with the result, or the disk.
 pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSettings, Error> {
-    let overlays = Overlays::of(options, &mut Vec::new())?;
-    edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Vec::new(), None))
+    let overlays = Overlays::of(options)?;
+    edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Vec::new()))
 }
 
 fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -207,10 +201,18 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
 /// The disk, or settings that do not fit.
 pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
-    make_dir(&folder.join("WEB-INF"), 0o755)?;
-    make_dir(&folder.join("streams"), 0o755)?;
-    write_new_app(options, name)?;
-    Overlays::of(options, &mut Vec::new())?.app(options, name, &mut Vec::new(), None)
+    let is_new = !folder.exists();
+    let make = || {
+        make_dir(&folder.join("WEB-INF"), 0o755)?;
+        make_dir(&folder.join("streams"), 0o755)?;
+        write_new_app(options, name)?;
+        Overlays::of(options)?.app(options, name, &mut Vec::new())
+    };
+    make().inspect_err(|_| {
+        if is_new {
+            let _ = fs::remove_dir_all(&folder);
+        }
+    })
 }
 
 /// Whether a folder's name can be an application: what fits a path segment, and is not ours.
@@ -241,12 +243,14 @@ struct Environment {
     apps: Vec<(String, String)>,
 }
 
-fn sorted_environment(options: &Options, warnings: &mut Vec<String>) -> Environment {
+fn sorted_environment(options: &Options) -> Result<Environment, Error> {
     let mut found = Environment::default();
     let mut variables: Vec<_> = options.environment.iter().collect();
     variables.sort();
     for (name, value) in variables {
-        let Some(rest) = name.strip_prefix("MILLSTREAM_") else { continue };
+        let Some(rest) = name.strip_prefix("MILLSTREAM_").filter(|rest| !is_of_others(rest)) else {
+            continue;
+        };
         let (table, list, rest): (&[Key], _, _) = match rest.strip_prefix("APP_") {
             Some(rest) => (options.schema.keys(Level::App), &mut found.apps, rest),
             None => (options.schema.keys(Level::Server), &mut found.server, rest),
@@ -254,28 +258,33 @@ fn sorted_environment(options: &Options, warnings: &mut Vec<String>) -> Environm
         match table.iter().find(|key| variable_of(key.name) == rest) {
             Some(key) => list.push((key.name.to_owned(), value.clone())),
             None => {
-                warnings.push(format!("the environment: unknown variable {}", properties::printable(name)))
+                let reason = suggestion::unknown_variable(options.schema, name);
+                return Err(Error::Variable { name: properties::printable(name), reason });
             }
         }
     }
-    found
+    Ok(found)
 }
 
-fn variable_of(key: &str) -> String {
+/// What is no setting: the filter of the log, and what Kubernetes tells every pod of a service called `millstream`
+/// (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
+fn is_of_others(variable: &str) -> bool {
+    variable == "LOG"
+        || variable.starts_with("SERVICE_")
+        || variable == "PORT"
+        || variable.starts_with("PORT_")
+}
+
+pub(super) fn variable_of(key: &str) -> String {
     key.to_ascii_uppercase().replace('.', "_")
 }
 
-fn overlay(
-    values: &mut Values,
-    environment: &[(String, String)],
-    set: &[(String, String)],
-    warnings: &mut Vec<String>,
-) {
+fn overlay(values: &mut Values, environment: &[(String, String)], set: &[(String, String)]) {
     for (key, value) in environment {
-        values.set(key, value.trim().to_owned(), Origin::Environment, warnings);
+        values.set(key, value.trim().to_owned(), Origin::Environment);
     }
     for (key, value) in set {
-        values.set(key, value.clone(), Origin::Set, warnings);
+        values.set(key, value.clone(), Origin::Set);
     }
 }
 
@@ -343,12 +352,18 @@ fn app_names(home: &Path, warnings: &mut Vec<String>) -> Result<Vec<String>, Err
 /// Makes folders and files that are missing; what is there stays as it is.
 fn make_home(options: &Options) -> Result<(), Error> {
     let home = &options.home;
-    for name in ["conf", "webapps", "log"] {
+    for name in ["conf", "webapps"] {
         make_dir(&home.join(name), 0o755)?;
     }
-    let data = home.join("data");
-    make_dir(&data, 0o700)?;
-    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).map_err(|e| io_error(&data, &e))?;
+    for (name, mode) in [("data", 0o700), ("log", 0o750)] {
+        let folder = home.join(name);
+        make_dir(&folder, mode)?;
+        // Older homes have wider ones. A folder of somebody else's is theirs to guard.
+        match fs::set_permissions(&folder, fs::Permissions::from_mode(mode)) {
+            Err(error) if name == "data" => return Err(io_error(&folder, &error)),
+            Ok(()) | Err(_) => {}
+        }
+    }
     write_new(&server_file(home), "Settings of the server", options.schema.keys(Level::Server))?;
     if app_names(home, &mut Vec::new())?.is_empty() {
         for name in FIRST_APPS {
@@ -477,17 +492,14 @@ mod tests {
         let secret = home.0.join("secret");
         fs::write(&secret, "s3cret-s3cret\n").unwrap();
         let config = Config::open(&home.options(
-            &[
-                "http.port=3",
-                "app.gopCache=false",
-                "nonsense=1",
-                &format!("app.jwtSecretKey=@{}", secret.display()),
-            ],
+            &["http.port=3", "app.gopCache=false", &format!("app.jwtSecretKey=@{}", secret.display())],
             &[
                 ("MILLSTREAM_HTTP_PORT", "2"),
                 ("MILLSTREAM_SERVER_ORIGIN_PORT", "2"),
                 ("MILLSTREAM_APP_COALESCEMS", "0"),
-                ("MILLSTREAM_WHAT", "x"),
+                ("MILLSTREAM_LOG", "info"),
+                ("MILLSTREAM_SERVICE_HOST", "10.0.0.1"),
+                ("MILLSTREAM_PORT_1935_TCP_PORT", "1935"),
                 ("PATH", "/bin"),
             ],
         ))
@@ -501,7 +513,17 @@ mod tests {
             assert!(!app.gop_cache && app.coalesce.is_zero() && app.values.is_fixed("gopCache"));
             assert_eq!(app.values.text("jwtSecretKey"), "s3cret-s3cret");
         }
-        assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+        assert_eq!(config.warnings, Vec::<String>::new());
+        for (set, variable) in [
+            (&["nonsense=1"][..], ("PATH", "")),
+            (&["playTokenControlEnabled=true"], ("PATH", "")),
+            (&["app.http.port=1"], ("PATH", "")),
+            (&[], ("MILLSTREAM_WHAT", "x")),
+            (&[], ("MILLSTREAM_APP_GOPCASH", "false")),
+        ] {
+            let error = Config::open(&home.options(set, &[variable])).unwrap_err().to_string();
+            assert!(error.contains("there is no such"), "{error}");
+        }
         let text = config.describe();
         assert!(text.contains("http.port=3  # --set") && text.contains("jwtSecretKey=***"));
         assert!(!text.contains("s3cret") && !format!("{config:?}").contains("s3cret"));

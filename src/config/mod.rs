@@ -11,6 +11,7 @@ pub mod properties;
 mod schema;
 mod security;
 mod server;
+mod suggestion;
 mod values;
 
 pub use app::AppSettings;
@@ -53,6 +54,14 @@ pub enum Error {
     Argument {
         /// The argument up to its `=`.
         argument: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A variable of the environment is no setting.
+    #[error("the environment: {name}: {reason}")]
+    Variable {
+        /// The variable.
+        name: String,
         /// The reason.
         reason: String,
     },

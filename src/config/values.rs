@@ -53,11 +53,8 @@ impl Values {
         }
     }
 
-    /// Sets one value; a key that nobody knows is a warning.
-    pub fn set(&mut self, key: &str, value: String, origin: Origin, warnings: &mut Vec<String>) {
-        if self.schema.find(self.level, key).is_none() {
-            warnings.push(format!("{}: unknown key {}", describe(&self.file, origin), printable(key)));
-        }
+    /// Sets one value.
+    pub fn set(&mut self, key: &str, value: String, origin: Origin) {
         self.map.insert(key.to_owned(), (value, origin));
     }
 
