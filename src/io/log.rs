@@ -3,20 +3,26 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
+use super::log_fields::write_field;
 use super::log_limit::LogLimit;
 
 /// Lines that may wait; more are lost.
 const QUEUE_LINES: usize = 16_384;
 /// Size at which a file is closed and the next begun.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
+/// Lines name people and addresses: the group of the server may read them, others not.
+const FILE_MODE: u32 = 0o640;
 /// Files that are kept: the current one and those before it.
 const FILES: u32 = 10;
 
@@ -31,7 +37,10 @@ pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let limit = LogLimit::new(writer.clone(), json);
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
-    let format = if json { format.json().flatten_event(true).boxed() } else { format.boxed() };
+    let format = match json {
+        true => format.json().flatten_event(true).boxed(),
+        false => format.fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed(),
+    };
     // A second start in one process (tests) keeps the first subscriber.
     let (filter, handle) = reload::Layer::new(filter);
     if tracing_subscriber::registry().with(filter).with(limit).with(format).try_init().is_ok() {
@@ -84,7 +93,12 @@ impl RotatedFile {
     }
 
     fn reopen(&mut self) {
-        self.file = OpenOptions::new().create(true).append(true).open(&self.path).ok();
+        let opened = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(&self.path);
+        self.file = opened
+            .inspect_err(|error| {
+                let _ = writeln!(io::stderr(), "millstream: no log in {}: {error}", self.path.display());
+            })
+            .ok();
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 

@@ -12,6 +12,7 @@ mod listen;
 pub mod load;
 mod local;
 pub mod log;
+mod log_fields;
 mod log_limit;
 mod mailbox;
 mod server;
