@@ -78,7 +78,7 @@ const SERVER_LAST: &[Key] = &[
     explicit(
         "server.allowed_dashboard_CIDR",
         "0.0.0.0/0",
-        "Address rules of the management API and /metrics; not set: loopback until a user exists",
+        "Address rules of the management API; not set: loopback until a user exists",
     ),
     key("server.jwtServerControlEnabled", "false", "Signed tokens for the management API"),
     secret("server.jwtServerSecretKey", "", "Secret of those tokens, at least 32 characters"),
@@ -100,6 +100,11 @@ const SERVER_LAST: &[Key] = &[
     ),
     key("limits.new_connections_burst", "200", "How many of those may come at once"),
     key("limits.exempt_loopback", "true", "Whether loopback addresses are free of the limits per address"),
+    key(
+        "metrics.allowed_CIDR",
+        "127.0.0.1",
+        "Address rules of /metrics and /openapi.json; others need a login",
+    ),
     key("metrics.per_stream", "false", "Figures of each stream in /metrics"),
     key("useGlobalIp", "false", "Kept for older files; not used"),
     key("nodeGroup", "default", "Group of nodes"),
@@ -138,6 +143,12 @@ const APP_FIRST: &[Key] = &[
     secret("timeTokenSecretForPlay", "", "Secret of the viewers' codes"),
     secret("timeTokenSecretForPublish", "", "Secret of the publishers' codes"),
     key("timeTokenPeriod", "60", "Period of the codes in seconds"),
+    key(
+        "timeTokenSeparators",
+        "false",
+        "Keys of codes are joined by /, so that none is another's; clients must do so too",
+    ),
+    key("timeTokenStoredSubscribersOnly", "false", "Refuse the codes of subscribers without a record"),
     key("hashControlPublishEnabled", "false", "Hash control for publishers"),
     key("hashControlPlayEnabled", "false", "Hash control for viewers"),
     secret("tokenHashSecret", "", "Secret of the hash control"),

@@ -36,6 +36,8 @@ pub struct Limits {
 /// The settings of the server as a whole, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
+    /// `server.host`: of listeners that have no address of their own; `None`: every address.
+    pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
     /// `server.name`; empty: not set.
@@ -64,6 +66,8 @@ pub struct ServerSettings {
     pub cors_origins: Vec<String>,
     /// `outbound.deny`.
     pub outbound_deny: CidrList,
+    /// `metrics.allowed_CIDR`: who needs no login for the figures.
+    pub metrics: CidrList,
     /// `server.allowed_dashboard_CIDR`.
     pub dashboard: CidrList,
     /// Whether the operator has set it.
@@ -100,6 +104,7 @@ impl ServerSettings {
             return Err(values.bad("server.name", "must be a host name"));
         }
         Ok(Self {
+            host: values.host("server.host")?,
             http_host: values.host("http.host")?,
             name: name.to_owned(),
             http_port: values.port("http.port")?,
@@ -115,6 +120,7 @@ impl ServerSettings {
             cors_origins: origins(&values)?,
             outbound_deny: values.rules("outbound.deny")?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
+            metrics: values.rules("metrics.allowed_CIDR")?,
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
             management_secret: management_secret(&values)?,
             limits: limits(&values)?,
@@ -141,7 +147,7 @@ impl ServerSettings {
     pub fn of(schema: &'static Schema, settings: &[(&str, &str)]) -> Result<Self, Error> {
         let mut values = Values::new(schema, Level::Server, "defaults");
         for (key, value) in settings {
-            values.set(key, (*value).to_owned(), Origin::Set, &mut Vec::new());
+            values.set(key, (*value).to_owned(), Origin::Set);
         }
         Self::from_values(1, values)
     }

@@ -97,7 +97,7 @@ impl Control {
                 return None;
             }
         };
-        let remote = RemoteHost::of(&target);
+        let remote = RemoteHost::of(&target, self.config.server.host);
         let push = Push {
             key: key.clone(),
             stream,

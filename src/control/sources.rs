@@ -143,7 +143,7 @@ impl Control {
         tracing::info!(%key, url = redact(&url), "source started");
         self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
         let id = PullId(self.outbound.sources.pulls);
-        let remote = RemoteHost::of(&target);
+        let remote = RemoteHost::of(&target, self.config.server.host);
         let (began, watched) = (now.mono, now.mono);
         let source = Source { key: key.clone(), url, target, began, watched };
         self.outbound.sources.by_id.insert(id, source);
@@ -186,7 +186,7 @@ impl Control {
             }
         };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let remote = RemoteHost::of(&target);
+        let remote = RemoteHost::of(&target, self.config.server.host);
         (source.url, source.target) = (url, target);
         source.began = now.mono;
         if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {

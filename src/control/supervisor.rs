@@ -65,8 +65,15 @@ pub(super) struct RemoteHost {
 }
 
 impl RemoteHost {
-    pub(super) fn of(target: &Target) -> Self {
-        Self { host: target.host.clone(), port: target.port, listens: target.listens() }
+    /// A listener that names no address has `ours`, that of all listeners, where the operator has set one.
+    pub(super) fn of(target: &Target, ours: Option<IpAddr>) -> Self {
+        let listens = target.listens();
+        let is_any = target.host.parse::<IpAddr>().is_ok_and(|host| host.is_unspecified());
+        let host = match ours.filter(|_| listens && is_any) {
+            Some(ours) => ours.to_string(),
+            None => target.host.clone(),
+        };
+        Self { host, port: target.port, listens }
     }
 }
 

@@ -117,6 +117,19 @@ fn a_source_prepares_delivers_and_stops() {
 }
 
 #[test]
+fn a_source_that_calls_us_is_waited_for_at_the_servers_address() {
+    for (host, url, wanted) in [
+        ("127.0.0.1", "srt://:9000?mode=listener", "127.0.0.1:9000"),
+        ("", "srt://:9000?mode=listener", "0.0.0.0:9000"),
+        ("127.0.0.1", "srt://127.0.0.5:9000?mode=listener", "127.0.0.5:9000"),
+    ] {
+        let mut rig = Rig::with(&[("server.host", host)], &[]);
+        rig.source("s", url);
+        assert_eq!(rig.pull().1.address.to_string(), wanted, "{host} {url}");
+    }
+}
+
+#[test]
 fn u_02_between_two_attempts_the_stream_stays_and_the_clock_goes_on() {
     let mut rig = Rig::new();
     rig.source("s", URL);
