@@ -13,6 +13,7 @@ mod admission;
 mod answer;
 pub mod broadcast;
 mod connections;
+mod doors;
 mod endpoints;
 pub mod hooks;
 mod jobs;
@@ -197,6 +198,7 @@ impl Control {
         for app in control.config.apps.clone() {
             control.post_all(&ToWorker::App(app));
         }
+        control.log_doors();
         control.boot_sources(now);
         Ok(control)
     }

@@ -4,6 +4,8 @@ use super::{Headers, Method, Request, Response};
 
 /// Methods that a page of another origin may use, where a row does not say others.
 pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
+/// Methods that change nothing.
+const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Fields that it may send.
 const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
@@ -28,6 +30,9 @@ pub struct Policy<'a> {
 pub enum Origins<'a> {
     /// The paths of applications: everybody, with credentials only where the request has some of its own.
     Anyone,
+    /// The paths of an application's API whose only check is the address, which every page of a browser there has: these
+    /// origins as [`Self::Anyone`], and others read only.
+    Readers(&'a [String]),
     /// The management paths: these origins, with credentials; others get no field, and their browsers refuse them.
     Named(&'a [String]),
 }
@@ -51,16 +56,17 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     if is_own(origin, request.header("host").unwrap_or_default()) {
         return Verdict::Fields(Vec::new());
     }
-    if let Origins::Named(named) = policy.origins
-        && !named.iter().any(|known| known.eq_ignore_ascii_case(origin))
-    {
-        return Verdict::Fields(Vec::new());
-    }
+    let is_in = |named: &[String]| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
+    let methods = match policy.origins {
+        Origins::Named(named) if !is_in(named) => return Verdict::Fields(Vec::new()),
+        Origins::Readers(named) if !is_in(named) => READ_METHODS,
+        Origins::Anyone | Origins::Named(_) | Origins::Readers(_) => policy.methods,
+    };
     let mut fields = origin_fields(request, origin, matches!(policy.origins, Origins::Named(_)));
-    let is_allowed = |method: &str| policy.methods.split(',').any(|known| known == method);
+    let is_allowed = |method: &str| methods.split(',').any(|known| known == method);
     match request.header("access-control-request-method") {
         Some(method) if request.method == Method::Options => {
-            preflight(request, is_allowed(method.trim()), policy.methods, &fields)
+            preflight(request, is_allowed(method.trim()), methods, &fields)
         }
         Some(_) | None if !is_allowed(request.method.as_str()) => refused(),
         Some(_) | None => {
@@ -166,7 +172,9 @@ pub fn is_own(origin: &str, host: &str) -> bool {
         && origin_port.unwrap_or(default) == own_port.unwrap_or(default)
 }
 
-fn split_port(authority: &str) -> (&str, Option<&str>) {
+/// The host of an authority, and its port as it is written.
+#[must_use]
+pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         Some(_) | None => (authority, None),
@@ -197,7 +205,7 @@ mod tests {
     }
 
     fn answer(method: Method, fields: &[(&str, &str)]) -> Response {
-        match check(&request(method, fields), Cors::ANYONE.policy(&[])) {
+        match check(&request(method, fields), Cors::ANYONE.policy(&[], false)) {
             Verdict::Answer(response) => *response,
             Verdict::Fields(fields) => {
                 let mut response = Response::empty(0);
@@ -283,11 +291,39 @@ mod tests {
     }
 
     #[test]
+    fn where_the_address_is_the_only_check_pages_of_others_read_only() {
+        let ask = |method, fields: &[(&str, &str)], named: &[String], needs_token| match check(
+            &request(method, fields),
+            Cors::TOKENS.policy(named, needs_token),
+        ) {
+            Verdict::Answer(response) => response.status,
+            Verdict::Fields(fields) => {
+                if fields.is_empty() {
+                    0
+                } else {
+                    1
+                }
+            }
+        };
+        let preflight = [ORIGIN, ("Access-Control-Request-Method", "POST")];
+        let named = [ORIGIN.1.to_owned()];
+        assert_eq!(ask(Method::Options, &preflight, &[], false), 403);
+        assert_eq!(ask(Method::Post, &[ORIGIN], &[], false), 403);
+        assert_eq!(ask(Method::Get, &[ORIGIN], &[], false), 1);
+        for (names, needs_token) in [(&[][..], true), (&named[..], false)] {
+            assert_eq!(ask(Method::Options, &preflight, names, needs_token), 200);
+            assert_eq!(ask(Method::Post, &[ORIGIN], names, needs_token), 1);
+        }
+        let own = ("Origin", "http://media.example:5080");
+        assert_eq!(ask(Method::Post, &[own], &[], false), 0, "our own page");
+    }
+
+    #[test]
     fn r_35_management_is_for_named_origins_only() {
         let named = [ORIGIN.1.to_owned()];
         let ask = |origin, named: &[String]| match check(
             &request(Method::Get, &[("Origin", origin)]),
-            Cors::NAMED.policy(named),
+            Cors::NAMED.policy(named, false),
         ) {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(_) => panic!(),

@@ -44,7 +44,7 @@ pub use body::{BodyDecoder, Framing};
 pub use connection::{BodyLength, CloseReason, Connection, Event, Stats};
 pub use limits::Limits;
 pub use media_type::media_type;
-pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts};
+pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts, Pages};
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};

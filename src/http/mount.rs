@@ -56,24 +56,42 @@ pub enum BodyKind {
 /// Which origins may send requests, and which methods they may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
-    /// Only those that the operator names; else any.
-    pub named: bool,
+    /// The pages.
+    pub pages: Pages,
     /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'static str,
     /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
     pub exposed: Option<&'static str>,
 }
 
+/// Whose pages may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Those of any origin.
+    Any,
+    /// Those of the origins that the operator names.
+    Named,
+    /// Those of any origin when requests need a token; else those of the named ones, and others read only.
+    Tokens,
+}
+
 impl Cors {
     /// Pages of any origin.
-    pub const ANYONE: Self = Self { named: false, methods: cors::METHODS, exposed: None };
+    pub const ANYONE: Self = Self { pages: Pages::Any, methods: cors::METHODS, exposed: None };
     /// Pages of the origins that the operator names.
-    pub const NAMED: Self = Self { named: true, ..Self::ANYONE };
+    pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
+    /// Pages of any origin that have a token.
+    pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
-    /// The policy, with the origins that are named.
+    /// The policy, with the origins that are named and whether requests need a token.
     #[must_use]
-    pub const fn policy(self, origins: &[String]) -> cors::Policy<'_> {
-        let origins = if self.named { cors::Origins::Named(origins) } else { cors::Origins::Anyone };
+    pub const fn policy(self, origins: &[String], needs_token: bool) -> cors::Policy<'_> {
+        let origins = match self.pages {
+            Pages::Any => cors::Origins::Anyone,
+            Pages::Tokens if needs_token => cors::Origins::Anyone,
+            Pages::Tokens => cors::Origins::Readers(origins),
+            Pages::Named => cors::Origins::Named(origins),
+        };
         cors::Policy { origins, methods: self.methods, exposed: self.exposed }
     }
 }

@@ -1,6 +1,7 @@
 //! Who may use the operations of the server (docs/rest.md), in this order:
 //!
-//! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`;
+//! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`; `/metrics` and `/openapi.json` have a list of
+//!    their own, and let in besides who is logged in;
 //! 2. a `ProxyAuthorization` token, when that way is switched on: it decides, whatever cookie comes with it;
 //! 3. the session that the cookie names; writes that come by cookie must come from our own pages
 //!    (docs/robustness.md R-34);
@@ -17,7 +18,7 @@ use crate::auth::jwt;
 use crate::control::Control;
 use crate::control::management::{Role, SESSION_COOKIE, SYSTEM, SessionId, User};
 use crate::control::records::auxiliary::Auxiliary;
-use crate::http::{Method, Request, Response, cors};
+use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
@@ -43,23 +44,35 @@ impl Control {
         request: &Request,
     ) -> Reply {
         let client = self.client_of(origin.peer, request);
+        let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
+        if base == Base::Server
+            && let Some(client) = client
+            && self.config.server.metrics.contains(client)
+        {
+            return self.answer_server(
+                now,
+                RootCall { origin, client, caller: Caller::Nobody, request, params: Default::default() },
+                found,
+            );
+        }
         let Some(client) = client.filter(|client| self.may_see_dashboard(*client)) else {
+            Self::note_refused(client, request);
             return refused("Not allowed IP");
         };
-        let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
-        if base == Base::Server {
-            return match found {
-                Found::Route(route, params) => {
-                    let caller = Caller::Nobody;
-                    self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
-                }
-                found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
-            };
-        }
         let caller = match self.caller(now, request) {
             Ok(caller) => caller,
             Err(refusal) => return Reply::Now(refusal),
         };
+        if base == Base::Server {
+            return match caller {
+                Caller::Nobody => refused("Not allowed IP"),
+                Caller::Token | Caller::User { .. } => self.answer_server(
+                    now,
+                    RootCall { origin, client, caller, request, params: Default::default() },
+                    found,
+                ),
+            };
+        }
         let is_open = matches!(found, Found::Route(route, _) if route.policy == Policy::Open);
         if !is_open && let Err(text) = self.check_caller(&caller, &found, request) {
             return refused(text);
@@ -73,6 +86,14 @@ impl Control {
             Found::Route(route, params) => {
                 self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
             }
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
+        }
+    }
+
+    /// The operations outside of the API, for whom their address list or a login lets in.
+    fn answer_server(&mut self, now: Now, call: RootCall<'_>, found: Found<'_>) -> Reply {
+        match found {
+            Found::Route(route, _) => self.handle_root(now, route, &call),
             found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
         }
     }
@@ -153,21 +174,6 @@ impl Control {
             }
             Policy::Proxied => super::proxy::may_pass(user, request),
             Policy::AppFilter => false,
-        }
-    }
-
-    /// Browsers say where a write comes from: by `Origin`, newer ones by `Sec-Fetch-Site`. Who says neither is no
-    /// browser, and has the cookie from its own login.
-    fn is_own_page(&self, request: &Request) -> bool {
-        let named = |origin: &str| {
-            self.config.server.cors_origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
-        };
-        match request.header("origin") {
-            Some(origin) => cors::is_own(origin, request.header("host").unwrap_or_default()) || named(origin),
-            None => match request.header("sec-fetch-site") {
-                Some(site) => site == "same-origin" || site == "none",
-                None => true,
-            },
         }
     }
 

@@ -282,10 +282,10 @@ fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit
             }
         } else if given.is_none() && member.key.explicit && app.values.origin(key) == Origin::File {
             edit.unset.push(key.to_owned());
-            after.set(key, wanted, Origin::Default, &mut Vec::new());
+            after.set(key, wanted, Origin::Default);
         } else if !same {
             edit.set.push((key.to_owned(), wanted.clone()));
-            after.set(key, wanted, Origin::File, &mut Vec::new());
+            after.set(key, wanted, Origin::File);
         }
     }
     check(app, &after, &body)?;

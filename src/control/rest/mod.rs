@@ -9,11 +9,13 @@ mod access;
 mod apps;
 mod broadcasts;
 mod call;
+mod client;
 mod endpoints;
 mod features;
 mod form;
 mod host;
 mod lists;
+mod mask;
 mod openapi;
 mod paths;
 mod proxy;
@@ -33,7 +35,6 @@ use std::net::{IpAddr, SocketAddr};
 use super::Control;
 use super::records::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
-use crate::auth::proxy::client_address;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
 use crate::types::{Now, SessionRef, StreamKey};
@@ -88,6 +89,9 @@ impl Control {
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
         match find(Base::App, request.method, rest) {
+            Found::Route(route, _) if route.gives_credential && !self.may_hand_out(&app, peer, request) => {
+                Reply::Now(Response::error(403, "Not allowed from another site"))
+            }
             Found::Route(route, params) => match (refuse_type(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
@@ -95,6 +99,9 @@ impl Control {
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {
                             self.settled(now, session, &call.key(), response)
+                        }
+                        Reply::Now(response) if !self.may_hand_out(&app, peer, request) => {
+                            Reply::Now(mask::masked(response))
                         }
                         reply @ (Reply::Now(_) | Reply::Later) => reply,
                     }
@@ -134,16 +141,11 @@ impl Control {
                 None => Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
             };
             if !client.is_some_and(|client| app.remote_allowed_cidr.contains(client)) {
+                Self::note_refused(client, request);
                 return Some(Response::error(403, "Not allowed IP"));
             }
         }
         None
-    }
-
-    /// The address behind trusted proxies; `None` when they say what cannot be read.
-    fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
-        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
-        client_address(peer.ip(), forwarded.into_iter(), &self.config.server.trusted_proxies)
     }
 }
 

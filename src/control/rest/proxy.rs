@@ -2,7 +2,10 @@
 //! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
 
 use super::call::{Reply, RootCall};
+use super::mask::masked;
 use super::paths::split_path;
+use super::route::Base;
+use super::routes::{Found, find};
 use crate::control::management::{Role, SYSTEM, User};
 use crate::control::{Control, Now};
 use crate::http::{Method, Request, Response};
@@ -13,7 +16,13 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Handles any method of `/request`.
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     match inner(call.request) {
-        Some(request) => control.dispatch_app(now, call.origin.session, None, &request),
+        Some(request) => {
+            let masks = only_reads(control, call, &request);
+            match control.dispatch_app(now, call.origin.session, None, &request) {
+                Reply::Now(response) if masks => Reply::Now(masked(response)),
+                reply @ (Reply::Now(_) | Reply::Later) => reply,
+            }
+        }
         None => Reply::Now(Response::error(404, "Not Found")),
     }
 }
@@ -26,11 +35,28 @@ pub(super) fn may_pass(user: &User, request: &Request) -> bool {
     let media = ["/v2/broadcasts", "/v2/vods"]
         .iter()
         .any(|known| rest.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-    [SYSTEM, app].into_iter().filter_map(|scope| user.role_in(scope)).any(|role| match role {
+    let reads = matches!(inner.method, Method::Get | Method::Head);
+    roles(user, app).any(|role| match role {
         Role::Admin => true,
-        Role::User => media || matches!(inner.method, Method::Get | Method::Head),
-        Role::ReadOnly => matches!(inner.method, Method::Get | Method::Head),
+        Role::User => media || reads,
+        Role::ReadOnly => reads && !gives_credential(&inner, rest),
     })
+}
+
+fn roles(user: &User, app: &str) -> impl Iterator<Item = Role> {
+    [SYSTEM, app].into_iter().filter_map(|scope| user.role_in(scope))
+}
+
+fn gives_credential(request: &Request, rest: &str) -> bool {
+    let rest = rest.strip_prefix("/v2").unwrap_or(rest);
+    matches!(find(Base::App, request.method, rest), Found::Route(route, _) if route.gives_credential)
+}
+
+/// Whether nothing but reading is allowed to the caller.
+fn only_reads(control: &Control, call: &RootCall<'_>, request: &Request) -> bool {
+    let Some(user) = call.caller.email().and_then(|email| control.user(email)) else { return false };
+    let app = split_path(&request.path).map_or("", |(app, _)| app);
+    roles(user, app).all(|role| role == Role::ReadOnly)
 }
 
 /// The request that `_path` means; `None` when it is no path of one reading.

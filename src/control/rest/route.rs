@@ -32,7 +32,7 @@ impl Base {
 pub enum Policy {
     /// Whoever passes the application's IP filter and token filter.
     AppFilter,
-    /// Only the dashboard's address filter: `/metrics`, `/openapi.json`.
+    /// The address list of the figures, or a login: `/metrics`, `/openapi.json`.
     Dashboard,
     /// No login.
     Open,
@@ -85,6 +85,8 @@ pub struct Route {
     pub gives: &'static str,
     /// Parameters of the query.
     pub query: &'static [&'static str],
+    /// Whether the answer lets whoever has it do something.
+    pub gives_credential: bool,
     /// The operation's group in the document.
     pub tag: &'static str,
     /// A one-line description for people.
@@ -101,6 +103,11 @@ impl Route {
     /// Takes the files of a form.
     pub(super) const fn multipart(self) -> Self {
         Self { body: BodyKind::Multipart, ..self }
+    }
+
+    /// Gives a credential: not to pages of others, and not to those who may only read.
+    pub(super) const fn credential(self) -> Self {
+        Self { gives_credential: true, ..self }
     }
 
     /// Takes these query parameters.

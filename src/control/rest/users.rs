@@ -116,7 +116,8 @@ pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>)
 pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     // The reference's number, success included.
     let refused = || done(Outcome::failure("").error_id(-1));
-    if !call.client.to_canonical().is_loopback() || is_forwarded(call) {
+    if !call.client.is_loopback() {
+        Control::note_refused(Some(call.client), call.request);
         return Reply::Now(Response::error(403, "Not allowed IP"));
     }
     let body = body_of!(call).unwrap_or_default();
@@ -137,14 +138,6 @@ pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
     }
     let purpose = Purpose::Create { origin: call.origin, user: Box::new(user), initial: true };
     if control.make_hash(digest, purpose) { Reply::Later } else { refused() }
-}
-
-/// Somebody passes requests on: that this one comes from this machine says nothing, unless the proxy is known and has
-/// told for whom.
-fn is_forwarded(call: &RootCall<'_>) -> bool {
-    let says = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
-    call.client == call.origin.peer.ip().to_canonical()
-        && says.iter().any(|name| call.request.header(name).is_some())
 }
 
 /// `GET /first-login-status`.
@@ -306,7 +299,7 @@ impl Control {
         })
     }
 
-    pub(super) fn has_users(&self) -> bool {
+    pub(in crate::control) fn has_users(&self) -> bool {
         self.records.auxiliary.has_any(Kind::User)
     }
 

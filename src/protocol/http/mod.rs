@@ -12,7 +12,7 @@ mod pages;
 mod signalling;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session, Watched};
+use crate::auth::proxy::client_address;
 use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
 use crate::mail::StreamEnd;
@@ -81,6 +82,9 @@ enum Stage {
 #[derive(Debug)]
 pub struct HttpSession {
     connection: http::Connection,
+    peer: IpAddr,
+    /// The client that the worker was told of.
+    client: IpAddr,
     mounts: Mounts<Handler>,
     stage: Stage,
     events: VecDeque<Event>,
@@ -98,15 +102,18 @@ pub struct HttpSession {
 impl HttpSession {
     /// An accepted connection.
     #[must_use]
-    pub(super) fn new(now: Now, _peer: SocketAddr, _seed: Seed) -> Self {
-        Self::with_mounts(now, &mounts::MOUNTS)
+    pub(super) fn new(now: Now, peer: SocketAddr, _seed: Seed) -> Self {
+        Self::with_mounts(now, peer, &mounts::MOUNTS)
     }
 
     /// An accepted connection that finds what `mounts` has.
     #[must_use]
-    pub fn with_mounts(now: Now, mounts: &'static Mounts<Handler>) -> Self {
+    pub fn with_mounts(now: Now, peer: SocketAddr, mounts: &'static Mounts<Handler>) -> Self {
+        let peer = peer.ip().to_canonical();
         Self {
             connection: http::Connection::new(now.mono, Arc::clone(&LIMITS)).with_bodies(mounts),
+            peer,
+            client: peer,
             mounts: *mounts,
             stage: Stage::Idle,
             events: VecDeque::new(),
@@ -137,12 +144,20 @@ impl HttpSession {
         else {
             return self.respond(ctx.now, Vec::new(), Response::error(404, "Not Found"));
         };
-        let mut fields = match cors::check(&request, mount.cors.policy(&ctx.server.cors_origins)) {
+        let Some(client) = self.client_of(ctx, &request) else {
+            return self.respond(ctx.now, Vec::new(), Response::error(403, "Forbidden"));
+        };
+        if client != std::mem::replace(&mut self.client, client) {
+            self.events.push_back(Event::Client(client));
+        }
+        let first = request.path.split('/').nth(1).unwrap_or_default();
+        let app = ctx.apps.get(first);
+        let needs_token = app.is_some_and(|app| app.security.rest_jwt.is_some());
+        let mut fields = match cors::check(&request, mount.cors.policy(&ctx.server.cors_origins, needs_token))
+        {
             Verdict::Fields(fields) => fields,
             Verdict::Answer(response) => return self.respond(ctx.now, Vec::new(), *response),
         };
-        let first = request.path.split('/').nth(1).unwrap_or_default();
-        let app = ctx.apps.get(first);
         if self.secure && app.is_none() {
             fields.push(("Strict-Transport-Security", HSTS.to_owned()));
         }
@@ -152,6 +167,12 @@ impl HttpSession {
             Some(refusal) => self.respond(ctx.now, fields, refusal),
             None => (mount.handler)(self, ctx, Asked { request, captures, fields }),
         }
+    }
+
+    /// Whose request it is; `None` when a trusted proxy says what cannot be read.
+    fn client_of(&self, ctx: &Context<'_>, request: &Request) -> Option<IpAddr> {
+        let forwarded: Vec<&str> = request.headers.all("x-forwarded-for").collect();
+        client_address(self.peer, forwarded.into_iter(), &ctx.server.trusted_proxies)
     }
 
     /// Handler: control answers.

@@ -9,12 +9,12 @@ use crypto::Seed;
 use super::mounts::{Asked, Handler};
 use super::tests::Rig;
 use super::{Action, Conversation, HttpSession};
-use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Response, websocket};
+use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Pages, Response, websocket};
 use crate::protocol::{ByteStream, Context, Event, Reply, Session};
 
 /// Pages of other origins may send offers and candidates, and read where the session is (RFC 9725 §4.4).
 const WHIP_CORS: Cors =
-    Cors { named: false, methods: "POST,PATCH,DELETE,OPTIONS", exposed: Some("Location,ETag,Link") };
+    Cors { pages: Pages::Any, methods: "POST,PATCH,DELETE,OPTIONS", exposed: Some("Location,ETag,Link") };
 
 static MOUNTS: Mounts<Handler> = Mounts(&[
     Mount {

@@ -36,7 +36,7 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
-    api("/{any}/rest/{*}", Cors::ANYONE),
+    api("/{any}/rest/{*}", Cors::TOKENS),
     // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
     read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.

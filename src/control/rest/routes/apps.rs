@@ -34,6 +34,7 @@ const fn app(
         takes: "",
         gives,
         query: &[],
+        gives_credential: false,
         tag,
         summary,
         handler: Handler::App(handler),
@@ -135,13 +136,12 @@ pub(super) const ROUTES: &[Route] = &[
         "SRT connections of a live stream",
     ),
     // ---- an application: tokens and subscribers
-    app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token").query(&[
-        "expireDate",
-        "type",
-        "roomId",
-    ]),
+    app(Get, "/broadcasts/{id}/token", tokens::create, "Token", TOKENS, "Make a one-time token")
+        .query(&["expireDate", "type", "roomId"])
+        .credential(),
     app(Get, "/broadcasts/{id}/jwt-token", tokens::create_jwt, "Token", TOKENS, "Make a signed token")
-        .query(&["expireDate", "type", "roomId"]),
+        .query(&["expireDate", "type", "roomId"])
+        .credential(),
     app(Delete, "/broadcasts/{id}/tokens", tokens::delete_all, "Result", TOKENS, "Delete all tokens"),
     app(
         Get,
@@ -150,7 +150,8 @@ pub(super) const ROUTES: &[Route] = &[
         "[Token]",
         TOKENS,
         "List tokens, 50 at most",
-    ),
+    )
+    .credential(),
     app(Post, "/broadcasts/{id}/subscribers", subscribers::add, "Result", TOKENS, "Add a subscriber")
         .takes("Subscriber"),
     app(
@@ -185,7 +186,8 @@ pub(super) const ROUTES: &[Route] = &[
         TOKENS,
         "The time code of this moment",
     )
-    .query(&["type"]),
+    .query(&["type"])
+    .credential(),
     app(
         Put,
         "/broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}",
