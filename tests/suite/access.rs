@@ -32,7 +32,7 @@ fn token(server: &Server, row: &str, id: &str, kind: &str) -> String {
 fn flv_status(address: SocketAddr, path: &str) -> (u16, TcpStream) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nOrigin: http://page.example\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page.example\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut head = [0; 12];
     stream.read_exact(&mut head).unwrap();
@@ -77,7 +77,7 @@ fn a_play_token_is_good_once_whatever_the_protocol() {
     assert_eq!(RtmpPeer::play(server.rtmp, "live", "s").err().unwrap(), NOT_PLAY);
     let refused = server.api().get("/live/s.flv?token=wrong");
     assert!(refused.status == 403 && refused.body.contains("Invalid Token for streamId:s"), "{refused:?}");
-    let upgrade = "GET /live/s.flv HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+    let upgrade = "GET /live/s.flv HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let answer = String::from_utf8_lossy(&raw_exchange(server.http, upgrade.as_bytes())).into_owned();
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
@@ -246,7 +246,7 @@ fn r_06_settings_that_could_not_protect_are_refused() {
 fn from_outside(server: &Server, path: &str, fields: &str) -> String {
     let mut stream = connect_from("127.0.0.2", server.http);
     stream.set_read_timeout(Some(secs(10))).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -21,20 +21,20 @@ struct Sight {
 }
 
 const SEEDS: [&str; 14] = [
-    "GET /a HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /a?b=c HTTP/1.1\r\nHost: h\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\nDELETE /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nZ\r\n0\r\n\r\n",
-    "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 44\r\n\r\nGET /inner HTTP/1.1\r\nHost: h\r\nX: 123456\r\n\r\n\r\n\r\n",
-    "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /a HTTP/1.0\r\nHost: h\r\n\r\nGET /b HTTP/1.0\r\nHost: h\r\n\r\n",
-    "GET /a HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
-    "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "\r\nPATCH http://h/a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /a HTTP/1.1\r\nHost: h\r\nX: y\r\n z\r\nContent-Length:0\r\n\r\nPOST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}",
+    "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a?b=c HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "PUT /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\nDELETE /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nZ\r\n0\r\n\r\n",
+    "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 44\r\n\r\nGET /inner HTTP/1.1\r\nHost: localhost\r\nX: 123456\r\n\r\n\r\n\r\n",
+    "HEAD /a HTTP/1.1\r\nHost: localhost\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a HTTP/1.0\r\nHost: localhost\r\n\r\nGET /b HTTP/1.0\r\nHost: localhost\r\n\r\n",
+    "GET /a HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
+    "POST /a HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "\r\nPATCH http://h/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nGET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /a HTTP/1.1\r\nHost: localhost\r\nX: y\r\n z\r\nContent-Length:0\r\n\r\nPOST /b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
 ];
 
 const PIECES: [&str; 42] = [
@@ -78,7 +78,7 @@ const PIECES: [&str; 42] = [
     "HTTP/1.0",
     "HTTP/1.2",
     "0\r\n\r\n",
-    "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "Upgrade: h2c\r\n",
 ];
 

@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, Type};
 use crate::support::{Bystander, Home, Server, raw_exchange, secs, wait_for};
 
 fn ask(address: SocketAddr, target: &str, fields: &str) -> (u16, String, Vec<u8>) {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
     let answer = raw_exchange(address, request.as_bytes());
     let end =
         answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or_else(|| panic!("{target}: {answer:?}"));
@@ -49,7 +49,7 @@ fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
     let (status, _, body) = ask(server.http, "/live/streams/a.mp4", &format!("{etag}\r\n"));
     assert_eq!((status, body.len()), (304, 0));
     // Two requests of one connection, the second one waits for the first one's last block.
-    let request = "GET /live/streams/a.mp4 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2);
+    let request = "GET /live/streams/a.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
     let answers = raw_exchange(server.http, request.as_bytes());
     assert_eq!(answers.windows(12).filter(|w| w == b"HTTP/1.1 200").count(), 2);
     assert!(answers.ends_with(&bytes) && answers.len() > 2_000_000);
@@ -180,7 +180,7 @@ fn h_22_a_reader_that_stops_is_given_up_and_holds_little() {
             socket.set_recv_buffer_size(1).unwrap();
             socket.connect(&server.http.into()).unwrap();
             let mut stream = TcpStream::from(socket);
-            stream.write_all(b"GET /live/streams/big.ts HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            stream.write_all(b"GET /live/streams/big.ts HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             stream
         })
         .collect();
@@ -204,7 +204,8 @@ fn cross_origin_requests_are_answered_before_the_filters() {
     let server =
         Server::start(&["app.remoteAllowedCIDR=10.0.0.0/8", "server.cors_origins=https://panel.example"]);
     let call = |method: &str, path: &str, fields: &str| {
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
         String::from_utf8(raw_exchange(server.http, request.as_bytes())).unwrap()
     };
     let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n";

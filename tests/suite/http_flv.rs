@@ -142,7 +142,7 @@ fn the_end_of_a_stream_is_a_fin_and_a_goodbye() {
     let publisher = Publisher::start(server.rtmp, "live", "ends");
     let mut viewer = TcpStream::connect(server.http).unwrap();
     viewer.set_read_timeout(Some(secs(10))).unwrap();
-    viewer.write_all(b"GET /live/ends.flv HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    viewer.write_all(b"GET /live/ends.flv HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut peer = WsPeer::open(server.http, "/live/ends.flv");
     assert!(matches!(peer.next(), Some(Event::Binary(_))));
     wait_for("both to be counted", secs(5), || {
@@ -188,7 +188,7 @@ fn refusals_have_their_status() {
     ] {
         assert_eq!(status(&server, method, path), want, "{method} {path}");
     }
-    let request = "HEAD /live/on.flv HTTP/1.1\r\nHost: h\r\nOrigin: http://page.example\r\n\r\n";
+    let request = "HEAD /live/on.flv HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page.example\r\n\r\n";
     let answer = crate::support::raw_exchange(server.http, request.as_bytes());
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.contains("Access-Control-Allow-Origin: *\r\n"), "{answer}");
@@ -206,7 +206,7 @@ fn a_viewer_that_talks_is_not_listened_to_for_ever_and_one_that_leaves_is_gone()
     let bystander = crate::support::Bystander::start(&server);
     let open = || {
         let mut viewer = TcpStream::connect(server.http).unwrap();
-        viewer.write_all(b"GET /live/bystander.flv HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        viewer.write_all(b"GET /live/bystander.flv HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         viewer.set_read_timeout(Some(ms(200))).unwrap();
         viewer
     };

@@ -18,7 +18,7 @@ const CANARY: &str = "canary";
 
 /// A request that must not run: it deletes the canary.
 fn smuggled() -> String {
-    format!("DELETE /live/rest/v2/broadcasts/{CANARY} HTTP/1.1\r\nHost: h\r\n\r\n")
+    format!("DELETE /live/rest/v2/broadcasts/{CANARY} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// What a peer gets that sends and then waits for the server to close.

@@ -466,7 +466,7 @@ fn r_34_r_45_forms_of_other_sites_and_archives_are_refused() {
     );
     assert!(raw("Origin: null\r\n", "").starts_with("HTTP/1.1 403"));
     assert_eq!(panel.get("/applications")["applications"], json!(["LiveApp", "live"]));
-    let preflight = "OPTIONS /rest/v2/users HTTP/1.1\r\nHost: h\r\nOrigin: http://evil.example\r\n\
+    let preflight = "OPTIONS /rest/v2/users HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
                      Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n";
     let answer =
         String::from_utf8_lossy(&raw_exchange(server.http, preflight.as_bytes())).to_ascii_lowercase();

@@ -181,7 +181,7 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
     socket.connect(&server.https.unwrap().into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(secs(15))).unwrap();
-    tls.writer().write_all(b"GET /live/s1.flv HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    tls.writer().write_all(b"GET /live/s1.flv HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     while tls.is_handshaking() || tls.wants_write() {
         tls.complete_io(&mut stream).unwrap();
     }

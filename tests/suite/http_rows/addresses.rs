@@ -19,7 +19,7 @@ fn is_closed(stream: &TcpStream) -> bool {
 fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
     let mut stream = connect_from(from, to);
     stream.set_read_timeout(Some(secs(8))).unwrap();
-    let request = "GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let request = "GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
@@ -58,7 +58,7 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
     let mut known: Vec<_> = (0..40).map(|_| connect_from("127.0.5.3", server.http)).take(15).collect();
     for stream in &mut known {
         stream.set_read_timeout(Some(secs(8))).unwrap();
-        stream.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        stream.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert_eq!(super::read_answer(stream, false).0, 200);
     }
     let more: Vec<_> = (0..30).map(|_| connect_from("127.0.5.3", server.http)).collect();
@@ -104,16 +104,16 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
 fn fail(server_http: SocketAddr, server_rtmp: SocketAddr, kind: usize) {
     let (address, bytes): (_, &[u8]) = match kind % 10 {
         0 | 1 => (server_http, b""),
-        2 | 3 => (server_http, b"GET / HTTP/1.1\r\nHost: h\r\nX: y"),
+        2 | 3 => (server_http, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: y"),
         4 => (server_http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         5 => (
             server_http,
-            b"POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{",
+            b"POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
         ),
         6 => (server_rtmp, b""),
         7 => (server_rtmp, b"\x06junk"),
         8 => (server_rtmp, b"\x03\0\0\0\0\0\0\0\0half of C1"),
-        _ => (server_rtmp, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+        _ => (server_rtmp, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     };
     let mut stream = connect(address);
     let _ = stream.write_all(bytes);

@@ -37,7 +37,7 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
     let bystander = Bystander::start(&server);
     // Each answer is some 300 KiB; the requests carry 8 KiB each.
     let request = format!(
-        "GET /live/rest/v2/broadcasts/list/0/50 HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n",
+        "GET /live/rest/v2/broadcasts/list/0/50 HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
         "y".repeat(8 * 1024)
     );
     const PEERS: usize = 4;
@@ -79,7 +79,7 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
 #[test]
 fn h_12_one_byte_chunks_cost_in_proportion_and_end_at_the_limit() {
     let server = Server::start(&["server.workers=1"]);
-    let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+    let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     let request = |chunks: usize| format!("{head}{}0\r\n\r\n", "1\r\na\r\n".repeat(chunks));
     let mut stream = connect(server.http);
@@ -114,7 +114,7 @@ fn h_24_a_header_byte_by_byte_is_looked_at_once() {
     let mut stream = connect(server.http);
     let mut send = |header: usize| {
         let text = format!(
-            "GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n",
+            "GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
             "y".repeat(header.saturating_sub(64))
         );
         for byte in text.as_bytes() {

@@ -10,7 +10,7 @@ use super::{
 /// A POST with these header lines, then these bytes of a body.
 fn post(lines: &str, body: &str) -> String {
     format!(
-        "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+        "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          {lines}\r\n{body}"
     )
 }
@@ -20,7 +20,7 @@ fn chunked(body: &str) -> String {
 }
 
 fn get(lines: &str) -> String {
-    format!("GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\n{lines}\r\n")
+    format!("GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n")
 }
 
 /// The row, what is wrong, the bytes, and the statuses that are right.
@@ -178,11 +178,21 @@ fn lines() -> Vec<Case> {
 fn requests() -> Vec<Case> {
     let line = |line: &str, host: &str| format!("{line}\r\n{host}\r\n");
     let path = "/live/rest/v2/version";
-    let host = "Host: h\r\n";
+    let host = "Host: localhost\r\n";
     let mut cases: Vec<Case> = vec![
         ("H-07", "no Host", line(&format!("GET {path} HTTP/1.1"), ""), &[400]),
-        ("H-07", "two Hosts", line(&format!("GET {path} HTTP/1.1"), "Host: h\r\nHost: h\r\n"), &[400]),
-        ("H-07", "two other Hosts", line(&format!("GET {path} HTTP/1.1"), "Host: h\r\nHost: g\r\n"), &[400]),
+        (
+            "H-07",
+            "two Hosts",
+            line(&format!("GET {path} HTTP/1.1"), "Host: localhost\r\nHost: localhost\r\n"),
+            &[400],
+        ),
+        (
+            "H-07",
+            "two other Hosts",
+            line(&format!("GET {path} HTTP/1.1"), "Host: localhost\r\nHost: g\r\n"),
+            &[400],
+        ),
         ("H-07", "an empty Host", line(&format!("GET {path} HTTP/1.1"), "Host:\r\n"), &[400]),
         ("H-07", "a Host with a path", line(&format!("GET {path} HTTP/1.1"), "Host: h/x\r\n"), &[400]),
         ("H-07", "HTTP/1.2", line(&format!("GET {path} HTTP/1.2"), host), &[505]),
@@ -236,8 +246,8 @@ fn h_04_h_06_h_08_what_is_just_within_the_limits_is_served() {
         (post("content-length:2\r\n", "{}"), 200),
         (get(&head_lines), 200),
         (get(&format!("X: {}\r\n", "y".repeat(16_000))), 200),
-        (format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"), 404),
-        ("\r\nGET http://h/live/rest/v2/version HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 200),
+        (format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404),
+        ("\r\nGET http://h/live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 200),
     ];
     let mut stream = connect(server.http);
     let all: String = requests.iter().map(|(request, _)| request.as_str()).collect();
@@ -318,7 +328,7 @@ fn h_14_answers_without_a_body_keep_the_framing() {
     plant_canary(&server);
     let request = |method: &str, path: &str, body: &str| {
         format!(
-            "{method} /live/rest/v2/{path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+            "{method} /live/rest/v2/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         )

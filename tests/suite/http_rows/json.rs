@@ -184,7 +184,7 @@ fn r_12_odd_bodies_are_refused_or_ignored_and_never_a_server_error() {
     for body in odd_bodies() {
         for (method, path) in requests {
             let head = format!(
-                "{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\n\
+                "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
                  Content-Length: {}\r\n\r\n",
                 body.len()
             );

@@ -88,7 +88,7 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     });
     // A connection that is kept after an answer, one inside a request, one that said nothing.
     let mut kept = TcpStream::connect(server.http).unwrap();
-    kept.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    kept.write_all(b"GET /live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut buffer = [0; 4096];
     assert!(kept.read(&mut buffer).unwrap() > 0);
     let mut half = TcpStream::connect(server.http).unwrap();
