@@ -12,6 +12,11 @@ use crate::protocol::{self, load};
 /// The default home folder.
 const HOME: &str = "./millstream-home";
 
+/// The commands.
+const COMMANDS: [&str; 5] = ["serve", "user", "check-config", "bench", "help"];
+/// Words that differ by more mean something else.
+const SIMILARITY_MIN: f64 = 0.8;
+
 /// The text of `--help`, with gaps for the protocols' lines.
 const USAGE: &str = "\
 millstream: a live-streaming media server
@@ -32,9 +37,9 @@ millstream: a live-streaming media server
                  [--threads T] [--protocol {protocols}] [--file F.flv] [--bitrate KBPS]
                  [--server-pid PID] [--late MS] [--max-lost N] [--insecure]; docs/bench.md
 
-  --home DIR     folder of settings, applications, data and logs; created when missing (./millstream-home)
+  --home DIR     folder of settings, applications, data and logs; serve creates it (./millstream-home)
   --set KEY=V    sets a key of the server, or with app.KEY=V one of all applications; @FILE reads the value
-  --version, --help
+  --version, --help (or help, after bench too)
 
 Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain timed out.
 Those of bench: 0 all connected and nothing was lost, 1 otherwise.
@@ -105,8 +110,10 @@ pub fn parse(
             Long("help") | Short('h') => return Ok(Command::Help),
             Long("version") | Short('V') => return Ok(Command::Version),
             Value(name) if command.is_none() && name == "bench" => {
-                return bench::Options::parse(&mut parser).map(|options| Command::Bench(options.into()));
+                let options = bench::Options::parse(&mut parser)?;
+                return Ok(options.map_or(Command::Help, |options| Command::Bench(options.into())));
             }
+            Value(name) if command.is_none() && name == "help" => return Ok(Command::Help),
             Value(name) if command.is_none() => {
                 command = Some(name.string().map_err(|error| error.to_string())?)
             }
@@ -124,7 +131,21 @@ pub fn parse(
             _ => Err("usage: millstream user add EMAIL".to_owned()),
         },
         Some("check-config") => Ok(Command::CheckConfig { options, deep }),
-        Some(other) => Err(format!("unknown command '{other}'")),
+        Some(other) => Err(unknown(other)),
+    }
+}
+
+/// The refusal of a command, with the one that was meant.
+fn unknown(command: &str) -> String {
+    let meant = match command {
+        "run" | "start" | "server" => Some("serve"),
+        "check" | "config" | "check_config" => Some("check-config"),
+        "adduser" | "useradd" | "add-user" | "users" => Some("user add EMAIL"),
+        other => COMMANDS.into_iter().find(|known| strsim::jaro_winkler(known, other) >= SIMILARITY_MIN),
+    };
+    match meant {
+        Some(meant) => format!("unknown command '{command}'; did you mean 'millstream {meant}'?"),
+        None => format!("unknown command '{command}'; 'millstream help' lists them"),
     }
 }
 
@@ -148,6 +169,21 @@ mod tests {
         let Ok(Command::AddUser { email, .. }) = parsed("user add a@b --home h") else { panic!() };
         assert_eq!(email, "a@b");
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
+    }
+
+    #[test]
+    fn help_is_found_where_it_is_looked_for_and_commands_are_guessed() {
+        for line in ["help", "--help", "-h", "bench --help", "bench play -h", "serve --help"] {
+            assert!(matches!(parsed(line), Ok(Command::Help)), "{line}");
+        }
+        assert!(usage().contains("rtmps, srt,"), "{}", usage());
+        for (given, meant) in
+            [("serv", "serve"), ("run", "serve"), ("bnech", "bench"), ("chekc-config", "check-config")]
+        {
+            let error = parsed(given).unwrap_err();
+            assert!(error.contains(&format!("did you mean 'millstream {meant}'?")), "{error}");
+        }
+        assert!(parsed("dance").unwrap_err().contains("millstream help"));
     }
 
     #[test]

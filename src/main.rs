@@ -127,7 +127,8 @@ fn add_user(options: &Options, email: &str) -> ExitCode {
     };
     match io::add_user(options, email, &password) {
         Ok(()) => {
-            complain(&format!("{email} is added"));
+            let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
+            complain(&format!("{email} is added to {}", home.display()));
             ExitCode::SUCCESS
         }
         Err(AddUserError::Usage(error)) => fail(USAGE, &error),

@@ -87,15 +87,20 @@ impl Options {
         }
     }
 
-    /// Reads what stands behind `bench`.
+    /// Reads what stands behind `bench`. `None`: help is asked for.
     ///
     /// # Errors
     /// One line that says what is wrong.
-    pub fn parse(parser: &mut lexopt::Parser) -> Result<Self, String> {
-        let role = match text(parser.next())?.as_str() {
-            "publish" => Role::Publish,
-            "play" => Role::Play,
-            other => return Err(format!("bench can publish or play, not '{other}'")),
+    pub fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
+        let role = match parser.next().map_err(|error| error.to_string())? {
+            Some(Value(word)) if word == "publish" => Role::Publish,
+            Some(Value(word)) if word == "play" => Role::Play,
+            Some(Value(word)) => {
+                return Err(format!("bench can publish or play, not '{}'", word.to_string_lossy()));
+            }
+            Some(Long("help") | Short('h')) => return Ok(None),
+            Some(other @ (Long(_) | Short(_))) => return Err(other.unexpected().to_string()),
+            None => return Err("bench publish or bench play? See millstream bench --help".to_owned()),
         };
         let mut options = Self::new(role);
         let mut protocol = None;
@@ -117,11 +122,12 @@ impl Options {
                 Long("max-lost") => options.lost_max = value(parser)?,
                 Long("insecure") => options.insecure = true,
                 Long("json") => options.json = true,
+                Long("help") | Short('h') => return Ok(None),
                 Long(_) | Short(_) | Value(_) => return Err(argument.unexpected().to_string()),
             }
         }
         options.check(protocol.as_deref())?;
-        Ok(options)
+        Ok(Some(options))
     }
 
     /// Streams that the connections are spread over.
@@ -169,14 +175,6 @@ impl Options {
     }
 }
 
-fn text(argument: Result<Option<lexopt::Arg<'_>>, lexopt::Error>) -> Result<String, String> {
-    match argument.map_err(|error| error.to_string())? {
-        Some(Value(text)) => text.string().map_err(|error| error.to_string()),
-        Some(other) => Err(other.unexpected().to_string()),
-        None => Err("bench what? publish or play".to_owned()),
-    }
-}
-
 fn value<T: FromStr>(parser: &mut lexopt::Parser) -> Result<T, String>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -202,7 +200,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace()))
+        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).map(Option::unwrap)
     }
 
     #[test]

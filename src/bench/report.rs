@@ -242,7 +242,7 @@ mod tests {
 
     fn options() -> Options {
         let line = "play --url rtmp://h/live/secret --count 3 --max-lost 2";
-        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).unwrap()
+        Options::parse(&mut lexopt::Parser::from_args(line.split_whitespace())).unwrap().unwrap()
     }
 
     fn report(options: &Options) -> Report<'_> {

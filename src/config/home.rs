@@ -42,6 +42,14 @@ pub struct Options {
     pub schema: &'static Schema,
 }
 
+impl Options {
+    /// Whether a server was started in the home folder before.
+    #[must_use]
+    pub fn is_home(&self) -> bool {
+        server_file(&self.home).is_file()
+    }
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub struct Config {

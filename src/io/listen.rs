@@ -10,6 +10,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
+/// Where a listener is bound first; without a host: all addresses of both families.
+pub(super) fn address_of(host: Option<IpAddr>, port: u16) -> SocketAddr {
+    SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
+}
+
 /// Binds `count` listeners to one port. Port 0 takes a free one; `None` for the host means all addresses of both
 /// families, or of IPv4 where the machine has no IPv6.
 pub(super) fn listen(
@@ -49,7 +54,7 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
 }
 
 fn bind(host: Option<IpAddr>, port: u16, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
-    let wanted = SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port);
+    let wanted = address_of(host, port);
     match bind_all(wanted, count, kind) {
         Err(error) if host.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
             bind_all(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port), count, kind)

@@ -90,11 +90,20 @@ pub enum AddUserError {
 /// Why not; nothing is changed then.
 pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUserError> {
     let failed = |error: &dyn ToString| AddUserError::Failed(error.to_string());
-    if !is_email(email) {
-        return Err(AddUserError::Usage("the e-mail must be one word of at most 254 bytes".to_owned()));
+    let has_both_sides =
+        email.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
+    if !is_email(email) || !has_both_sides {
+        return Err(AddUserError::Usage(format!("'{}' is no e-mail address", email.escape_debug())));
     }
     if plain.is_empty() {
         return Err(AddUserError::Usage("the password is empty".to_owned()));
+    }
+    if !options.is_home() {
+        let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
+        let home = home.display();
+        return Err(AddUserError::Usage(format!(
+            "{home} is no home of a server: name it by --home DIR, or start the server there first"
+        )));
     }
     let config = Config::open(options).map_err(|error| AddUserError::Usage(error.to_string()))?;
     let mut salt = [0; 16];

@@ -1,7 +1,7 @@
 //! The whole server as one value: binds everything, starts the threads, and says when it ends.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -34,12 +34,12 @@ const OPEN_FILES_WANTED: u64 = 20_000;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.
-    #[error("{what} port {port}: {error}")]
+    #[error("{key}: cannot listen at {address}: {error}")]
     Bind {
-        /// The listener.
-        what: String,
-        /// The configured port.
-        port: u16,
+        /// The setting that names the port.
+        key: &'static str,
+        /// Where it was to listen.
+        address: SocketAddr,
         /// The error of the operating system.
         error: io::Error,
     },
@@ -279,8 +279,8 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
     let mut addresses = Addresses::default();
     for listener in Listener::all() {
-        let Some(Bind { host, port }) = listener.listen(server) else { continue };
-        let failed = |error| StartError::Bind { what: listener.name.to_ascii_uppercase(), port, error };
+        let Some(Bind { host, port, key }) = listener.listen(server) else { continue };
+        let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
         let (address, sockets) = listen::listen(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
             of_worker.listeners.push((listener, socket));
@@ -288,8 +288,8 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
         addresses.insert(listener.name, address);
     }
     for shared in Port::all() {
-        let Some(Bind { host, port }) = shared.listen(server) else { continue };
-        let failed = |error| StartError::Bind { what: shared.name.to_ascii_uppercase(), port, error };
+        let Some(Bind { host, port, key }) = shared.listen(server) else { continue };
+        let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
         let (address, sockets) = listen::bind_udp(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
             of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));

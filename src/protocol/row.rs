@@ -79,6 +79,8 @@ pub struct Bind {
     pub host: Option<IpAddr>,
     /// The port; 0: any free one.
     pub port: u16,
+    /// The setting that names the port.
+    pub key: &'static str,
 }
 
 /// A TCP listener.

@@ -549,10 +549,17 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let body = |email: &str, md5: &str| format!(r#"{{"email":"{email}","password":"{md5}"}}"#);
-    assert_eq!(code("stopped@a", "password").0, 0);
+    let (status, said) = code("stopped@a", "password");
+    let named = folder.to_str().unwrap();
+    assert!(status == 2 && said.contains(named) && !folder.exists(), "no home is made by the way: {said}");
+    assert!(Server::start_in(&folder, &[]).terminate().success());
+    let (status, said) = code("stopped@a", "password");
+    assert!(status == 0 && said.contains(named), "{said}");
     let (status, said) = code("stopped@a", "password");
     assert!(status == 1 && said.contains("exists"), "{said}");
     assert_eq!((code("", "password").0, code("a b", "password").0, code("x@a", "").0), (2, 2, 2));
+    let (status, said) = code("notanemail", "password");
+    assert!(status == 2 && said.contains("'notanemail' is no e-mail address"), "{said}");
 
     let mut server = Server::start_in(&folder, &[]);
     assert_eq!(server.api().get("/rest/v2/first-login-status").json()["success"], false);
@@ -584,7 +591,8 @@ fn the_document_of_the_api_is_there_and_its_page_shows_it() {
     let page = server.api().get("/reference.html");
     assert!(page.status == 200 && page.head.contains("default-src 'self'"), "{}", page.head);
     assert_eq!(server.api().get("/reference.js").status, 200);
-    let closed = Server::start(&["server.allowed_dashboard_CIDR=10.0.0.0/8"]);
+    let closed =
+        Server::start(&["server.allowed_dashboard_CIDR=10.0.0.0/8", "metrics.allowed_CIDR=10.0.0.0/8"]);
     assert_eq!(closed.api().get("/openapi.json").status, 403);
     assert_eq!(closed.api().get("/rest/v2/liveness").status, 403);
 }

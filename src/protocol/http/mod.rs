@@ -39,14 +39,16 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             security: Security::Plain,
             manages: true,
-            listen: |server| Some(Bind { host: server.http_host, port: server.http_port }),
+            listen: |server| Some(Bind { host: server.http_host, port: server.http_port, key: "http.port" }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
         Listener {
             name: "https",
             security: Security::TlsHttp,
             manages: true,
-            listen: |server| Some(Bind { host: server.http_host, port: server.https_port? }),
+            listen: |server| {
+                Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
+            },
             begin: |now, peer, seed| Box::new(HttpSession::over_tls(now, peer, seed)),
         },
     ],

@@ -50,7 +50,11 @@ impl RtmpSettings {
 
 /// The address of RTMP.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
-    server.protocols.get::<RtmpSettings>().map(|settings| Bind { host: settings.host, port: settings.port })
+    server.protocols.get::<RtmpSettings>().map(|settings| Bind {
+        host: settings.host,
+        port: settings.port,
+        key: "rtmp.port",
+    })
 }
 
 /// The address of RTMPS.
@@ -58,7 +62,7 @@ pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
         .get::<RtmpSettings>()
-        .and_then(|settings| Some(Bind { host: settings.host, port: settings.tls_port? }))
+        .and_then(|settings| Some(Bind { host: settings.host, port: settings.tls_port?, key: "rtmps.port" }))
 }
 
 /// The RTMP settings of an application.
@@ -86,9 +90,15 @@ mod tests {
     fn one_host_for_all_and_each_its_own() {
         let settings =
             server(&[("server.host", "127.0.0.1"), ("rtmp.host", "::"), ("rtmp.port", "0")]).unwrap();
-        assert_eq!(listen(&settings), Some(Bind { host: Some("::".parse().unwrap()), port: 0 }));
+        assert_eq!(
+            listen(&settings),
+            Some(Bind { host: Some("::".parse().unwrap()), port: 0, key: "rtmp.port" })
+        );
         let settings = server(&[("server.host", "127.0.0.1")]).unwrap();
-        assert_eq!(listen(&settings), Some(Bind { host: Some("127.0.0.1".parse().unwrap()), port: 1935 }));
+        assert_eq!(
+            listen(&settings),
+            Some(Bind { host: Some("127.0.0.1".parse().unwrap()), port: 1935, key: "rtmp.port" })
+        );
         assert_eq!(listen_tls(&settings).map(|bind| bind.port), Some(8443));
         assert_eq!(listen_tls(&server(&[("rtmps.enabled", "false")]).unwrap()), None);
     }

@@ -105,7 +105,7 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
         .get::<SrtSettings>()
-        .and_then(|settings| Some(Bind { host: settings.host, port: settings.port? }))
+        .and_then(|settings| Some(Bind { host: settings.host, port: settings.port?, key: "server.srt_port" }))
 }
 
 /// The SRT settings of an application.
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(read, &SrtSettings { port: Some(4200), ..SrtSettings::default() });
         let app = AppSettings::of(schema(), "a", &[]).unwrap();
         assert_eq!(app.protocols.get::<SrtAppSettings>(), Some(&APP_DEFAULTS));
-        assert_eq!(listen(&server), Some(Bind { host: None, port: 4200 }));
+        assert_eq!(listen(&server), Some(Bind { host: None, port: 4200, key: "server.srt_port" }));
         assert_eq!(listen(&ServerSettings::of(schema(), &[("srt.enabled", "false")]).unwrap()), None);
     }
 
