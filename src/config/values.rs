@@ -1,6 +1,6 @@
 //! One level of settings after precedence: `--set` over the environment over the file over the default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -79,6 +79,12 @@ impl Values {
     /// All keys with values and origins, in order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Origin)> {
         self.map.iter().map(|(key, (value, origin))| (key.as_str(), value.as_str(), *origin))
+    }
+
+    /// The keys whose values differ.
+    pub fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        let keys: BTreeSet<&str> = self.map.keys().chain(other.map.keys()).map(String::as_str).collect();
+        keys.into_iter().filter(|key| self.text(key) != other.text(key))
     }
 
     /// Lines `key=value` with the origin; secrets are `***`.

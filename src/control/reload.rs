@@ -22,6 +22,15 @@ impl Control {
     }
 
     fn reloaded(&mut self, now: Now, config: &Config) {
+        let old = &self.config.server.values;
+        let restart: Vec<&str> =
+            old.changed(&config.server.values).filter(|key| is_of_the_start(key)).collect();
+        if !restart.is_empty() {
+            tracing::warn!(
+                keys = restart.join(","),
+                "these settings were changed and are in effect after a restart"
+            );
+        }
         self.install_server(Arc::clone(&config.server));
         let mut changed = 0_usize;
         for app in &config.apps {
@@ -50,5 +59,38 @@ impl Control {
         self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
         self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server))));
         self.config.server = server;
+    }
+}
+
+/// Whether a key of the server is read at the start only: sockets, threads, and what shares counters with them.
+fn is_of_the_start(key: &str) -> bool {
+    const KEYS: [&str; 3] = ["server.workers", "server.srt_port", "logFormat"];
+    let is_socket = [".host", ".port", ".enabled"].iter().any(|end| key.ends_with(end));
+    let is_certificate = key.starts_with("http.ssl_certificate");
+    let is_of_connections = ["limits.connections", "limits.unauthenticated", "limits.new_", "limits.exempt_"]
+        .iter()
+        .any(|begin| key.starts_with(begin));
+    KEYS.contains(&key) || is_socket || is_certificate || is_of_connections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_need_a_restart() {
+        let settings = |set: &[(&str, &str)]| ServerSettings::with(set).unwrap().values;
+        let (old, new) = (
+            settings(&[]),
+            settings(&[
+                ("http.port", "1"),
+                ("server.workers", "3"),
+                ("limits.connections", "7"),
+                ("limits.broadcasts", "7"),
+                ("server.name", "n"),
+            ]),
+        );
+        let told: Vec<&str> = old.changed(&new).filter(|key| is_of_the_start(key)).collect();
+        assert_eq!(told, ["http.port", "limits.connections", "server.workers"]);
     }
 }

@@ -355,8 +355,10 @@ fn sighup_reads_the_settings_again_and_keeps_the_old_ones_when_they_are_bad() {
         |id: &str| api.post("/live/rest/v2/broadcasts/create", &format!(r#"{{"streamId":"{id}"}}"#)).status;
     assert_eq!(create("one"), 200);
     set(&home.join("conf/red5.properties"), "limits.broadcasts=100000", "limits.broadcasts=1");
+    set(&home.join("conf/red5.properties"), "limits.connections=20000", "limits.connections=10000");
     server.signal("HUP");
     wait_for("the limit", secs(10), || create("two") == 400);
+    wait_for("the line", secs(10), || server.log().contains("after a restart keys=limits.connections"));
     set(&app, "remoteAllowedCIDR=127.0.0.1", "remoteAllowedCIDR=10.0.0.0/33");
     server.signal("HUP");
     wait_for("the line", secs(10), || server.log().contains("the current ones stay in use"));

@@ -177,7 +177,7 @@ impl Records {
         let committed = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch);
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
-            tracing::debug!(%error, "commit failed");
+            tracing::error!(%error, "the store cannot be written: changes fail until it can");
             self.commit_failed(writes);
             return false;
         }
@@ -316,6 +316,7 @@ impl Records {
     fn rebuilt(&mut self, now: Now, reply: store::Reply) {
         match reply.result {
             Ok(()) => {
+                tracing::info!("the store is written again");
                 self.writes.broken = None;
                 self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
             }

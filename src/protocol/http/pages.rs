@@ -57,6 +57,12 @@ const PAGES: &[Page] = &[
     },
     Page {
         app: None,
+        name: "mpegts.js",
+        content_type: "text/javascript;charset=utf-8",
+        body: include_str!("pages/vendor/mpegts.js"),
+    },
+    Page {
+        app: None,
         name: "page.css",
         content_type: "text/css;charset=utf-8",
         body: include_str!("pages/page.css"),
@@ -116,6 +122,7 @@ mod tests {
     fn pages_are_found_by_path() {
         assert_eq!(found("root/index.html"), Some("text/html;charset=utf-8"));
         assert_eq!(found("live/play.js"), Some("text/javascript;charset=utf-8"));
+        assert_eq!(found("live/mpegts.js"), Some("text/javascript;charset=utf-8"));
         assert!(found("root/page.css").is_some());
         for path in ["root/play.html", "live/other.html", "live/streams/index.html", "live"] {
             assert_eq!(found(path), None, "{path}");
