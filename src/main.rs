@@ -63,7 +63,7 @@ fn serve(options: &Options) -> ExitCode {
         Err(error) => return fail(RUN_TIME, &error.to_string()),
     };
     print(&ready_line(server.addresses()));
-    tracing::info!(addresses = ?server.addresses(), "listening");
+    tracing::info!("listening: {}", listeners(server.addresses()));
     let code = watch(server, &heard);
     drop(guard);
     code
@@ -181,6 +181,12 @@ fn generate_load(options: &bench::Options) -> ExitCode {
     let text = if options.json { format!("{:#}\n", report.json()) } else { report.text() };
     let printed = print(&text);
     if report.is_ok() { printed } else { ExitCode::from(RUN_TIME) }
+}
+
+/// The listeners with their addresses, for people.
+fn listeners(addresses: &Addresses) -> String {
+    let open = protocol::listener_names().filter_map(|name| Some(format!("{name} {}", addresses.get(name)?)));
+    open.collect::<Vec<_>>().join(", ")
 }
 
 /// The one line of standard output. Listeners that are off, or that this build does not have, are `null`.
