@@ -66,6 +66,8 @@ pub struct ServerSettings {
     pub cors_origins: Vec<String>,
     /// `outbound.deny`.
     pub outbound_deny: CidrList,
+    /// `outbound.preset` is `public`.
+    pub outbound_public: bool,
     /// `metrics.allowed_CIDR`: who needs no login for the figures.
     pub metrics: CidrList,
     /// `server.allowed_dashboard_CIDR`.
@@ -119,6 +121,7 @@ impl ServerSettings {
             trusted_proxies: values.rules("server.trusted_proxies")?,
             cors_origins: origins(&values)?,
             outbound_deny: values.rules("outbound.deny")?,
+            outbound_public: preset(&values)?,
             dashboard: values.rules("server.allowed_dashboard_CIDR")?,
             metrics: values.rules("metrics.allowed_CIDR")?,
             dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
@@ -174,6 +177,14 @@ fn origins(values: &Values) -> Result<Vec<String>, Error> {
         Ok(named)
     } else {
         Err(values.bad("server.cors_origins", "must be origins like https://panel.example:8443"))
+    }
+}
+
+fn preset(values: &Values) -> Result<bool, Error> {
+    match values.text("outbound.preset") {
+        "" => Ok(false),
+        "public" => Ok(true),
+        _ => Err(values.bad("outbound.preset", "must be public or empty")),
     }
 }
 
@@ -264,6 +275,7 @@ mod tests {
             ("server.trusted_proxies", "10.0.0.0/33"),
             ("outbound.deny", "1.2.3"),
             ("server.name", "a b"),
+            ("outbound.preset", "private"),
             ("server.cors_origins", "*"),
             ("server.cors_origins", "panel.example"),
             ("logLevel", "LOUD"),

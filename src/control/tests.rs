@@ -83,6 +83,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
         host_address: "192.0.2.1".into(),
         outbound: OutboundPolicy {
             deny: cidr::parse("").unwrap(),
+            public_only: false,
             own_addresses: vec!["192.0.2.1".parse().unwrap()],
             own_ports: vec![5080, 5443],
         },

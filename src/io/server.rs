@@ -346,6 +346,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
         host_address: host_address(&own_addresses),
         outbound: OutboundPolicy {
             deny: config.server.outbound_deny.clone(),
+            public_only: config.server.outbound_public,
             own_addresses,
             own_ports: Listener::all()
                 .filter(|listener| listener.manages)
