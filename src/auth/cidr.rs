@@ -103,6 +103,15 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|a| a.to_canonical())
 }
 
+/// Whom an address stands for where addresses are counted: an IPv6 host has a whole /64 to ask from.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

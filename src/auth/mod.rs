@@ -9,6 +9,6 @@ pub mod proxy;
 pub mod time_code;
 pub mod url;
 
-pub use cidr::CidrList;
+pub use cidr::{CidrList, network};
 pub use outbound::{Denied, OutboundPolicy};
 pub use url::{HookUrl, Url, UrlError, redact};

@@ -1,9 +1,12 @@
 //! Failed logins: per address and e-mail, so that nobody can lock somebody else out, and ten tries a second for
-//! everybody together (docs/robustness.md R-36).
+//! everybody together (docs/robustness.md R-36). Of these each address has a share, and some are kept for addresses that
+//! somebody has logged in from before.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use crate::auth::network;
 
 /// Failures that lock.
 const FAILURES: u32 = 3;
@@ -11,6 +14,12 @@ const FAILURES: u32 = 3;
 const LOCKED: Duration = Duration::from_secs(300);
 /// Tries per second, and how many may come at once.
 const TRIES_PER_SECOND: u32 = 10;
+/// How many of them one address may have.
+const TRIES_OF_ADDRESS: u32 = 3;
+/// How many of them are kept for addresses from which somebody has logged in.
+const TRIES_KEPT: u32 = 4;
+/// Addresses that are remembered for that: the last ones.
+const KNOWN_MAX: usize = 1000;
 /// Pairs that are remembered.
 const PAIRS_MAX: usize = 10_000;
 /// Bytes of an e-mail that is worth remembering.
@@ -38,7 +47,10 @@ struct Failures {
 #[derive(Debug, Default)]
 pub(in crate::control) struct Lockout {
     pairs: BTreeMap<(IpAddr, Box<str>), Failures>,
-    tries: u32,
+    /// Addresses that somebody has logged in from, the last one at the end.
+    known: VecDeque<IpAddr>,
+    /// The tries of this second: of each address, and when the second began.
+    tries: BTreeMap<IpAddr, u32>,
     since: Option<Instant>,
 }
 
@@ -56,12 +68,17 @@ impl Lockout {
         }
         let second = Duration::from_secs(1);
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= second) {
-            (self.since, self.tries) = (Some(now), 0);
+            self.since = Some(now);
+            self.tries.clear();
         }
-        if self.tries >= TRIES_PER_SECOND {
+        let client = network(client);
+        let kept = if self.known.contains(&client) { 0 } else { TRIES_KEPT };
+        let tries: u32 = self.tries.values().sum();
+        let of_address = self.tries.get(&client).copied().unwrap_or(0);
+        if tries.saturating_add(kept) >= TRIES_PER_SECOND || of_address >= TRIES_OF_ADDRESS {
             return Try::TooMany;
         }
-        self.tries += 1;
+        self.tries.insert(client, of_address.saturating_add(1));
         Try::Go
     }
 
@@ -91,6 +108,12 @@ impl Lockout {
     /// The password was right.
     pub(in crate::control) fn succeeded(&mut self, client: IpAddr, email: &str) {
         self.pairs.remove(&key(client, email));
+        let client = network(client);
+        self.known.retain(|known| *known != client);
+        if self.known.len() >= KNOWN_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back(client);
     }
 
     /// Makes room in a full table; at ten attempts a second it is older than any lock in it.
@@ -108,13 +131,8 @@ impl Lockout {
     }
 }
 
-/// An IPv6 host has a whole /64 to ask from.
 fn key(client: IpAddr, email: &str) -> (IpAddr, Box<str>) {
-    let client = match client.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 @ IpAddr::V4(_) => v4,
-    };
-    (client, email.into())
+    (network(client), email.into())
 }
 
 #[cfg(test)]
@@ -130,7 +148,8 @@ mod tests {
             lockout.failed(start, a, "x");
         }
         assert_eq!(lockout.begin(start, a, "x"), Try::Locked);
-        assert_eq!((lockout.begin(start, b, "x"), lockout.begin(start, a, "y")), (Try::Go, Try::Go));
+        let next = start + Duration::from_secs(1);
+        assert_eq!((lockout.begin(next, b, "x"), lockout.begin(next, a, "y")), (Try::Go, Try::Go));
         assert!(lockout.is_locked(a, "x") && !lockout.is_locked(b, "x"));
         assert_eq!(lockout.begin(start + Duration::from_secs(300), a, "x"), Try::Locked);
         assert!(lockout.is_locked(a, "x"), "until the next try");
@@ -153,12 +172,57 @@ mod tests {
     }
 
     #[test]
-    fn r_36_ten_tries_a_second_for_all() {
+    fn r_36_ten_tries_a_second_for_all_with_shares_of_addresses() {
         let (mut lockout, start) = (Lockout::default(), Instant::now());
         let client = |n: u8| IpAddr::from([192, 0, 2, n]);
-        let tries = (0..100).filter(|n| lockout.begin(start, client(*n), "x") == Try::Go).count();
-        assert_eq!(tries, 10);
+        lockout.succeeded(client(200), "x");
+        lockout.succeeded(client(201), "x");
+        let mut tries =
+            |from: u8| (0..100).filter(|_| lockout.begin(start, client(from), "x") == Try::Go).count();
+        assert_eq!((tries(1), tries(2), tries(3)), (3, 3, 0), "shares, and what is kept");
+        assert_eq!((tries(200), tries(201)), (3, 1), "it is for those who have logged in before");
         assert_eq!(lockout.begin(start + Duration::from_secs(1), client(1), "x"), Try::Go);
+    }
+
+    #[test]
+    fn r_36_a_flood_of_tries_from_one_address_keeps_no_administrator_out() {
+        // Correct logins, four a second for seven seconds, of which the first makes their address known or not.
+        let logins = |flood: u32, known: bool| {
+            let (mut lockout, start) = (Lockout::default(), Instant::now());
+            let [loud, admin]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
+            if known {
+                lockout.succeeded(admin, "a");
+            }
+            let mut served = 0;
+            for n in 0..7 * 60 {
+                let now = start + Duration::from_micros(n * 1_000_000 / 60);
+                for try_ in 0..flood {
+                    lockout.begin(now, loud, &format!("{n} {try_}"));
+                }
+                // Two a second, after the flood's.
+                if n % 30 == 29 {
+                    served += u32::from(lockout.begin(now, admin, "a") == Try::Go);
+                }
+            }
+            served
+        };
+        println!(
+            "one address at 60 logins a second: served during the flood {} of 14, without it {}",
+            logins(1, false),
+            logins(0, false)
+        );
+        assert_eq!((logins(1, false), logins(1, true), logins(50, true)), (14, 14, 14));
+    }
+
+    #[test]
+    fn known_addresses_are_bounded_and_the_last_ones_stay() {
+        let mut lockout = Lockout::default();
+        for n in 0..KNOWN_MAX as u32 + 50 {
+            lockout.succeeded(IpAddr::from(n.to_be_bytes()), "x");
+            lockout.succeeded(IpAddr::from([9, 9, 9, 9]), "x");
+        }
+        assert_eq!(lockout.known.len(), KNOWN_MAX);
+        assert!(lockout.known.contains(&IpAddr::from([9, 9, 9, 9])));
     }
 
     #[test]
