@@ -7,9 +7,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::claims::Ticket;
+use super::queue::Queued;
 use super::{Admission, Pending, Request};
-use crate::auth::HookUrl;
-use crate::auth::access::{Credentials, Denial, Params};
+use crate::auth::access::{Credentials, Denial, Direction, Params};
+use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::jobs::{Post, Receiver, Work};
 use crate::mail::PlayRequest;
@@ -25,9 +26,11 @@ impl Control {
             Request::Play(request) => self.play_question(request),
         };
         let ticket = admission.ticket;
+        let publishes = admission.request.direction() == Direction::Publish;
+        let question = Queued { ticket, network: network(admission.request.peer()), publishes };
         self.park_admission(now, admission, Pending::Hook { url, body: Some(body) });
         if self.access.admissions.waiting.contains_key(&ticket) {
-            self.access.admissions.hooks.waiting.push_back(ticket);
+            self.access.admissions.hooks.push(question);
             self.hand_over_questions(now);
         }
     }
@@ -35,9 +38,10 @@ impl Control {
     /// Gives questions to the threads that are free.
     pub(super) fn hand_over_questions(&mut self, now: Now) {
         while let Some((ticket, url, body)) = self.next_question() {
-            let until = self.access.admissions.waiting.get(&ticket).map_or(now.mono, |waiter| waiter.until);
-            let timeout = until.saturating_duration_since(now.mono).min(TIMEOUT);
-            self.access.admissions.hooks.running.insert(ticket, (url.host.clone(), url.port));
+            let Some(waiter) = self.access.admissions.waiting.get(&ticket) else { continue };
+            let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
+            let network = network(waiter.admission.request.peer());
+            self.access.admissions.hooks.begin(ticket, &url, network);
             let post = Post { receiver: Receiver::Admission, url, body, form: false, timeout };
             // There is room: no more are under way than there are threads.
             self.submit(Work::Post(post), move |control, now, outcome| {
@@ -46,16 +50,14 @@ impl Control {
         }
     }
 
-    /// The oldest question whose receiver has a thread left.
+    /// The next question whose receiver has a thread left.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
         let admissions = &mut self.access.admissions;
-        let (hooks, waiting) = (&admissions.hooks, &admissions.waiting);
-        let ready = |ticket: &Ticket| match waiting.get(ticket).map(|waiter| &waiter.pending) {
-            Some(Pending::Hook { url, .. }) => hooks.has_room(url),
-            Some(Pending::Claim) | None => false,
-        };
-        let at = hooks.waiting.iter().position(ready)?;
-        let ticket = admissions.hooks.waiting.remove(at)?;
+        let waiting = &admissions.waiting;
+        let ticket = admissions.hooks.next(|ticket| match &waiting.get(&ticket)?.pending {
+            Pending::Hook { url, .. } => Some(url),
+            Pending::Claim => None,
+        })?;
         match &mut admissions.waiting.get_mut(&ticket)?.pending {
             Pending::Hook { url, body } => Some((ticket, url.clone(), body.take()?)),
             Pending::Claim => None,
@@ -64,7 +66,7 @@ impl Control {
 
     /// A receiver has answered, or could not.
     fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
-        self.access.admissions.hooks.running.remove(&ticket);
+        self.access.admissions.hooks.end(ticket);
         if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
             let denial = match result {
                 Ok(200) => None,

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::Control;
-use crate::auth::HookUrl;
 use crate::auth::access::{Denial, Direction, Params};
+use crate::auth::{HookUrl, network};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker};
 use crate::types::{Now, SessionRef, StreamId, StreamKey};
 
@@ -320,8 +320,16 @@ impl Control {
     /// Has an admission wait, when not too many do.
     fn park_admission(&mut self, now: Now, mut admission: Admission, pending: Pending) {
         if self.access.admissions.waiting.len() >= WAITING_MAX {
-            let why = admission.request.unavailable();
-            return self.refuse_admission(now, admission, why);
+            let newcomer = network(admission.request.peer());
+            let excess = self.access.admissions.hooks.excess(newcomer);
+            let Some(Waiter { admission: excess, .. }) =
+                excess.and_then(|one| self.access.admissions.take(one))
+            else {
+                let why = admission.request.unavailable();
+                return self.refuse_admission(now, admission, why);
+            };
+            let why = excess.request.unavailable();
+            self.refuse_admission(now, excess, why);
         }
         let latest = now.mono.checked_add(PATIENCE).unwrap_or(now.mono);
         let until = *admission.until.get_or_insert(latest);

@@ -528,7 +528,8 @@ fn viewers_are_asked_about_with_what_they_show() {
 fn a_receiver_that_hangs_does_not_keep_others_from_being_asked() {
     let mut rig = Rig::with(&[], &[HOOK]);
     for n in 0..30 {
-        let request = rig.request(&format!("s{n}"), 0);
+        let peer = format!("203.0.113.{n}:1").parse().unwrap();
+        let request = PublishRequest { peer, ..rig.request(&format!("s{n}"), 0) };
         rig.mail(ToControl::Publish(request));
     }
     // Half of the threads, and no more, wait for it.
