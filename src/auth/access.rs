@@ -130,6 +130,8 @@ pub enum Denial {
     Hash,
     /// The subscriber or its code is not valid.
     TimeCode,
+    /// The name of the subscriber is longer than any may be.
+    LongName,
     /// The subscriber is blocked.
     Blocked(String),
     /// The subscriber has reached its limit of connections.
@@ -150,7 +152,7 @@ impl Denial {
             Self::Token => format!("Invalid Token for streamId:{stream}"),
             Self::Jwt => "Invalid JWT Token".to_owned(),
             Self::Hash => "Invalid Hash".to_owned(),
-            Self::TimeCode => "Time Based subscriber id or code is invalid".to_owned(),
+            Self::TimeCode | Self::LongName => "Time Based subscriber id or code is invalid".to_owned(),
             Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
             Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
                 "Not allowed to play the stream due to security".to_owned()
@@ -162,7 +164,7 @@ impl Denial {
     #[must_use]
     pub const fn is_of_credentials(&self) -> bool {
         match self {
-            Self::Token | Self::Jwt | Self::Hash | Self::TimeCode => true,
+            Self::Token | Self::Jwt | Self::Hash | Self::TimeCode | Self::LongName => true,
             Self::Blocked(_) | Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => false,
         }
     }
@@ -175,6 +177,7 @@ impl Denial {
             Self::Jwt => "the signed token is not valid",
             Self::Hash => "the hash is not valid",
             Self::TimeCode => "the subscriber or its time code is not valid",
+            Self::LongName => "the subscriberId is too long",
             Self::Blocked(_) => "the subscriber is blocked",
             Self::Connections => "the subscriber has enough connections",
             Self::Hook => "the hook refused",

@@ -47,6 +47,10 @@ impl Control {
             Direction::Publish => &security.publish,
             Direction::Play => &security.play,
         };
+        // It is kept while the peer is there, and told in logs and hooks.
+        if shown.subscriber.is_some_and(|id| id.len() > Subscriber::ID_BYTES_MAX) {
+            return Err(Denial::LongName);
+        }
         if let Some(id) = shown.subscriber
             && let Some(subscriber) = self.subscriber(key, id)
         {

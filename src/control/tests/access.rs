@@ -425,6 +425,86 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
 }
 
 #[test]
+fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
+    // The receiver takes a second for each; the loud address asks a hundred times a second.
+    let served = |loud: u32| {
+        let mut rig = Rig::with(&[], &[PLAY_HOOK]);
+        rig.publish("s", 0);
+        let mut running: Vec<(Instant, Posted)> = Vec::new();
+        let (mut honest, mut served) = (Vec::new(), 0);
+        for step in 0..900u32 {
+            for _ in 0..loud {
+                let request = rig.play_request("s", &[]);
+                rig.ask_play(request);
+            }
+            if step % 25 == 0 && honest.len() < 28 {
+                let peer = format!("203.0.113.{}:1", honest.len() + 1).parse().unwrap();
+                let request = PlayRequest { peer, ..rig.play_request("s", &[]) };
+                honest.push((rig.now.mono, request.session));
+                rig.ask_play(request);
+            }
+            let begun = rig.now.mono;
+            running.extend(rig.asked().into_iter().map(|asked| (begun, asked)));
+            rig.run_for(ms(10));
+            while running.first().is_some_and(|(at, _)| rig.now.mono >= *at + secs(1)) {
+                let (_, asked) = running.remove(0);
+                rig.answer_hook(&asked, Ok(200));
+            }
+            // Whoever is answered after two seconds has gone elsewhere.
+            for n in 0..honest.len() {
+                let (at, session) = honest[n];
+                if rig.play_verdict(session) == Some(Ok(())) && rig.now.mono < at + secs(2) {
+                    served += 1;
+                }
+            }
+        }
+        served
+    };
+    let (during, without) = (served(1), served(0));
+    println!("one address at 100 questions a second: served in time {during}, without it {without}, of 28");
+    assert_eq!((during, without), (28, 28));
+}
+
+#[test]
+fn r_46_publishers_are_asked_about_first_and_a_full_queue_takes_from_who_has_most() {
+    let mut rig = Rig::with(&[], &[PLAY_HOOK, HOOK]);
+    let publisher = rig.request_with("s", &[]);
+    let first = publisher.session;
+    rig.mail(ToControl::Publish(publisher));
+    let asked = rig.asked();
+    rig.answer_hook(&asked[0], Ok(200));
+    assert!(rig.verdict(first).unwrap().is_ok());
+    let from = |n: usize| format!("203.0.113.{n}:1").parse().unwrap();
+    for n in 0..1000 {
+        let request = PlayRequest { peer: from(n % 2), ..rig.play_request("s", &[]) };
+        assert_eq!(rig.ask_play(request), None);
+    }
+    let busy = rig.asked();
+    assert_eq!(busy.len(), 8);
+    let viewer = PlayRequest { peer: from(7), ..rig.play_request("s", &[]) };
+    let publisher = PublishRequest { peer: from(8), ..rig.request_with("other", &[]) };
+    assert_eq!(rig.ask_play(viewer), None, "another gives way");
+    rig.mail(ToControl::Publish(publisher));
+    assert_eq!(rig.control.stats().asks_waiting, 1000);
+    rig.answer_hook(&busy[0], Ok(200));
+    let next = rig.asked();
+    assert!(String::from_utf8_lossy(&next[0].body).contains("\"other\""), "the publisher");
+    rig.answer_hook(&busy[1], Ok(200));
+    let next = rig.asked();
+    assert!(String::from_utf8_lossy(&next[0].body).contains("203.0.113.7"), "then the quiet address");
+}
+
+#[test]
+fn r_47_the_name_of_an_unknown_subscriber_is_bounded() {
+    let mut rig = Rig::new();
+    rig.publish("s", 0);
+    let name = |bytes: usize| "x".repeat(bytes);
+    assert_eq!(rig.play_with("s", &[("subscriberId", &name(256))]), Ok(()));
+    assert_eq!(rig.play_with("s", &[("subscriberId", &name(257))]), Err(no(Denial::LongName)));
+    assert_eq!(rig.publish_with("p", &[("subscriberId", &name(257))]).unwrap_err(), denied(Denial::LongName));
+}
+
+#[test]
 fn one_token_shown_twice_while_a_receiver_thinks_is_good_once() {
     let mut rig = Rig::with(&[], &[PLAY_HOOK, ("playTokenControlEnabled", "true")]);
     rig.publish("s", 0);

@@ -9,9 +9,8 @@ use crate::auth::access::Direction;
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Shortest and longest id of a subscriber.
+/// The shortest id of a subscriber, in characters.
 const ID_CHARS_MIN: usize = 4;
-const ID_BYTES_MAX: usize = 256;
 /// The type of a subscriber that is blocked from both publishing and playing.
 const BOTH: &str = "publish_play";
 
@@ -67,6 +66,9 @@ impl fmt::Debug for Subscriber {
 }
 
 impl Subscriber {
+    /// The longest id, in bytes, of those that are not stored too.
+    pub(in crate::control) const ID_BYTES_MAX: usize = 256;
+
     /// The key in the store: the subscribers of a stream are adjacent.
     pub(in crate::control) fn key(app: &Arc<str>, stream: &str, id: &str) -> Key {
         Key { kind: Kind::Subscriber, app: app.clone(), id: format!("{stream}/{id}").into() }
@@ -74,7 +76,9 @@ impl Subscriber {
 
     /// Whether somebody may be called so.
     pub(in crate::control) fn is_id(id: &str) -> bool {
-        id.chars().count() >= ID_CHARS_MIN && id.len() <= ID_BYTES_MAX && !id.chars().any(char::is_control)
+        id.chars().count() >= ID_CHARS_MIN
+            && id.len() <= Self::ID_BYTES_MAX
+            && !id.chars().any(char::is_control)
     }
 
     /// Whether `kind` names what somebody can be kept from.
