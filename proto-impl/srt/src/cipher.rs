@@ -241,11 +241,25 @@ impl SessionKeys {
         same
     }
 
+    /// Whether [`Self::handle_request`] would derive a key for this.
+    pub(crate) fn derives(&self, now: Instant, body: &[u8]) -> bool {
+        KeyMaterial::read(body).is_ok_and(|km| self.is_foreign(&km)) && !self.has_derived(now)
+    }
+
+    /// Whether the key that wraps these is another than the one that is known.
+    fn is_foreign(&self, km: &KeyMaterial<'_>) -> bool {
+        *km.salt() != self.receive.salt || km.key_length() != self.length
+    }
+
+    fn has_derived(&self, now: Instant) -> bool {
+        self.derived_at.is_some_and(|at| now < at + DERIVATION_PAUSE)
+    }
+
     /// The peer tells its keys. What is to be sent back is the message itself.
     pub(crate) fn handle_request(&mut self, now: Instant, body: &[u8]) -> Result<(), KmError> {
         let km = KeyMaterial::read(body)?;
-        if *km.salt() != self.receive.salt || km.key_length() != self.length {
-            if self.derived_at.is_some_and(|at| now < at + DERIVATION_PAUSE) {
+        if self.is_foreign(&km) {
+            if self.has_derived(now) {
                 return Err(KmError::Secret);
             }
             self.derived_at = Some(now);
@@ -357,6 +371,11 @@ mod tests {
         );
         assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
         assert!(pass(&mut caller, &mut listener, 1));
+        // What would derive is known before, and what would not.
+        assert!(listener.derives(clock.at(secs(2)), &fresh.message()));
+        assert!(!listener.derives(clock.at(ms(10)), &fresh.message()));
+        assert!(!listener.derives(clock.at(secs(2)), &caller.message()));
+        assert!(!listener.derives(clock.at(secs(2)), &[0x5a; 1400]));
         assert!(listener.handle_request(clock.at(secs(2)), &fresh.message()).is_ok());
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use wire::Reader;
@@ -16,7 +16,7 @@ use crate::config::{HEAD_BYTES, MSS_MAX};
 use crate::cookie::Cookies;
 use crate::handshake::{HANDSHAKE_BYTES, Handshake, MAGIC, VERSION_4, VERSION_5, address_field, request};
 use crate::incoming::{Incoming, micros, write_rejection};
-use crate::packet::{Control, ControlWriter, Packet, SocketId};
+use crate::packet::{Control, ControlWriter, Packet, SocketId, kind};
 
 /// The destination of a datagram.
 #[derive(Debug)]
@@ -45,6 +45,25 @@ pub enum DropReason {
     WrongAddress,
     /// A conclusion without the cookie of its address.
     Cookie,
+    /// A goodbye of an address from which goodbyes for sockets came that do not exist: somebody guesses.
+    Guessed,
+}
+
+/// Goodbyes for unknown sockets of an address that has a connection, after which none of its goodbyes is believed. An honest
+/// peer repeats the goodbye of a connection that is over a few times.
+const STRAYS_MAX: u32 = 16;
+/// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
+const CONTROL: u16 = 0x8000;
+/// How long after the last one.
+const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
+
+/// What is known of an address that has connections.
+#[derive(Debug, Clone, Copy)]
+struct Neighbour {
+    connections: u32,
+    /// Goodbyes for sockets that it has not.
+    strays: u32,
+    stray_at: Instant,
 }
 
 /// The peer of a connection.
@@ -61,13 +80,21 @@ pub struct Endpoint<T> {
     epoch: Instant,
     sockets: HashMap<SocketId, (Peer, T)>,
     peers: HashMap<Peer, SocketId>,
+    /// As many entries as addresses have connections.
+    neighbours: HashMap<SocketAddr, Neighbour>,
 }
 
 impl<T: Copy + Eq> Endpoint<T> {
     /// Endpoints with the same `secret` and `epoch` take each other's cookies: workers that share a port.
     #[must_use]
     pub fn new(epoch: Instant, secret: &Seed) -> Self {
-        Self { cookies: Cookies::new(epoch, secret), epoch, sockets: HashMap::new(), peers: HashMap::new() }
+        Self {
+            cookies: Cookies::new(epoch, secret),
+            epoch,
+            sockets: HashMap::new(),
+            peers: HashMap::new(),
+            neighbours: HashMap::new(),
+        }
     }
 
     /// Says where a datagram goes. An answer is appended to `reply`, at most as long as the datagram.
@@ -86,14 +113,22 @@ impl<T: Copy + Eq> Endpoint<T> {
         match to {
             Err(_) => Route::Drop(DropReason::Malformed),
             Ok(0) => self.route_handshake(now, from, datagram, reply),
-            Ok(to) => self.route_named(from, SocketId(to)),
+            Ok(to) => self.route_named(now, from, SocketId(to), is_goodbye(datagram)),
         }
     }
 
-    fn route_named(&self, from: SocketAddr, to: SocketId) -> Route<T> {
+    fn route_named(&mut self, now: Instant, from: SocketAddr, to: SocketId, goodbye: bool) -> Route<T> {
         match self.sockets.get(&to) {
-            None => Route::Drop(DropReason::UnknownSocket),
+            None => {
+                if let Some(neighbour) = self.neighbours.get_mut(&from).filter(|_| goodbye) {
+                    neighbour.stray(now);
+                }
+                Route::Drop(DropReason::UnknownSocket)
+            }
             Some((peer, _)) if peer.address != from => Route::Drop(DropReason::WrongAddress),
+            Some(_) if goodbye && self.neighbours.get(&from).is_some_and(|one| one.is_guessing(now)) => {
+                Route::Drop(DropReason::Guessed)
+            }
             Some((_, session)) => Route::Session(*session),
         }
     }
@@ -170,6 +205,12 @@ impl<T: Copy + Eq> Endpoint<T> {
         if self.sockets.contains_key(&local) || local.0 == 0 {
             return false;
         }
+        let neighbour = self.neighbours.entry(address).or_insert(Neighbour {
+            connections: 0,
+            strays: 0,
+            stray_at: self.epoch,
+        });
+        neighbour.connections = neighbour.connections.saturating_add(1);
         let peer = Peer { address, socket: peer };
         self.sockets.insert(local, (peer, session));
         self.peers.insert(peer, local);
@@ -181,6 +222,12 @@ impl<T: Copy + Eq> Endpoint<T> {
         let (peer, session) = self.sockets.remove(&local)?;
         if self.peers.get(&peer) == Some(&local) {
             self.peers.remove(&peer);
+        }
+        if let Some(neighbour) = self.neighbours.get_mut(&peer.address) {
+            neighbour.connections = neighbour.connections.saturating_sub(1);
+            if neighbour.connections == 0 {
+                self.neighbours.remove(&peer.address);
+            }
         }
         Some(session)
     }
@@ -196,4 +243,27 @@ impl<T: Copy + Eq> Endpoint<T> {
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
+}
+
+impl Neighbour {
+    fn stray(&mut self, now: Instant) {
+        if !self.is_recent(now) {
+            self.strays = 0;
+        }
+        self.strays = self.strays.saturating_add(1);
+        self.stray_at = now;
+    }
+
+    fn is_guessing(&self, now: Instant) -> bool {
+        self.strays >= STRAYS_MAX && self.is_recent(now)
+    }
+
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.stray_at) < STRAYS_REMEMBERED
+    }
+}
+
+/// Whether a datagram says that the connection is over (draft-sharabayko-srt-01 §3.2.7).
+fn is_goodbye(datagram: &[u8]) -> bool {
+    Reader::new(datagram).u16().is_ok_and(|first| first == CONTROL | kind::SHUTDOWN)
 }

@@ -11,6 +11,7 @@
 //!    play); the caller's repetitions wait;
 //! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (docs/srt.md).
 
+mod derivations;
 mod load;
 mod outbound;
 mod packer;

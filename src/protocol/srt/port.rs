@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ::srt::{Endpoint, Incoming, SocketId};
 use crypto::{Random, Seed};
 
+use super::derivations::Derivations;
 use super::session::SrtSession;
 use crate::protocol::{Context, Demux, Remote, Route, Session};
 use crate::types::{ConnId, Now, WorkerId};
 
-/// Bits of our socket ids that count; above them is the worker.
-const ID_BITS: u32 = 20;
 /// Random ids that are tried for one that is free.
 const TRIES_MAX: u32 = 64;
 
@@ -19,9 +19,8 @@ const TRIES_MAX: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct SrtPort {
     endpoint: Endpoint<ConnId>,
-    /// The worker in the high bits: a filter in the kernel could steer by it.
-    worker: u32,
     random: Random,
+    derivations: Arc<Derivations>,
     /// The peer that was just routed as [`Route::New`].
     newcomer: Option<Box<Incoming>>,
     ids: HashMap<ConnId, SocketId>,
@@ -31,17 +30,21 @@ impl SrtPort {
     pub(crate) fn new(now: Now, worker: WorkerId, secret: &Seed) -> Self {
         Self {
             endpoint: Endpoint::new(now.mono, &secret.derive("SRT cookies", 0)),
-            worker: u32::from(worker.0),
+            derivations: Arc::new(Derivations::new(
+                now.mono,
+                &secret.derive("SRT derivations", u64::from(worker.0)),
+            )),
             random: secret.derive("SRT socket ids", u64::from(worker.0)).random(),
             newcomer: None,
             ids: HashMap::new(),
         }
     }
 
-    /// A socket id, most likely one that nobody has. Bit 31 is never set, and zero is for those without one.
+    /// A socket id, most likely one that nobody has. It is what a forger has to guess, so all 32 bits are random
+    /// (draft-sharabayko-srt-01 §3): that others leave the high ones to groups binds only themselves. Zero is for those
+    /// without one.
     fn socket_id(&mut self) -> SocketId {
-        let low = u32::try_from(self.random.below((1 << ID_BITS) - 1)).unwrap_or(0).saturating_add(1);
-        SocketId(((self.worker & 0x3ff) << ID_BITS) | low)
+        SocketId(u32::try_from(self.random.below(u64::from(u32::MAX))).unwrap_or(0).saturating_add(1))
     }
 }
 
@@ -66,18 +69,40 @@ impl Demux for SrtPort {
         seed: Seed,
     ) -> Option<Box<dyn Session>> {
         let incoming = self.newcomer.take()?;
+        if incoming.is_encrypted() && !self.derivations.take(ctx.now.mono, peer.ip()) {
+            return None;
+        }
         let (address, peer_id) = (incoming.from(), incoming.peer_socket());
         let id = (0..TRIES_MAX).find_map(|_| {
             let id = self.socket_id();
             self.endpoint.insert(id, address, peer_id, conn).then_some(id)
         })?;
         self.ids.insert(conn, id);
-        Some(Box::new(SrtSession::new(ctx, *incoming, id, peer, &seed)))
+        let derivations = Arc::clone(&self.derivations);
+        Some(Box::new(SrtSession::new(ctx, *incoming, id, peer, (&seed, derivations))))
     }
 
     fn forget(&mut self, conn: ConnId) {
         if let Some(id) = self.ids.remove(&conn) {
             self.endpoint.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn s_29_socket_ids_have_all_their_bits() {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let mut port = SrtPort::new(now, WorkerId(3), &Seed::from_number(1));
+        let ids: Vec<u32> = (0..1000).map(|_| port.socket_id().0).collect();
+        assert!(ids.iter().all(|id| *id != 0));
+        for bit in 0..32 {
+            let set = ids.iter().filter(|id| **id >> bit & 1 == 1).count();
+            assert!((400..600).contains(&set), "bit {bit} is set in {set} of 1000");
         }
     }
 }

@@ -10,6 +10,7 @@ use crypto::Seed;
 use media::Tracks;
 use wire::Datagrams;
 
+use super::derivations::Derivations;
 use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
@@ -49,6 +50,7 @@ pub(crate) struct SrtSession {
     config: Option<Arc<Config>>,
     role: Role,
     events: VecDeque<Event>,
+    derivations: Arc<Derivations>,
     known: bool,
     closed: bool,
 }
@@ -59,7 +61,7 @@ impl SrtSession {
         incoming: Incoming,
         id: SocketId,
         peer: SocketAddr,
-        seed: &Seed,
+        (seed, derivations): (&Seed, Arc<Derivations>),
     ) -> Self {
         let asked = request_of(ctx, incoming.stream_id(), peer);
         let [_, major, minor, patch] = incoming.peer_version().to_be_bytes();
@@ -69,6 +71,7 @@ impl SrtSession {
             config: None,
             role: Role::None,
             events: VecDeque::new(),
+            derivations,
             known: false,
             closed: false,
         };
@@ -213,8 +216,12 @@ impl SrtSession {
 }
 
 impl DatagramPeer for SrtSession {
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, _from: SocketAddr, datagram: &[u8]) {
-        self.connection.handle_datagram(ctx.now.mono, datagram);
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+        let now = ctx.now.mono;
+        if self.connection.derives(now, datagram) && !self.derivations.take(now, from.ip()) {
+            return;
+        }
+        self.connection.handle_datagram(now, datagram);
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {

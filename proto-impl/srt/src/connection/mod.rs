@@ -33,7 +33,7 @@ use self::link::{Link, Start};
 use crate::cipher::SessionKeys;
 use crate::config::Config;
 use crate::event::{CloseReason, Event, SendError};
-use crate::handshake::{Handshake, request};
+use crate::handshake::{Handshake, extension, request};
 use crate::incoming::{Incoming, write_rejection};
 use crate::km::KmError;
 use crate::packet::{Control, ControlWriter, Packet, SocketId};
@@ -143,6 +143,22 @@ impl Connection {
         write_rejection(&incoming.handshake, incoming.from(), self.timestamp(now), reason, &mut out);
         self.push_out(out.into());
         self.end(CloseReason::Refused(reason));
+    }
+
+    /// Whether [`Connection::handle_datagram`] would derive a key for this one from the passphrase, which costs about a
+    /// millisecond: an owner of many connections may want to drop it. The peer sends it again.
+    #[must_use]
+    pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
+        if datagram.first().is_none_or(|first| first & 0x80 == 0) {
+            return false;
+        }
+        let State::Connected(link) = &self.state else { return false };
+        let Ok(Packet::Control { control: Control::User(extension::KM_REQUEST, body), .. }) =
+            Packet::read(datagram)
+        else {
+            return false;
+        };
+        link.derives(now, body)
     }
 
     /// A datagram of the peer.

@@ -320,6 +320,11 @@ impl Link {
         self.ack_soon(now_us);
     }
 
+    /// Whether a key request would have a key derived.
+    pub(super) fn derives(&self, now: Instant, body: &[u8]) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.derives(now, body))
+    }
+
     fn handle_km_request(&mut self, now: Instant, body: &[u8]) {
         match self.keys.as_mut().map(|keys| keys.handle_request(now, body)) {
             Some(Ok(())) => self.reply = Some(Bytes::copy_from_slice(body)),

@@ -188,6 +188,36 @@ fn s_09_only_the_peer_speaks_for_a_socket() {
 }
 
 #[test]
+fn s_29_who_guesses_socket_ids_ends_no_connection() {
+    let clock = Clock::new();
+    let (mut port, _, conclusion) = questions(&clock, Config::default(), "");
+    let incoming = verdict(&mut port, &clock, &conclusion).unwrap();
+    assert!(port.insert(SocketId(500), incoming.from(), incoming.peer_socket(), 42));
+    let goodbye = |to: u32| {
+        let mut datagram = Vec::new();
+        ControlWriter { timestamp: 0, to: SocketId(to) }.write(&Control::Shutdown, &mut datagram);
+        datagram
+    };
+    // A few for connections that are over are honest.
+    for to in 1..16 {
+        assert_eq!(verdict(&mut port, &clock, &goodbye(to)).unwrap_err(), "UnknownSocket");
+    }
+    assert_eq!(verdict(&mut port, &clock, &goodbye(500)).unwrap_err(), "session 42");
+    for to in 16..1000 {
+        let route = verdict(&mut port, &clock, &goodbye(to)).unwrap_err();
+        assert_eq!(route, if to == 500 { "Guessed" } else { "UnknownSocket" });
+    }
+    // Everything else is the connection's still.
+    let mut keep_alive = Vec::new();
+    ControlWriter { timestamp: 0, to: SocketId(500) }.write(&Control::KeepAlive, &mut keep_alive);
+    assert_eq!(verdict(&mut port, &clock, &keep_alive).unwrap_err(), "session 42");
+    let mut reply = Vec::new();
+    let route = port.route(clock.at(secs(60)), address(FROM), &goodbye(500), &mut reply);
+    assert!(matches!(route, Route::Session(42)), "it is over");
+    assert_eq!(port.remove(SocketId(500)), Some(42));
+}
+
+#[test]
 fn a_refusal_needs_no_connection_and_a_caller_is_what_it_says() {
     let clock = Clock::new();
     let config = Config { passphrase: crate::harness::passphrase("correct horse"), ..Config::default() };
