@@ -93,6 +93,17 @@ const SERVER_LAST: &[Key] = &[
     key("limits.pulls", "500", "Stream sources that run at a time"),
     key("limits.connections", "20000", "Open connections"),
     key("limits.connections_per_address", "1000", "Unauthenticated connections of one address"),
+    key(
+        "limits.authenticated_per_address",
+        "0",
+        "Publishers, viewers and logins of one address; 0: a quarter of limits.connections",
+    ),
+    key("limits.publishers_per_address", "500", "Live streams that publishers of one address have"),
+    key(
+        "limits.ring_memory",
+        "0",
+        "MiB that the buffers of all live streams retain together; 0: a quarter of the memory",
+    ),
     key("limits.unauthenticated", "4096", "Unauthenticated connections"),
     key(
         "limits.new_connections_per_second",

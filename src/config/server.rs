@@ -23,6 +23,12 @@ pub struct Limits {
     pub connections: usize,
     /// Unauthenticated connections of one address.
     pub connections_per_address: usize,
+    /// Authenticated connections of one address: publishers, viewers, logins; 0: a share of all connections.
+    pub authenticated_per_address: usize,
+    /// Live streams that publishers of one address have.
+    pub publishers_per_address: usize,
+    /// Bytes that all rings retain together; 0: a share of the memory.
+    pub ring_memory: usize,
     /// Unauthenticated connections.
     pub unauthenticated: usize,
     /// New unauthenticated connections of one address per second.
@@ -162,6 +168,9 @@ fn limits(values: &Values) -> Result<Limits, Error> {
         endpoints: values.number("limits.endpoints", 0, 1000)?,
         pulls: values.number("limits.pulls", 0, 100_000)?,
         connections: values.number("limits.connections", 1, 10_000_000)?,
+        authenticated_per_address: values.number("limits.authenticated_per_address", 0, 10_000_000)?,
+        publishers_per_address: values.number("limits.publishers_per_address", 1, 1_000_000)?,
+        ring_memory: values.number("limits.ring_memory", 0usize, 16 << 20)?.saturating_mul(1 << 20),
         connections_per_address: values.number("limits.connections_per_address", 1, 10_000_000)?,
         unauthenticated: values.number("limits.unauthenticated", 1, 10_000_000)?,
         new_connections_per_second: values.number("limits.new_connections_per_second", 1, 1_000_000)?,

@@ -4,12 +4,14 @@
 //! live; a publisher that is lost may return within the grace, and continues the same stream.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use media::Position;
 
 use crate::auth::access::{Denial, Params};
+use crate::auth::network;
 use crate::config::AppSettings;
 use crate::mail::{
     Departure, Grant, PublishRequest, Refusal, SourceFigures, StreamEnd, ToWorker, ViewerCounts,
@@ -49,6 +51,17 @@ pub(super) struct Received {
     pub(super) figures: Option<SourceFigures>,
 }
 
+/// How a publisher came.
+#[derive(Debug)]
+pub(super) struct Granted {
+    /// When.
+    pub(super) at: Instant,
+    /// Where the clock of the stream stood.
+    pub(super) from: Position,
+    /// From where, as addresses are counted.
+    network: IpAddr,
+}
+
 /// One life of a stream, from its first publisher to its end.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -71,8 +84,8 @@ pub(super) struct Live {
     /// Endpoints being pushed to.
     pub(super) pushes: Vec<PushId>,
     pub(super) received: Received,
-    /// When the present publisher was granted, and where the clock stood.
-    pub(super) granted: (Instant, Position),
+    /// The present publisher, or the last one.
+    pub(super) granted: Granted,
     /// Viewers of each worker.
     pub(super) viewers: BTreeMap<WorkerId, ViewerCounts>,
 }
@@ -102,6 +115,13 @@ impl Registry {
     /// Live streams of one application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.live.values().filter(|live| &*live.key.app == app).count()
+    }
+
+    /// Live streams that publishers of an address have; what an operator has ordered is nobody's.
+    pub(super) fn count_of(&self, address: IpAddr) -> usize {
+        let network = network(address);
+        let of_address = |live: &&Live| live.granted.network == network && live.ingest != Ingest::PULL;
+        self.live.values().filter(of_address).count()
     }
 
     /// The stream of this publisher.
@@ -179,7 +199,7 @@ impl Control {
             told: Told { announced: false, viewers: self.hook_url(&key).is_some() },
             pushes: Vec::new(),
             received: Received::default(),
-            granted: (now.mono, Position::default()),
+            granted: Granted { at: now.mono, from: Position::default(), network: network(request.peer.ip()) },
             viewers: BTreeMap::new(),
         };
         self.registry.live.insert(stream, live);
@@ -210,7 +230,7 @@ impl Control {
         live.source = request.session.worker;
         let moved = std::mem::replace(&mut live.ingest, request.ingest) != request.ingest || moved;
         live.silent_ms = 0;
-        live.granted = (now.mono, live.position);
+        live.granted = Granted { at: now.mono, from: live.position, network: network(request.peer.ip()) };
         let before = live.received.figures.take().map_or(0, |figures| figures.received_bytes);
         live.received.bytes_before += before;
         live.via.clone_from(&request.via);

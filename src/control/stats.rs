@@ -162,8 +162,8 @@ impl Control {
         record.width = i32::try_from(figures.width).unwrap_or(0);
         record.height = i32::try_from(figures.height).unwrap_or(0);
         record.drop_packet_count_in_ingestion = i32::try_from(figures.dropped).unwrap_or(i32::MAX);
-        let (granted, from) = live.granted;
-        let wall_ms = now.mono.saturating_duration_since(granted).as_millis();
+        let from = live.granted.from;
+        let wall_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
         record.speed = speed(figures.position.dts_ms.saturating_sub(from), wall_ms);
     }

@@ -12,6 +12,7 @@ mod flush;
 mod mirror;
 mod packager;
 mod ring;
+mod ring_memory;
 mod selection;
 mod stream;
 
@@ -21,5 +22,6 @@ pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
+pub use ring_memory::RingMemory;
 pub use selection::{Chosen, Pick, Selection};
 pub use stream::{FormatIndex, Pushed, Stream, Subscriber};

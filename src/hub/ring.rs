@@ -126,6 +126,13 @@ impl Ring {
         }
     }
 
+    /// Forgets the oldest entries until no more than so many bytes, or one entry, are left.
+    pub fn shrink(&mut self, bytes: usize) {
+        while self.bytes > bytes && self.entries.len() > 1 {
+            self.pop_front();
+        }
+    }
+
     /// Forgets all entries; the numbers go on.
     pub fn clear(&mut self) {
         while !self.entries.is_empty() {

@@ -483,6 +483,23 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
     }
 
+    /// Whether somebody is sent it, here or by way of another worker.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        !self.subscribers.is_empty() || !self.mirrors.is_empty()
+    }
+
+    /// Has its ring retain no more than so many bytes. Nobody could begin with what has lost its key frame: unless somebody is
+    /// being sent it, all of it goes.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.ring.shrink(bytes);
+        if !self.is_watched() && self.ring.start().is_none() {
+            self.ring.clear();
+        }
+        let base = self.ring.base();
+        self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
+    }
+
     /// Drops all units: they are old when the next ones arrive.
     pub fn clear(&mut self) {
         self.ring.clear();

@@ -31,6 +31,7 @@ mod dispatch;
 mod family;
 mod figures;
 pub mod leases;
+mod memory;
 mod orders;
 mod polled;
 mod publications;
@@ -147,6 +148,7 @@ pub struct Worker {
     drained: bool,
 }
 
+    memory: memory::Memory,
 impl Worker {
     /// Without connections; applications come by mail. `common` is the same for all workers of a server: what one has
     /// told a peer must mean something to the others.
@@ -169,6 +171,7 @@ impl Worker {
             drained: false,
         }
     }
+            memory: memory::Memory::default(),
 
     // ---- inputs: sockets
 

@@ -160,6 +160,7 @@ impl Worker {
     pub(super) fn append(&mut self, id: StreamId, entry: Entry) -> std::thread::Result<()> {
         let Some(stream) = self.live.streams.get_mut(&id) else { return Ok(()) };
         self.meter.stats.units = self.meter.stats.units.saturating_add(1);
+        let bytes = entry.unit.payload.len();
         let first = stream.tracks().is_empty();
         let now = self.now.mono;
         let pushed =
@@ -175,6 +176,7 @@ impl Worker {
         if pushed.trim {
             self.trim(id);
         }
+        self.note_appended(bytes);
         if pushed.rechosen || first {
             self.settle_demand(id);
         }

@@ -89,6 +89,13 @@ impl Control {
         if new_record && records >= self.config.server.limits.broadcasts {
             return Err(Refusal::NotAllowed("limits.broadcasts is reached"));
         }
+        let address = request.peer.ip();
+        let server = &self.config.server;
+        let is_exempt = (server.limits.exempt_loopback && address.to_canonical().is_loopback())
+            || server.trusted_proxies.contains(address);
+        if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
+            return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
+        }
         if self.figures.load.is_high(now, &self.config.server) {
             return Err(Refusal::Resources);
         }

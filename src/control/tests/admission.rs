@@ -30,6 +30,33 @@ fn the_second_publisher_loses_and_a_clean_end_frees_the_id() {
 }
 
 #[test]
+fn m_27_an_address_has_so_many_publishers_and_another_is_still_served() {
+    let mut rig = Rig::with(&[("limits.publishers_per_address", "3")], &[]);
+    let (first, stream) = rig.publish("s0", 0);
+    for n in 1..3 {
+        rig.publish(&format!("s{n}"), 0);
+    }
+    let refused = Refusal::NotAllowed("limits.publishers_per_address is reached");
+    let request = rig.request("s3", 0);
+    assert_eq!(rig.ask(request).unwrap_err(), refused);
+    for peer in ["203.0.113.5:1", "127.0.0.1:1"] {
+        for n in 0..3 {
+            let id = format!("{}{n}", peer.len());
+            let request = PublishRequest { peer: peer.parse().unwrap(), ..rig.request(&id, 0) };
+            assert!(rig.ask(request).is_ok(), "{peer}");
+        }
+    }
+    for (n, is_ok) in [(0, true), (1, true), (2, true), (3, false)] {
+        let peer = format!("[2001:db8::{n}]:1").parse().unwrap();
+        let request = PublishRequest { peer, ..rig.request(&format!("v6-{n}"), 0) };
+        assert_eq!(rig.ask(request).is_ok(), is_ok, "a /64 is one address");
+    }
+    rig.gone(first, stream, Departure::Clean, 0);
+    let request = rig.request("s3", 0);
+    assert!(rig.ask(request).is_ok());
+}
+
+#[test]
 fn a_lost_publisher_comes_back_within_the_grace() {
     let mut rig = Rig::new();
     rig.create("s");

@@ -5,6 +5,9 @@ use crate::mail::PlayRequest;
 
 const URL: (&str, &str) = ("listenerHookURL", "http://hook.example/in?key=1");
 
+/// Streams of one address without a bound.
+const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
+
 impl Rig {
     /// The hooks that are with their threads, taken by their receivers.
     fn take_hooks(&mut self) -> Vec<serde_json::Value> {
@@ -192,7 +195,7 @@ fn hooks_of_a_stream_wait_for_each_other_and_for_no_other_stream() {
 
 #[test]
 fn u_36_a_thousand_wait_and_then_the_oldest_go() {
-    let mut rig = Rig::with(&[], &[URL]);
+    let mut rig = Rig::with(&[MANY], &[URL]);
     for n in 0..1010 {
         rig.go_live(&format!("s{n:04}"), &[]);
     }
@@ -207,7 +210,8 @@ fn u_36_a_thousand_wait_and_then_the_oldest_go() {
 
 #[test]
 fn u_36_what_waits_for_its_next_try_can_be_dropped_too() {
-    let mut rig = Rig::with(&[], &[URL, ("webhookRetryCount", "100"), ("webhookRetryAttemptDelay", "1000")]);
+    let mut rig =
+        Rig::with(&[MANY], &[URL, ("webhookRetryCount", "100"), ("webhookRetryAttemptDelay", "1000")]);
     for n in 0..1200 {
         rig.go_live(&format!("s{n:04}"), &[]);
         for request in std::mem::take(&mut rig.hooks) {

@@ -1,0 +1,72 @@
+//! What all rings of the process may retain together. Each worker looks at its own; they share one sum, without a lock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::types::WorkerId;
+
+/// Bytes that a worker appends before it looks at the sum again; of a small budget less.
+const LOOK_BYTES: usize = 1024 * 1024;
+/// The part of the budget that is made free at a time, so that rings are not shrunk with every unit.
+const HEADROOM_SHARE: usize = 8;
+
+/// The budget of all rings.
+#[derive(Debug)]
+pub struct RingMemory {
+    limit: usize,
+    /// What the rings of each worker retain, as it has said last.
+    held: Box<[AtomicUsize]>,
+}
+
+impl RingMemory {
+    /// A budget of `limit` bytes for the rings of so many workers.
+    #[must_use]
+    pub fn new(limit: usize, workers: usize) -> Self {
+        Self { limit, held: (0..workers).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    /// Bytes that a worker appends before it calls [`RingMemory::excess`] again.
+    #[must_use]
+    pub fn look_after(&self) -> usize {
+        (self.limit / 64).min(LOOK_BYTES)
+    }
+
+    /// Notes what the rings of a worker retain. Returns how many bytes it is to give up. When the sum is over the budget at least
+    /// one worker has more than its even share; those give up what they have above it, as far as it is needed.
+    pub fn excess(&self, worker: WorkerId, held: usize) -> usize {
+        if let Some(of_worker) = self.held.get(usize::from(worker.0)) {
+            of_worker.store(held, Ordering::Relaxed);
+        }
+        let sum = self.held.iter().fold(0usize, |sum, one| sum.saturating_add(one.load(Ordering::Relaxed)));
+        if sum <= self.limit {
+            return 0;
+        }
+        let target = self.limit - self.limit / HEADROOM_SHARE;
+        let share = target / self.held.len().max(1);
+        sum.saturating_sub(target).min(held.saturating_sub(share))
+    }
+}
+
+impl Default for RingMemory {
+    /// Without a bound: the caps of each ring are all there is.
+    fn default() -> Self {
+        Self::new(usize::MAX, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m_27_who_has_more_than_its_share_gives_up_what_is_too_much() {
+        let memory = RingMemory::new(800, 2);
+        let (a, b) = (WorkerId(0), WorkerId(1));
+        assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
+        // 900 of 800: down to 700, of which 350 are each one's.
+        assert_eq!(memory.excess(a, 600), 200);
+        assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
+        assert_eq!(memory.excess(a, 400), 0);
+        assert_eq!((memory.excess(b, 500), memory.excess(a, 400)), (150, 50));
+        assert_eq!(RingMemory::default().excess(a, usize::MAX), 0);
+    }
+}

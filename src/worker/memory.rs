@@ -1,0 +1,169 @@
+//! The share of this worker in what all rings may retain.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::Worker;
+use crate::hub::{RingMemory, Stream};
+use crate::types::StreamId;
+
+/// Rings that retain less are left alone.
+const RING_BYTES_MIN: usize = 64 * 1024;
+/// Each round halves the rings that are too much: 16 MiB to [`RING_BYTES_MIN`].
+const ROUNDS: u32 = 8;
+
+/// The budget, and what was appended since it was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    budget: Arc<RingMemory>,
+    unseen: usize,
+}
+
+impl Worker {
+    /// Has the rings of this worker count against a budget that it shares with others.
+    #[must_use]
+    pub fn with_ring_memory(mut self, budget: Arc<RingMemory>) -> Self {
+        self.memory.budget = budget;
+        self
+    }
+
+    /// So many bytes were appended to a ring.
+    pub(super) fn note_appended(&mut self, bytes: usize) {
+        self.memory.unseen = self.memory.unseen.saturating_add(bytes);
+        if self.memory.unseen >= self.memory.budget.look_after() {
+            self.keep_ring_memory();
+        }
+    }
+
+    /// Gives up what is over the budget: the largest rings that nobody is sent first.
+    pub(super) fn keep_ring_memory(&mut self) {
+        self.memory.unseen = 0;
+        let mut excess = self.memory.budget.excess(self.id, self.retained_bytes());
+        for is_watched in [false, true] {
+            for _ in 0..ROUNDS {
+                if excess == 0 {
+                    return;
+                }
+                excess = self.shrink_rings(is_watched, excess);
+            }
+        }
+    }
+
+    /// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
+    fn shrink_rings(&mut self, is_watched: bool, mut excess: usize) -> usize {
+        let streams = self.live.streams.values();
+        let large = streams
+            .filter(|stream| stream.is_watched() == is_watched && stream.retained_bytes() > RING_BYTES_MIN);
+        let mut sizes: Vec<(Reverse<usize>, StreamId)> =
+            large.map(|stream| (Reverse(stream.retained_bytes()), stream.id)).collect();
+        sizes.sort_unstable();
+        for (Reverse(bytes), id) in sizes {
+            if excess == 0 {
+                break;
+            }
+            let Some(stream) = self.live.streams.get_mut(&id) else { continue };
+            stream.shrink(bytes / 2);
+            excess = excess.saturating_sub(bytes.saturating_sub(Stream::retained_bytes(stream)));
+        }
+        excess
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use crypto::Seed;
+    use media::codec::vp8;
+    use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+
+    use super::*;
+    use crate::config::AppSettings;
+    use crate::hub::Entry;
+    use crate::mail::ToWorker;
+    use crate::types::{Ingest, Now, StreamKey, WorkerId};
+
+    const KIB: usize = 1024;
+
+    struct Rig {
+        worker: Worker,
+        now: Now,
+        tracks: Arc<Tracks>,
+    }
+
+    impl Rig {
+        fn new(limit: usize) -> Self {
+            let now = Now { mono: Instant::now(), wall_ms: 0 };
+            let worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
+            let worker = worker.with_ring_memory(Arc::new(RingMemory::new(limit, 1)));
+            let config = CodecConfig::Vp8(vp8::Config::default());
+            let track = Track { epoch: 1, ..Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS) };
+            Self { worker, now, tracks: Arc::new(Tracks::new(1, [track])) }
+        }
+
+        /// Appends `units` of 10 KiB to a stream, the first of which is a key frame.
+        fn fill(&mut self, id: u64, units: i64) {
+            let settings = Arc::new(AppSettings::defaults("live").unwrap());
+            let (key, source, stream) = (StreamKey::new("live", &id.to_string()), WorkerId(0), StreamId(id));
+            let up = ToWorker::StreamUp {
+                stream,
+                key,
+                source,
+                ingest: Ingest::PULL,
+                tell_viewers: false,
+                settings,
+            };
+            self.worker.handle_mail(self.now, up);
+            for n in 0..units {
+                let unit = AccessUnit {
+                    track: TrackId::VIDEO,
+                    dts: n,
+                    pts: n,
+                    key_frame: n == 0,
+                    config_epoch: 1,
+                    payload: Bytes::from(vec![0; 10 * KIB]),
+                };
+                let entry = Entry::new(self.now.mono, 0, unit, Arc::clone(&self.tracks));
+                self.worker.append(stream, entry).unwrap();
+            }
+        }
+
+        fn kib_of(&self, id: u64) -> usize {
+            self.worker.live.streams[&StreamId(id)].retained_bytes() / KIB
+        }
+    }
+
+    #[test]
+    fn m_27_the_largest_ring_that_nobody_watches_shrinks_first() {
+        let mut rig = Rig::new(1024 * KIB);
+        rig.fill(1, 40);
+        rig.worker.live.streams.get_mut(&StreamId(1)).unwrap().add_mirror(
+            WorkerId(1),
+            media::TrackSet::EMPTY,
+            None,
+        );
+        rig.fill(2, 30);
+        rig.fill(3, 10);
+        assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
+        rig.fill(4, 24);
+        // It lost its key frame, and the rest of it would be of use to nobody.
+        assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
+    }
+
+    #[test]
+    fn m_27_watched_rings_shrink_when_nothing_else_is_left() {
+        let mut rig = Rig::new(1024 * KIB);
+        rig.fill(1, 1);
+        rig.worker.live.streams.get_mut(&StreamId(1)).unwrap().add_mirror(
+            WorkerId(1),
+            media::TrackSet::EMPTY,
+            None,
+        );
+        for _ in 0..30 {
+            rig.fill(1, 60);
+            assert!(rig.worker.retained_bytes() <= (1024 + 16 + 10) * KIB);
+        }
+        assert!(rig.kib_of(1) >= 448, "no more than half at a time: {}", rig.kib_of(1));
+    }
+}
