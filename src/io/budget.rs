@@ -1,8 +1,12 @@
-//! How many unauthenticated peers may connect: in total, per address, and how fast. Without a lock: workers share counters.
+//! How many peers may connect: in total, per address, and how fast. Without a lock: workers share counters.
 //!
-//! A peer is unauthenticated until its session has been granted something (a publish, a play, an answered request).
-//! Addresses are hashed into a fixed table of counters with a key of this process; two addresses that share a
-//! counter share its limit, which makes the limit stricter and never wider.
+//! A peer is unauthenticated until it has shown that it may be here (a login, a valid token, an accepted publisher) or is
+//! sent a stream. An answered request is no such thing. Addresses are hashed into a fixed table of counters with a key of
+//! this process; two addresses that share a counter share its limit, which makes the limit stricter and never wider.
+//!
+//! A part of all connections is kept for loopback, and a further one for where publishers come: viewers may have neither.
+//! When it becomes crowded, newcomers are let in and unauthenticated connections give way, first those of the address that
+//! has most of them ([`GiveWay`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +16,29 @@ use std::time::Instant;
 
 use crate::auth::CidrList;
 use crate::config::Limits;
+use crate::protocol::Listener;
 use crate::stats::Refused;
 
 /// Counters for addresses; a power of two.
 const BUCKETS: usize = 8192;
-/// From this share of the limit on unauthenticated peers on, new ones are refused at random: early drop, as OpenSSH does.
-const EARLY_DROP_FROM: u32 = 2;
+/// From this share of the limit on unauthenticated peers on, some of them give way to newcomers.
+const CROWDED_FROM: u32 = 2;
+/// The same for all connections: so close to what is for everybody.
+const FULL_SHARE: usize = 16;
+/// The share of all connections that is kept for loopback: for the operator, when nothing else is left.
+const LOOPBACK_SHARE: usize = 64;
+/// The share of all connections that is kept for where publishers come.
+const PUBLISHERS_SHARE: usize = 16;
+/// An address that has more unauthenticated than this is loud. Others may share a counter by chance.
+const QUIET_MAX: u32 = 8;
+/// The share of all connections that one address may have authenticated, unless the setting says a number. A network behind one
+/// address and a cache have thousands of viewers; one address alone must not leave none for the others.
+const AUTHENTICATED_SHARE: usize = 4;
+/// The share of what an address has unauthenticated that gives way at a time, so that the next newcomers need not look for
+/// somebody.
+const GIVE_WAY_SHARE: usize = 16;
 
-/// TLS handshakes that run at a time (docs/robustness.md).
+/// TLS handshakes that run at a time on one listener (docs/robustness.md). They begin when the ClientHello is whole.
 const HANDSHAKES_MAX: u32 = 256;
 /// The most of them for one address.
 const HANDSHAKES_PER_ADDRESS: u32 = 32;
@@ -27,9 +46,28 @@ const HANDSHAKES_PER_ADDRESS: u32 = 32;
 #[derive(Debug, Default)]
 struct Bucket {
     unauthenticated: AtomicU32,
+    authenticated: AtomicU32,
     handshakes: AtomicU32,
     /// The time, in microseconds since the start, up to which the allowance of new connections is used (GCRA).
     used_until: AtomicU64,
+}
+
+/// Whose unauthenticated connections make room, the oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GiveWay {
+    /// The counters of the address that has most; `None`: nobody is loud.
+    bucket: Option<usize>,
+    /// So many.
+    pub(super) connections: usize,
+}
+
+/// What a permit counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// No limit per address holds for it.
+    Exempt,
+    Unauthenticated(usize),
+    Authenticated(usize),
 }
 
 /// Shared by all workers.
@@ -42,24 +80,35 @@ pub(super) struct Budget {
     buckets: Box<[Bucket]>,
     unauthenticated: AtomicU32,
     connections: AtomicU32,
-    drops: AtomicU32,
-    handshakes: AtomicU32,
+    /// TLS handshakes that run, by listener.
+    handshakes: Box<[(&'static str, AtomicU32)]>,
+}
+
+/// Why no TLS handshake begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// Too many of the address run.
+    Address,
+    /// Too many of the listener run.
+    Listener,
 }
 
 /// A connection's share of the limits; released when dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     budget: Arc<Budget>,
-    /// The counters of its address. `None`: no limit per address holds for it.
-    bucket: Option<usize>,
-    /// It counts as an unauthenticated peer.
-    is_unauthenticated: bool,
-    /// It counts as a TLS handshake.
-    is_handshaking: bool,
+    standing: Standing,
+    /// When it was given, in microseconds since the start.
+    since: u64,
+    /// The listener as whose TLS handshake it counts.
+    handshake: Option<usize>,
 }
 
 impl Budget {
-    pub(super) fn new(limits: Limits, trusted: CidrList, now: Instant) -> Arc<Self> {
+    pub(super) fn new(mut limits: Limits, trusted: CidrList, now: Instant) -> Arc<Self> {
+        if limits.authenticated_per_address == 0 {
+            limits.authenticated_per_address = (limits.connections / AUTHENTICATED_SHARE).max(1);
+        }
         Arc::new(Self {
             limits,
             trusted,
@@ -68,25 +117,35 @@ impl Budget {
             buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
             unauthenticated: AtomicU32::new(0),
             connections: AtomicU32::new(0),
-            drops: AtomicU32::new(0),
-            handshakes: AtomicU32::new(0),
+            handshakes: Listener::all().map(|listener| (listener.name, AtomicU32::new(0))).collect(),
         })
     }
 
-    /// Issues the permit of a new connection.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, now: Instant) -> Result<Permit, Refused> {
+    /// Issues the permit of a new connection; `publishers`: these come the same way.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        publishers: bool,
+        now: Instant,
+    ) -> Result<Permit, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
         // From here on dropping the permit releases what was taken.
         let mut permit = Permit {
             budget: Arc::clone(self),
-            bucket: None,
-            is_unauthenticated: false,
-            is_handshaking: false,
+            standing: Standing::Exempt,
+            since: self.micros(now),
+            handshake: None,
         };
-        if usize_of(connections) >= self.limits.connections {
+        let is_loopback = self.limits.exempt_loopback && peer.ip().to_canonical().is_loopback();
+        let room = match (is_loopback, publishers) {
+            (true, _) => self.limits.connections,
+            (false, true) => self.for_publishers(),
+            (false, false) => self.for_all(),
+        };
+        if usize_of(connections) >= room {
             return Err(Refused::Connections);
         }
-        if self.is_exempt(peer.ip()) {
+        if is_loopback || self.trusted.contains(peer.ip()) {
             return Ok(permit);
         }
         let index = self.bucket_of(peer.ip());
@@ -94,18 +153,46 @@ impl Budget {
         if !self.take_rate(bucket, now) {
             return Err(Refused::Rate);
         }
-        (permit.bucket, permit.is_unauthenticated) = (Some(index), true);
+        permit.standing = Standing::Unauthenticated(index);
         let of_address = bucket.unauthenticated.fetch_add(1, Ordering::AcqRel);
         let unauthenticated = self.unauthenticated.fetch_add(1, Ordering::AcqRel);
         if usize_of(of_address) >= self.limits.connections_per_address {
             return Err(Refused::Address);
         }
-        if self.drops_early(unauthenticated) { Err(Refused::Unauthenticated) } else { Ok(permit) }
+        if usize_of(unauthenticated) >= self.limits.unauthenticated {
+            return Err(Refused::Unauthenticated);
+        }
+        Ok(permit)
     }
 
-    fn is_exempt(&self, address: IpAddr) -> bool {
-        (self.limits.exempt_loopback && address.to_canonical().is_loopback())
-            || self.trusted.contains(address)
+    /// Who gives way to a newcomer that was admitted; `None`: there is room enough.
+    pub(super) fn give_way(&self) -> Option<GiveWay> {
+        let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
+        let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
+        let for_all = self.for_all();
+        let is_crowded = unauthenticated > limit / CROWDED_FROM
+            || usize_of(self.connections.load(Ordering::Acquire)) > for_all - for_all / FULL_SHARE;
+        if !is_crowded || unauthenticated == 0 {
+            return None;
+        }
+        let counts = self.buckets.iter().map(|bucket| bucket.unauthenticated.load(Ordering::Relaxed));
+        let (index, most) = counts.enumerate().max_by_key(|(_, count)| *count)?;
+        let connections = usize_of(most) / GIVE_WAY_SHARE + 1;
+        Some(GiveWay { bucket: (most > QUIET_MAX).then_some(index), connections })
+    }
+
+    /// Connections when loopback has what is kept for it.
+    const fn for_publishers(&self) -> usize {
+        self.limits.connections - self.limits.connections / LOOPBACK_SHARE
+    }
+
+    /// Connections of which no part is kept for anybody.
+    const fn for_all(&self) -> usize {
+        self.for_publishers() - self.limits.connections / PUBLISHERS_SHARE
+    }
+
+    fn micros(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     /// IPv4 by address, IPv6 by /64.
@@ -121,71 +208,113 @@ impl Budget {
     fn take_rate(&self, bucket: &Bucket, now: Instant) -> bool {
         let interval = 1_000_000 / u64::from(self.limits.new_connections_per_second.max(1));
         let ahead = interval.saturating_mul(u64::from(self.limits.new_connections_burst));
-        let now = u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX);
+        let now = self.micros(now);
         let step = |used: u64| {
             let next = used.max(now).saturating_add(interval);
             (next <= now.saturating_add(ahead)).then_some(next)
         };
         bucket.used_until.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).is_ok()
     }
-
-    /// Refuses all at the limit and an evenly rising share from half of it on.
-    fn drops_early(&self, unauthenticated: u32) -> bool {
-        let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
-        let from = limit / EARLY_DROP_FROM;
-        if unauthenticated < from {
-            return false;
-        }
-        let over = u64::from(unauthenticated - from).saturating_mul(100);
-        let percent = over.checked_div(u64::from(limit.saturating_sub(from).max(1))).unwrap_or(100);
-        u64::from(self.drops.fetch_add(37, Ordering::Relaxed) % 100) < percent
-    }
 }
 
 impl Permit {
-    /// The peer is authenticated from now on.
-    pub(super) fn known(&mut self) {
-        if std::mem::replace(&mut self.is_unauthenticated, false)
-            && let Some(bucket) = self.bucket()
-        {
-            bucket.unauthenticated.fetch_sub(1, Ordering::AcqRel);
-            self.budget.unauthenticated.fetch_sub(1, Ordering::AcqRel);
+    /// The peer is authenticated from now on, as a publisher or not. The error: its address has enough of them, or what is
+    /// left is kept for publishers.
+    pub(super) fn authenticated(&mut self, publishes: bool) -> Result<(), Refused> {
+        let connections = usize_of(self.budget.connections.load(Ordering::Acquire));
+        let Standing::Unauthenticated(index) = self.standing else { return Ok(()) };
+        self.release();
+        let Some(bucket) = self.budget.buckets.get(index) else { return Ok(()) };
+        let of_address = bucket.authenticated.fetch_add(1, Ordering::AcqRel);
+        self.standing = Standing::Authenticated(index);
+        if usize_of(of_address) >= self.budget.limits.authenticated_per_address {
+            return Err(Refused::Authenticated);
         }
-    }
-
-    /// Takes one of the TLS handshakes that run at a time, unless it has one.
-    pub(super) fn begin_handshake(&mut self) -> Result<(), Refused> {
-        if std::mem::replace(&mut self.is_handshaking, true) {
-            return Ok(());
-        }
-        let running = self.budget.handshakes.fetch_add(1, Ordering::AcqRel);
-        let of_address = self.bucket().map_or(0, |bucket| bucket.handshakes.fetch_add(1, Ordering::AcqRel));
-        if running >= HANDSHAKES_MAX || of_address >= HANDSHAKES_PER_ADDRESS {
-            self.end_handshake();
-            return Err(Refused::Handshakes);
+        if !publishes && connections > self.budget.for_all() {
+            return Err(Refused::Connections);
         }
         Ok(())
     }
 
+    /// When it was given, where it is one of those that are to give way.
+    pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
+        let Standing::Unauthenticated(index) = self.standing else { return None };
+        way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)
+    }
+
+    /// Takes one of the TLS handshakes that run at a time on a listener, unless it has one.
+    pub(super) fn begin_handshake(&mut self, listener: &'static str) -> Result<(), Busy> {
+        if self.handshake.is_some() {
+            return Ok(());
+        }
+        let budget = Arc::clone(&self.budget);
+        let mut listeners = budget.handshakes.iter().enumerate();
+        let Some((index, (_, running))) = listeners.find(|(_, (name, _))| *name == listener) else {
+            return Ok(());
+        };
+        self.handshake = Some(index);
+        let running = running.fetch_add(1, Ordering::AcqRel);
+        let of_address = self.bucket().map_or(0, |bucket| bucket.handshakes.fetch_add(1, Ordering::AcqRel));
+        let busy = match (of_address >= HANDSHAKES_PER_ADDRESS, running >= HANDSHAKES_MAX) {
+            (true, _) => Busy::Address,
+            (false, true) => Busy::Listener,
+            (false, false) => return Ok(()),
+        };
+        self.end_handshake();
+        Err(busy)
+    }
+
+    /// Whether it has one of the TLS handshakes.
+    pub(super) const fn is_handshaking(&self) -> bool {
+        self.handshake.is_some()
+    }
+
     /// The TLS handshake is over.
     pub(super) fn end_handshake(&mut self) {
-        if std::mem::replace(&mut self.is_handshaking, false) {
-            self.budget.handshakes.fetch_sub(1, Ordering::AcqRel);
+        if let Some(index) = self.handshake.take() {
+            if let Some((_, running)) = self.budget.handshakes.get(index) {
+                running.fetch_sub(1, Ordering::AcqRel);
+            }
             if let Some(bucket) = self.bucket() {
                 bucket.handshakes.fetch_sub(1, Ordering::AcqRel);
             }
         }
     }
 
+    /// Counts as nothing any more, of its address.
+    fn release(&mut self) {
+        let standing = std::mem::replace(&mut self.standing, Standing::Exempt);
+        let budget = &self.budget;
+        match standing {
+            Standing::Exempt => {}
+            Standing::Unauthenticated(index) => {
+                budget.unauthenticated.fetch_sub(1, Ordering::AcqRel);
+                if let Some(bucket) = budget.buckets.get(index) {
+                    bucket.unauthenticated.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+            Standing::Authenticated(index) => {
+                if let Some(bucket) = budget.buckets.get(index) {
+                    bucket.authenticated.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+        }
+    }
+
     fn bucket(&self) -> Option<&Bucket> {
-        self.budget.buckets.get(self.bucket?)
+        match self.standing {
+            Standing::Exempt => None,
+            Standing::Unauthenticated(index) | Standing::Authenticated(index) => {
+                self.budget.buckets.get(index)
+            }
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.known();
         self.end_handshake();
+        self.release();
         self.budget.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -201,73 +330,86 @@ mod tests {
 
     fn budget(per_address: usize, unauthenticated: usize, burst: u32) -> (Arc<Budget>, Instant) {
         let now = Instant::now();
-        let limits = Limits {
+        (Budget::new(limits(per_address, unauthenticated, burst), CidrList::default(), now), now)
+    }
+
+    fn limits(per_address: usize, unauthenticated: usize, burst: u32) -> Limits {
+        Limits {
             broadcasts: 0,
             pulls: 0,
             endpoints: 0,
             connections: 20_000,
             connections_per_address: per_address,
+            authenticated_per_address: 5000,
+            publishers_per_address: 500,
+            ring_memory: 0,
             unauthenticated,
             new_connections_per_second: 100,
             new_connections_burst: burst,
             exempt_loopback: true,
-        };
-        (Budget::new(limits, CidrList::default(), now), now)
+        }
     }
 
-    fn peer(text: &str) -> SocketAddr {
-        text.parse().unwrap()
+    fn admit(budget: &Arc<Budget>, peer: &str, now: Instant) -> Result<Permit, Refused> {
+        budget.admit(peer.parse().unwrap(), false, now)
+    }
+
+    /// An address for each number.
+    fn nth(n: u32) -> SocketAddr {
+        SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1)
     }
 
     #[test]
     fn h_23_one_address_is_limited_and_another_still_served() {
         let (budget, now) = budget(10, 4096, 10_000);
-        let held: Vec<_> = (0..5000).filter_map(|_| budget.admit(peer("10.0.0.1:1"), now).ok()).collect();
+        let held: Vec<_> = (0..5000).filter_map(|_| admit(&budget, "10.0.0.1:1", now).ok()).collect();
         assert_eq!(held.len(), 10);
-        assert_eq!(budget.admit(peer("10.0.0.1:2"), now).unwrap_err(), Refused::Address);
-        assert!(budget.admit(peer("10.0.0.2:1"), now).is_ok());
-        assert!((0..5000).all(|_| budget.admit(peer("127.0.0.1:1"), now).is_ok()), "loopback is exempt");
+        assert_eq!(admit(&budget, "10.0.0.1:2", now).unwrap_err(), Refused::Address);
+        assert!(admit(&budget, "10.0.0.2:1", now).is_ok());
+        assert!((0..5000).all(|_| admit(&budget, "127.0.0.1:1", now).is_ok()), "loopback is exempt");
     }
 
     #[test]
-    fn handshakes_are_limited_in_total_and_per_address_and_released() {
+    fn h_29_handshakes_are_limited_for_each_listener_and_address_and_released() {
         let (budget, now) = budget(1000, 4096, u32::MAX);
-        let begin = |address: String| {
-            let mut permit = budget.admit(peer(&address), now).unwrap();
-            permit.begin_handshake().map(|()| permit)
+        let begin_at = |listener, address: &str| {
+            let mut permit = admit(&budget, address, now).unwrap();
+            permit.begin_handshake(listener).map(|()| permit)
         };
-        let of_one: Vec<_> = (0..300).filter_map(|_| begin("10.0.0.1:1".into()).ok()).collect();
+        let begin = |address: &str| begin_at("https", address);
+        let of_one: Vec<_> = (0..300).filter_map(|_| begin("10.0.0.1:1").ok()).collect();
         assert_eq!(of_one.len(), 32);
-        assert_eq!(begin("10.0.0.1:1".into()).unwrap_err(), Refused::Handshakes);
-        let others: Vec<_> = (2..=255).filter_map(|n| begin(format!("10.0.0.{n}:1")).ok()).collect();
+        assert_eq!(begin("10.0.0.1:1").unwrap_err(), Busy::Address);
+        let others: Vec<_> = (2..=255).filter_map(|n| begin(&format!("10.0.0.{n}:1")).ok()).collect();
         assert_eq!(others.len(), 256 - 32);
-        assert_eq!(begin("127.0.0.1:1".into()).unwrap_err(), Refused::Handshakes);
+        assert_eq!(begin("127.0.0.1:1").unwrap_err(), Busy::Listener);
+        assert!(begin_at("rtmps", "127.0.0.1:1").is_ok(), "another listener");
         drop(of_one);
-        let exempt: Vec<_> = (0..40).filter_map(|_| begin("127.0.0.1:1".into()).ok()).collect();
+        let exempt: Vec<_> = (0..40).filter_map(|_| begin("127.0.0.1:1").ok()).collect();
         assert_eq!(exempt.len(), 32, "what is free");
         drop(exempt);
-        let mut permit = begin("10.0.0.1:1".into()).unwrap();
-        permit.begin_handshake().unwrap();
+        let mut permit = begin("10.0.0.1:1").unwrap();
+        permit.begin_handshake("https").unwrap();
         permit.end_handshake();
         permit.end_handshake();
         drop((permit, others));
-        assert_eq!(budget.handshakes.load(Ordering::Relaxed), 0);
+        assert!(budget.handshakes.iter().all(|(_, running)| running.load(Ordering::Relaxed) == 0));
         assert!(budget.buckets.iter().all(|bucket| bucket.handshakes.load(Ordering::Relaxed) == 0));
     }
 
     #[test]
     fn ipv6_counts_by_64_and_mapped_as_v4() {
         let (budget, now) = budget(2, 4096, 10_000);
-        let _a = budget.admit(peer("[2001:db8::1]:1"), now).unwrap();
-        let _b = budget.admit(peer("[2001:db8::2]:1"), now).unwrap();
-        assert!(budget.admit(peer("[2001:db8::3]:1"), now).is_err());
-        assert!(budget.admit(peer("[::ffff:127.0.0.1]:1"), now).is_ok());
+        let _a = admit(&budget, "[2001:db8::1]:1", now).unwrap();
+        let _b = admit(&budget, "[2001:db8::2]:1", now).unwrap();
+        assert!(admit(&budget, "[2001:db8::3]:1", now).is_err());
+        assert!(admit(&budget, "[::ffff:127.0.0.1]:1", now).is_ok());
     }
 
     #[test]
     fn new_connections_are_paced() {
         let (budget, now) = budget(100_000, 100_000, 20);
-        let admitted = |at| (0..100).filter(|_| budget.admit(peer("10.0.0.1:1"), at).is_ok()).count();
+        let admitted = |at| (0..100).filter(|_| admit(&budget, "10.0.0.1:1", at).is_ok()).count();
         assert_eq!((admitted(now), admitted(now + Duration::from_millis(100))), (20, 10));
     }
 
@@ -276,27 +418,80 @@ mod tests {
         let (budget, now) = budget(1000, 4096, u32::MAX);
         for n in 0..1_000_000u32 {
             let address = IpAddr::from((0x0a00_0000 | (n % 5000)).to_be_bytes());
-            let permit = budget.admit(SocketAddr::new(address, 1), now + Duration::from_millis(u64::from(n)));
+            let permit =
+                budget.admit(SocketAddr::new(address, 1), false, now + Duration::from_millis(u64::from(n)));
             if n % 3 == 0
                 && let Ok(mut permit) = permit
             {
-                permit.known();
-                permit.known();
+                permit.authenticated(false).unwrap();
+                permit.authenticated(true).unwrap();
             }
         }
         assert_eq!(
             (budget.unauthenticated.load(Ordering::SeqCst), budget.connections.load(Ordering::SeqCst)),
             (0, 0)
         );
-        assert!(budget.buckets.iter().all(|bucket| bucket.unauthenticated.load(Ordering::SeqCst) == 0));
+        let is_zero = |count: &AtomicU32| count.load(Ordering::SeqCst) == 0;
+        let mut buckets = budget.buckets.iter();
+        assert!(buckets.all(|bucket| is_zero(&bucket.unauthenticated) && is_zero(&bucket.authenticated)));
     }
 
     #[test]
-    fn unauthenticated_peers_are_dropped_early_and_then_all() {
+    fn h_28_from_half_of_the_limit_on_the_address_with_most_gives_way() {
         let (budget, now) = budget(100_000, 1000, u32::MAX);
-        let addresses =
-            (0..4000u32).map(|n| SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1));
-        let held: Vec<_> = addresses.filter_map(|peer| budget.admit(peer, now).ok()).collect();
-        assert!((600..=1000).contains(&held.len()), "{}", held.len());
+        let quiet: Vec<_> = (0..200).map(|n| budget.admit(nth(n), false, now).unwrap()).collect();
+        let loud: Vec<_> = (0..300).map(|_| budget.admit(nth(7), false, now).unwrap()).collect();
+        assert_eq!(budget.give_way(), None);
+        let _one_more = budget.admit(nth(1000), false, now).unwrap();
+        let way = budget.give_way().unwrap();
+        assert_eq!(way.connections, 19);
+        assert!(loud.iter().all(|permit| permit.gives_way(way).is_some()));
+        assert!(quiet.iter().filter(|permit| permit.gives_way(way).is_some()).count() < 8, "its own");
+        drop((quiet, loud));
+        // Nobody is loud: the oldest of all.
+        let later = now + Duration::from_secs(1);
+        let crowd: Vec<_> = (0..1000).filter_map(|n| budget.admit(nth(n), false, later).ok()).collect();
+        assert_eq!((crowd.len(), budget.give_way().unwrap().bucket), (999, None));
+        let last = budget.admit(nth(5000), false, later).unwrap_err();
+        assert_eq!(last, Refused::Unauthenticated);
+        let ages: Vec<_> = crowd.iter().filter_map(|one| one.gives_way(budget.give_way()?)).collect();
+        assert_eq!(ages, [1_000_000; 999]);
+    }
+
+    #[test]
+    fn h_28_places_are_kept_for_loopback_and_for_publishers() {
+        let (mut limits, now) = (limits(100_000, 100_000, u32::MAX), Instant::now());
+        limits.connections = 640;
+        let budget = Budget::new(limits, CidrList::default(), now);
+        let admit = |publishers: bool, from: SocketAddr| budget.admit(from, publishers, now);
+        let viewers: Vec<_> = (0..640).map_while(|n| admit(false, nth(n)).ok()).collect();
+        assert_eq!(viewers.len(), 640 - 10 - 40);
+        let way = budget.give_way().expect("it is full");
+        assert!(viewers.iter().all(|permit| permit.gives_way(way).is_some()));
+        let mut publishers: Vec<_> = (0..100).map_while(|n| admit(true, nth(1000 + n)).ok()).collect();
+        assert_eq!(publishers.len(), 40);
+        // Who turns out to be a viewer there has a place that is not for it.
+        assert_eq!(publishers[0].authenticated(false), Err(Refused::Connections));
+        assert_eq!(publishers[1].authenticated(true), Ok(()));
+        let local: Vec<_> =
+            (0..100).map_while(|_| admit(false, "127.0.0.1:1".parse().unwrap()).ok()).collect();
+        assert_eq!(local.len(), 10);
+    }
+
+    #[test]
+    fn h_28_an_address_has_a_share_of_authenticated_peers_too() {
+        let (mut limits, now) = (limits(1000, 100_000, u32::MAX), Instant::now());
+        limits.authenticated_per_address = 20;
+        let budget = Budget::new(limits, CidrList::default(), now);
+        let mut held: Vec<_> = (0..30).map(|_| budget.admit(nth(1), false, now).unwrap()).collect();
+        let granted = held.iter_mut().filter_map(|permit| permit.authenticated(false).ok()).count();
+        assert_eq!(granted, 20);
+        assert_eq!(budget.admit(nth(2), false, now).unwrap().authenticated(false), Ok(()));
+        drop(held);
+        assert_eq!(budget.admit(nth(1), false, now).unwrap().authenticated(false), Ok(()));
+        // Unless there is a number, a quarter of what there is.
+        (limits.authenticated_per_address, limits.connections) = (0, 200);
+        let budget = Budget::new(limits, CidrList::default(), now);
+        assert_eq!(budget.limits.authenticated_per_address, 50);
     }
 }

@@ -12,10 +12,11 @@
 //! reports it writable. Byte streams (`streams`) and datagrams (`datagrams`) have a half of it each.
 
 mod datagrams;
+mod handshakes;
 mod machine;
 mod streams;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -25,13 +26,16 @@ use mio::event::Event;
 use mio::{Events, Poll, Registry, Token};
 use wire::{Datagrams, SCRATCH_BYTES};
 
+use super::budget::{GiveWay, Permit};
 use super::linger::Lingerers;
 use super::udp::{Batch, UdpSocket};
 use crate::protocol::{PathEvent, PathId, Port};
+use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::Way;
 use datagrams::UdpPeer;
 pub(super) use datagrams::note_receive_error;
+use handshakes::Handshakes;
 pub(super) use machine::{Machine, Output, TlsClient};
 use streams::Socket;
 
@@ -74,6 +78,8 @@ pub(super) struct Driver {
     lingering: Lingerers,
     /// TLS handshakes that this turn may still work on.
     handshakes: u32,
+    /// The handshakes that go on, by listener.
+    shaking: BTreeMap<&'static str, Handshakes>,
     buffer: Vec<u8>,
     /// Bytes that are made for one write alone.
     scratch: Vec<u8>,
@@ -97,6 +103,7 @@ impl Driver {
             ready: VecDeque::new(),
             lingering: Lingerers::new(Instant::now()),
             handshakes: 0,
+            shaking: BTreeMap::new(),
             buffer: vec![0; bounds.read],
             scratch: vec![0; SCRATCH_BYTES],
             batch: Batch::default(),
@@ -242,12 +249,12 @@ impl Driver {
             Output::CloseUdp { conn, path } => self.close_udp(conn, path),
             Output::Resume(id) => self.make_ready(id),
             Output::UnsentLimit { conn, bytes } => self.limit_unsent(conn, bytes),
-            Output::Authenticated(id) => {
-                let of_peer = self.peer(id).and_then(|peer| peer.permit.as_mut());
-                if let Some(permit) = of_peer {
-                    permit.known();
-                } else if let Some(permit) = self.socket(id).and_then(|socket| socket.permit.as_mut()) {
-                    permit.known();
+            Output::Authenticated { conn, publishes } => {
+                if let Some(Err(why)) = self.permit(conn).map(|permit| permit.authenticated(publishes)) {
+                    machine.note_refused(why);
+                    let event =
+                        PathEvent::Broken("no more of its address, or what is left is kept for others");
+                    machine.handle_path(now, conn, PathId::default(), event);
                 }
             }
             Output::Close { conn, abort } => {
@@ -257,6 +264,42 @@ impl Driver {
             }
             Output::Hurry => self.lingering.hurry(now.mono),
         }
+    }
+
+    fn permit(&mut self, id: ConnId) -> Option<&mut Permit> {
+        if self.peer(id).is_some() {
+            return self.peer(id)?.permit.as_mut();
+        }
+        self.socket(id)?.permit.as_mut()
+    }
+
+    /// Closes unauthenticated connections that are to give way. How many there were.
+    pub(super) fn give_way<M: Machine>(&mut self, now: Now, machine: &mut M, way: GiveWay) -> usize {
+        let sockets = self.sockets.iter().enumerate().filter_map(|(slot, socket)| {
+            let socket = socket.as_ref()?;
+            Some((socket.permit.as_ref()?.gives_way(way)?, slot, socket.generation))
+        });
+        let peers = self.peers.iter().enumerate().filter_map(|(slot, peer)| {
+            let peer = peer.as_ref()?;
+            Some((peer.permit.as_ref()?.gives_way(way)?, slot, peer.generation))
+        });
+        let mut oldest: Vec<(u64, usize, u32)> = sockets.chain(peers).collect();
+        oldest.sort_unstable();
+        oldest.truncate(way.connections);
+        for (_, slot, generation) in &oldest {
+            // They count no longer, and are not found again before they are closed.
+            if let Some(Some(socket)) = self.sockets.get_mut(*slot) {
+                socket.permit = None;
+            }
+            if let Some(Some(peer)) = self.peers.get_mut(*slot) {
+                peer.permit = None;
+            }
+            let Ok(slot) = u32::try_from(*slot) else { continue };
+            machine.note_refused(Refused::GaveWay);
+            let event = PathEvent::Broken("it gave way to a newcomer");
+            machine.handle_path(now, ConnId { slot, generation: *generation }, PathId::default(), event);
+        }
+        oldest.len()
     }
 
     fn socket_event<M: Machine>(&mut self, now: Now, machine: &mut M, event: &Event) {

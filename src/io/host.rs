@@ -96,6 +96,19 @@ impl Watch {
     }
 }
 
+/// The memory that this process may have in bytes: the machine's, or the limit of its control group where that is lower.
+pub(super) fn memory() -> Option<usize> {
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    memory_of(&read("/proc/meminfo"), &groups.map(read))
+}
+
+fn memory_of(meminfo: &str, groups: &[String]) -> Option<usize> {
+    // `max` in a group that has no limit.
+    let of_groups = groups.iter().filter_map(|text| text.trim().parse::<u64>().ok());
+    let least = of_groups.chain(kilobytes(meminfo, "MemTotal")).min()?;
+    usize::try_from(least).ok()
+}
+
 /// A line `Name:  12 kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;

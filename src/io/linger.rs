@@ -162,7 +162,7 @@ mod tests {
         socket2::SockRef::from(&accepted).set_send_buffer_size(4096).unwrap();
         stream.set_nonblocking(true).unwrap();
         accepted.set_nonblocking(true).unwrap();
-        let mut server = Transport::server(mio::net::TcpStream::from_std(accepted), &configs.http).unwrap();
+        let mut server = Transport::server(mio::net::TcpStream::from_std(accepted), &configs.http);
         let name = "localhost".try_into().unwrap();
         let mut client = ClientConnection::new(load_client(true).unwrap(), name).unwrap();
         while client.is_handshaking() || server.is_handshaking() {

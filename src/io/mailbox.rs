@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use mio::net::TcpStream;
 
-use super::budget::Permit;
+use super::budget::{GiveWay, Permit};
 use super::tls::Configs;
 use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
@@ -30,6 +30,8 @@ pub(super) enum Mail {
     Socket(Handover),
     /// New TLS configurations for new connections.
     Tls(Configs),
+    /// A newcomer of another worker needs room.
+    GiveWay(GiveWay),
 }
 
 /// An accepted connection on its way to another worker.

@@ -20,15 +20,23 @@ use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
-use crate::config::{Config, Options, ServerSettings};
+use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
+use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port};
 use crate::store::{self, RedbStore, Store};
 use crate::types::WorkerId;
 
-/// Descriptors below which the configured density cannot be reached.
-const OPEN_FILES_WANTED: u64 = 20_000;
+/// The share of the memory that rings may have, unless the setting says how much: what sessions, sockets and the store need
+/// comes on top, and the memory of other programs.
+const RING_MEMORY_SHARE: usize = 4;
+/// What they may have where the memory is not known.
+const RING_BYTES: usize = 1024 * 1024 * 1024;
+/// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
+const FILES_KEPT: usize = 64;
+/// The share of the descriptors that is kept for files, pushes, pulls and jobs.
+const FILES_KEPT_SHARE: usize = 8;
 
 /// Why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +110,7 @@ impl Server {
     /// # Errors
     /// A port in use, a store that is locked or damaged, or a system without resources.
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
-        note_open_files();
+        let open_files = raise_open_files();
         let mut store: Box<dyn Store> = Box::new(RedbStore::open(&config.store_file())?);
         let records = store.load()?;
         let files = certificate_files(config)?;
@@ -149,10 +157,11 @@ impl Server {
             control_sender: control_sender.clone(),
             jobs,
             budget: Budget::new(
-                config.server.limits,
+                limits_within(config.server.limits, open_files),
                 config.server.trusted_proxies.clone(),
                 clock::now().mono,
             ),
+            ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
             seed,
             tls,
             notices: notices.clone(),
@@ -208,6 +217,7 @@ struct Shells {
     control_sender: ControlSender,
     jobs: Jobs,
     budget: Arc<Budget>,
+    ring_memory: Arc<RingMemory>,
     loads: Loads,
     seed: Seed,
     tls: Configs,
@@ -232,6 +242,7 @@ impl Shells {
             control_sender: self.control_sender.clone(),
             jobs: self.jobs.clone(),
             budget: Arc::clone(&self.budget),
+            ring_memory: Arc::clone(&self.ring_memory),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
             common: self.seed.derive("workers", 0),
@@ -321,18 +332,39 @@ fn seed_of_the_system() -> io::Result<Seed> {
     Ok(Seed::new(bytes))
 }
 
-fn note_open_files() {
-    match sys::raise_open_files() {
-        Ok(files) if files < OPEN_FILES_WANTED => {
-            tracing::warn!(
-                files,
-                wanted = OPEN_FILES_WANTED,
-                "the limit of open files is low; raise nofile for density"
-            );
-        }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit of open files could not be read"),
+/// Raises the limit of open files as far as this process may; `None`: it could not be read.
+fn raise_open_files() -> Option<u64> {
+    sys::raise_open_files()
+        .inspect_err(|error| tracing::warn!(%error, "the limit of open files could not be read"))
+        .ok()
+}
+
+/// What all rings may retain together.
+fn ring_bytes(limits: Limits) -> usize {
+    match limits.ring_memory {
+        0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),
+        bytes => bytes,
     }
+}
+
+/// The limits, with no more connections than there are descriptors for.
+fn limits_within(limits: Limits, open_files: Option<u64>) -> Limits {
+    let Some(files) = open_files else { return limits };
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    let connections = limits.connections.min(connections_within(files)).max(1);
+    if connections < limits.connections {
+        let wanted = limits.connections;
+        tracing::warn!(files, connections, wanted, "fewer connections than limits.connections: raise nofile");
+    }
+    Limits { connections, ..limits }
+}
+
+/// The connections that so many descriptors are enough for: files that are sent, pushes, pulls, jobs and the store need some,
+/// too. Of very few descriptors half are for connections.
+const fn connections_within(files: usize) -> usize {
+    let kept = FILES_KEPT + files / FILES_KEPT_SHARE;
+    let left = files.saturating_sub(kept);
+    if left > files / 2 { left } else { files / 2 }
 }
 
 fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> ControlConfig {
@@ -379,4 +411,21 @@ fn host_address(own: &[IpAddr]) -> String {
             .or_else(fallback)
             .map_or_else(|| "127.0.0.1".to_owned(), ToString::to_string)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_11_connections_follow_the_descriptors() {
+        let limits = |connections: &str, files| {
+            let server = ServerSettings::with(&[("limits.connections", connections)]).unwrap();
+            limits_within(server.limits, files).connections
+        };
+        assert_eq!(limits("20000", Some(1_048_576)), 20_000, "the setting");
+        assert_eq!(limits("20000", Some(1024)), 1024 - 64 - 128);
+        assert_eq!(limits("20000", Some(64)), 32);
+        assert_eq!((limits("100", Some(1024)), limits("20000", Some(0)), limits("7", None)), (100, 1, 7));
+    }
 }

@@ -21,6 +21,7 @@ use super::jobs::Jobs;
 use super::mailbox::{Handover, Mail, MailSender, Mailbox};
 use super::tls::{Configs, Transport};
 use super::udp::UdpSocket;
+use crate::hub::RingMemory;
 use crate::protocol::{Listener, Port, Security};
 use crate::types::{Now, WorkerId};
 use crate::worker::Worker;
@@ -59,6 +60,8 @@ pub(super) struct Parts {
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
     pub(super) budget: Arc<Budget>,
+    /// What the rings of all workers may retain.
+    pub(super) ring_memory: Arc<RingMemory>,
     /// Connections of each worker.
     pub(super) loads: Loads,
     pub(super) seed: crypto::Seed,
@@ -96,7 +99,8 @@ impl Shell {
         for (port, socket) in ports {
             driver.share(port, socket)?;
         }
-        let worker = Worker::new(id, clock::now(), parts.seed, &parts.common);
+        let worker =
+            Worker::new(id, clock::now(), parts.seed, &parts.common).with_ring_memory(parts.ring_memory);
         let colleagues =
             Colleagues { id, workers: parts.peers, control_sender: parts.control_sender, jobs: parts.jobs };
         Ok(Self {
@@ -156,6 +160,9 @@ impl Shell {
                     self.machine.worker.handle_mail(now, mail);
                 }
                 Mail::Mirrored(unit) => self.machine.worker.handle_mirrored(now, unit),
+                Mail::GiveWay(way) => {
+                    self.driver.give_way(now, &mut self.machine, way);
+                }
                 Mail::Tls(configs) => self.machine.tls = configs,
                 Mail::Socket(handover) => {
                     // Counted since it was handed over, so that a burst is spread; counted anew with its socket.
@@ -208,7 +215,7 @@ impl Shell {
 
     fn admit(&mut self, now: Now, stream: TcpStream, peer: SocketAddr, listener: &'static Listener) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let permit = match self.budget.admit(peer, now.mono) {
+        let permit = match self.budget.admit(peer, listener.publishers, now.mono) {
             Ok(permit) => permit,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "connection refused");
@@ -216,6 +223,7 @@ impl Shell {
                 return;
             }
         };
+        self.make_room(now);
         let handover = Handover { stream, peer, listener, permit };
         let target = self.less_loaded();
         match target
@@ -226,6 +234,14 @@ impl Shell {
                 peer.post(Mail::Socket(handover));
             }
             None => self.begin(now, handover),
+        }
+    }
+
+    /// Where it is crowded, has others give way to who was just admitted. Those whom they belong to may have all of them.
+    fn make_room(&mut self, now: Now) {
+        let Some(way) = self.budget.give_way() else { return };
+        if self.driver.give_way(now, &mut self.machine, way) == 0 {
+            self.machine.colleagues.post_to_other_shells(|| Mail::GiveWay(way));
         }
     }
 
@@ -243,21 +259,18 @@ impl Shell {
         // A slot that was freed in this turn may be given out again: its former socket must be gone by then.
         self.driver.perform_all(now, &mut self.machine);
         let _ = stream.set_nodelay(true);
-        let Some(transport) = self.accepted(stream, listener) else { return };
+        let transport = self.accepted(stream, listener);
         let Some(id) = self.machine.worker.accept(now, listener, peer) else { return };
-        self.driver.install_accepted(now, &mut self.machine, id, transport, permit);
+        self.driver.install_accepted(now, &mut self.machine, id, transport, (listener.name, permit));
     }
 
     /// The transport that the listener speaks.
-    fn accepted(&self, stream: TcpStream, listener: &'static Listener) -> Option<Transport> {
-        let config = match listener.security {
-            Security::Plain => return Some(Transport::plain(stream)),
-            Security::Tls => &self.machine.tls.plain,
-            Security::TlsHttp => &self.machine.tls.http,
-        };
-        Transport::server(stream, config)
-            .inspect_err(|error| tracing::debug!(%error, "TLS connection not begun"))
-            .ok()
+    fn accepted(&self, stream: TcpStream, listener: &'static Listener) -> Transport {
+        match listener.security {
+            Security::Plain => Transport::plain(stream),
+            Security::Tls => Transport::server(stream, &self.machine.tls.plain),
+            Security::TlsHttp => Transport::server(stream, &self.machine.tls.http),
+        }
     }
 
     fn load(&self) -> Option<&AtomicU32> {

@@ -211,6 +211,8 @@ pub enum ToWorker {
         /// The stream.
         stream: StreamId,
     },
+    /// A request of the connection came with a login or a valid token.
+    Authenticated(ConnId),
     /// Answer to an API request.
     RestReply {
         /// The connection that asked.

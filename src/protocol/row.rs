@@ -92,6 +92,8 @@ pub struct Listener {
     pub security: Security,
     /// Whether the management API is there: nobody makes this server connect to it.
     pub manages: bool,
+    /// Whether publishers come here: a part of all connections is kept for them.
+    pub publishers: bool,
     /// The address; `None`: it is off.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
@@ -117,6 +119,8 @@ impl Listener {
 pub struct Port {
     /// The name in the ready line.
     pub name: &'static str,
+    /// Whether publishers come here, as of a [`Listener`].
+    pub publishers: bool,
     /// The address, as of a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the demultiplexer of its peers.

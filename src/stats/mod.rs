@@ -75,12 +75,23 @@ pub enum Refused {
     Rate,
     /// Too many TLS handshakes at a time, of this address or of all.
     Handshakes,
+    /// Too many authenticated peers of this address.
+    Authenticated,
+    /// Unauthenticated, and closed in favour of a newcomer.
+    GaveWay,
 }
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::Connections, Self::Unauthenticated, Self::Address, Self::Rate, Self::Handshakes];
+    pub const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Unauthenticated,
+        Self::Address,
+        Self::Rate,
+        Self::Handshakes,
+        Self::Authenticated,
+        Self::GaveWay,
+    ];
 
     /// The name in metrics.
     #[must_use]
@@ -91,6 +102,8 @@ impl Refused {
             Self::Address => "address",
             Self::Rate => "rate",
             Self::Handshakes => "handshakes",
+            Self::Authenticated => "authenticated",
+            Self::GaveWay => "gave_way",
         }
     }
 }

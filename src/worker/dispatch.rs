@@ -127,7 +127,10 @@ impl Worker {
                 }
                 self.agenda.outputs.push_back(Output::Job { conn: id, job });
             }
-            Event::Watched(watched) => self.renew_lease(id, &watched),
+            Event::Watched(watched) => {
+                self.renew_lease(id, &watched);
+                self.note_authenticated(id);
+            }
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
             Event::Spawn { child, session } => self.spawn(id, child, session),

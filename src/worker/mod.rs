@@ -119,7 +119,12 @@ pub enum Output {
         bytes: usize,
     },
     /// Unauthenticated peers are limited; this connection's is none any more.
-    Authenticated(ConnId),
+    Authenticated {
+        /// The connection.
+        conn: ConnId,
+        /// Whether it publishes: a part of all connections is kept for those.
+        publishes: bool,
+    },
     /// Close the socket. All that was to be sent is sent, unless `abort`.
     Close {
         /// The connection; its id is dead.
@@ -143,12 +148,12 @@ pub struct Worker {
     polled: polled::Polled,
     orders: Orders,
     agenda: Agenda,
+    memory: memory::Memory,
     meter: Meter,
     draining: bool,
     drained: bool,
 }
 
-    memory: memory::Memory,
 impl Worker {
     /// Without connections; applications come by mail. `common` is the same for all workers of a server: what one has
     /// told a peer must mean something to the others.
@@ -166,12 +171,12 @@ impl Worker {
             polled: polled::Polled::default(),
             orders: Orders::default(),
             agenda: Agenda::default(),
+            memory: memory::Memory::default(),
             meter: Meter::new(now.mono),
             draining: false,
             drained: false,
         }
     }
-            memory: memory::Memory::default(),
 
     // ---- inputs: sockets
 

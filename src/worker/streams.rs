@@ -67,6 +67,7 @@ impl Worker {
             ToWorker::PlayVerdict { conn, handle, verdict } => self.play_verdict(conn, handle, verdict),
             ToWorker::DropViewer { conn, handle, reason } => self.drop_viewer(conn, handle, reason),
             ToWorker::Replaced { conn, stream } => self.replaced(conn, stream),
+            ToWorker::Authenticated(conn) => self.authenticated(conn),
             ToWorker::RestReply { conn, response } => self.answer_session(conn, Reply::Rest(*response)),
             ToWorker::Job { conn, done } => self.answer_session(conn, Reply::Job(done)),
             ToWorker::Tell { from, to, message } => self.tell_session(from, to, message),
@@ -219,7 +220,14 @@ impl Worker {
     /// A peer may have shown that it may be here: its permit among the unauthenticated peers is free.
     pub(super) fn note_authenticated(&mut self, id: ConnId) {
         if self.call(id, |session, _| session.about().is_authenticated) == Some(true) {
-            self.agenda.outputs.push_back(Output::Authenticated(id));
+            self.authenticated(id);
         }
+    }
+
+    /// A peer has shown that it may be here.
+    fn authenticated(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let publishes = conn.publications.iter().any(|publication| publication.stream.is_some());
+        self.agenda.outputs.push_back(Output::Authenticated { conn: id, publishes });
     }
 }

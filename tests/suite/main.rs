@@ -23,6 +23,7 @@ mod codecs;
 mod crash;
 mod differential;
 mod files;
+mod floods;
 mod hooks;
 mod http_flv;
 mod http_rows;

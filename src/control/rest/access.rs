@@ -63,6 +63,9 @@ impl Control {
             Ok(caller) => caller,
             Err(refusal) => return Reply::Now(refusal),
         };
+        if caller != Caller::Nobody {
+            self.note_authenticated(origin.session);
+        }
         if base == Base::Server {
             return match caller {
                 Caller::Nobody => refused("Not allowed IP"),

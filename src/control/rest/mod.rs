@@ -37,6 +37,7 @@ use super::records::auxiliary::AuxiliaryWrite;
 use crate::auth::jwt;
 use crate::config::AppSettings;
 use crate::http::{Method, Request, Response};
+use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey};
 use call::Call;
 use paths::{rest_of, split_path};
@@ -86,6 +87,9 @@ impl Control {
         let Some(app) = self.apps.get(app).cloned() else { return not_found() };
         if let Some(refusal) = self.refuse(now, &app, peer, request) {
             return Reply::Now(refusal);
+        }
+        if app.security.rest_jwt.is_some() {
+            self.note_authenticated(session);
         }
         let Some(rest) = rest.strip_prefix("/v2") else { return not_found() };
         match find(Base::App, request.method, rest) {
@@ -146,6 +150,11 @@ impl Control {
             }
         }
         None
+    }
+
+    /// A request came with a login or a valid token: its connection is no longer one of anybody's.
+    fn note_authenticated(&mut self, session: SessionRef) {
+        self.post(session.worker, ToWorker::Authenticated(session.conn));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::worker::Destination;
 /// What a connection of datagrams has here.
 #[derive(Debug)]
 pub(super) struct UdpPeer {
-    generation: u32,
+    pub(super) generation: u32,
     pub(super) permit: Option<Permit>,
     /// Its own sockets; none: it shares a port.
     pub(super) own: Vec<(PathId, UdpSocket)>,

@@ -85,7 +85,11 @@ pub(in crate::io) enum Output {
     /// Let the kernel hold so many unsent bytes and no more.
     UnsentLimit { conn: ConnId, bytes: usize },
     /// The peer counts no longer among the unauthenticated.
-    Authenticated(ConnId),
+    Authenticated {
+        conn: ConnId,
+        /// It has been granted to publish.
+        publishes: bool,
+    },
     /// Close the connection. All that was to be sent is sent, unless `abort`.
     Close { conn: ConnId, abort: bool },
     /// Do not wait much longer for peers to take what closed connections still hold.

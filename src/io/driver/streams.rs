@@ -24,10 +24,10 @@ const WRITE_BYTES: usize = 256 * 1024;
 /// A connection of bytes.
 #[derive(Debug)]
 pub(super) struct Socket {
-    generation: u32,
-    transport: Transport,
+    pub(super) generation: u32,
+    pub(super) transport: Transport,
     /// The kernel may have bytes for us.
-    readable: bool,
+    pub(super) readable: bool,
     /// On the ready list.
     pub(super) ready: bool,
     connecting: bool,
@@ -36,11 +36,15 @@ pub(super) struct Socket {
     /// The kernel reported the peer's end of stream: only a read of zero bytes is the end then.
     ending: bool,
     /// The peer's end of stream was read.
-    ended: bool,
+    pub(super) ended: bool,
     /// TLS has ended with an alert that the peer is to hear.
     alerted: bool,
     /// The permit of a connection that was accepted.
     pub(super) permit: Option<Permit>,
+    /// The name of the listener that accepted it; empty for an outgoing connection.
+    pub(super) listener: &'static str,
+    /// Something of its ClientHello was there, and not all.
+    pub(super) hello_begun: bool,
 }
 
 impl Socket {
@@ -56,6 +60,8 @@ impl Socket {
             ended: false,
             alerted: false,
             permit: None,
+            listener: "",
+            hello_begun: false,
         }
     }
 
@@ -96,9 +102,9 @@ impl Driver {
         machine: &mut M,
         id: ConnId,
         transport: Transport,
-        permit: Permit,
+        (listener, permit): (&'static str, Permit),
     ) {
-        let socket = Socket { permit: Some(permit), ..Socket::new(id, transport) };
+        let socket = Socket { permit: Some(permit), listener, ..Socket::new(id, transport) };
         if let Err(error) = self.install(id, socket) {
             machine.handle_path(now, id, PathId::default(), PathEvent::Broken(&error.to_string()));
         }
@@ -132,8 +138,10 @@ impl Driver {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poll.registry().deregister(socket.transport.stream_mut());
+        // Who gave way has no permit any more, and what lingers counts.
+        let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
         // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
-        if !abort || socket.alerted {
+        if (!abort && !gave_way) || socket.alerted {
             let ended = socket.ended && !socket.alerted;
             self.lingering.add(now, socket.transport, socket.permit, ended);
         }
@@ -219,16 +227,22 @@ impl Driver {
                 return false;
             }
             if socket.transport.is_handshaking() {
+                // Until its hello is whole, a peer must not keep the others out.
+                match self.take_hello(now, machine, id) {
+                    Ok(true) => {}
+                    Ok(false) => return false,
+                    Err(error) => {
+                        self.read_failed(now, machine, id, &error);
+                        return false;
+                    }
+                }
                 let Some(left) = self.handshakes.checked_sub(1) else { return true };
                 self.handshakes = left;
-                // Only now: a peer that says nothing must not keep the others out.
-                if let Some(Err(why)) = socket.permit.as_mut().map(Permit::begin_handshake) {
-                    socket.ended = true;
-                    machine.note_refused(why);
-                    self.broken(now, machine, id, &io::Error::other("too many TLS handshakes"));
+                if !self.begin_handshake(now, machine, id) {
                     return false;
                 }
             }
+            let Some(Some(socket)) = self.sockets.get_mut(slot_of(id)) else { return false };
             let received = socket.transport.read(&mut self.buffer);
             if socket.transport.take_handshake_end() {
                 self.handshake_ended(now, machine, id);
@@ -257,13 +271,18 @@ impl Driver {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    socket.ended = true;
-                    socket.alerted = error.kind() == io::ErrorKind::InvalidData;
-                    self.broken(now, machine, id, &error);
+                    self.read_failed(now, machine, id, &error);
                     return false;
                 }
             }
         }
+    }
+
+    fn read_failed<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
+        let Some(socket) = self.socket(id) else { return };
+        socket.ended = true;
+        socket.alerted = error.kind() == io::ErrorKind::InvalidData;
+        self.broken(now, machine, id, error);
     }
 
     /// Nothing is read while a verdict is waited for; a peer that leaves meanwhile must not be admitted.
@@ -296,7 +315,7 @@ impl Driver {
         }
     }
 
-    fn broken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
+    pub(super) fn broken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, error: &io::Error) {
         let Some(socket) = self.socket(id) else { return };
         if let Some(permit) = &mut socket.permit {
             permit.end_handshake();

@@ -36,8 +36,13 @@ impl Colleagues {
     }
 
     fn post_to_others(&self, mail: &ToWorker) {
+        self.post_to_other_shells(|| Mail::Control(mail.clone()));
+    }
+
+    /// Posts a mail to the shell of every other worker.
+    pub(super) fn post_to_other_shells(&self, mail: impl Fn() -> Mail) {
         let others = (0u16..).zip(&self.workers).filter(|(index, _)| *index != self.id.0);
-        others.for_each(|(_, sender)| sender.post(Mail::Control(mail.clone())));
+        others.for_each(|(_, sender)| sender.post(mail()));
     }
 }
 
@@ -150,7 +155,7 @@ impl Machine for WorkerMachine {
             Of::CloseUdp { conn, path } => return Some(Output::CloseUdp { conn, path }),
             Of::Resume(conn) => return Some(Output::Resume(conn)),
             Of::UnsentLimit { conn, bytes } => return Some(Output::UnsentLimit { conn, bytes }),
-            Of::Authenticated(conn) => return Some(Output::Authenticated(conn)),
+            Of::Authenticated { conn, publishes } => return Some(Output::Authenticated { conn, publishes }),
             Of::Close { conn, abort } => return Some(Output::Close { conn, abort }),
         }
         Some(Output::Done)

@@ -89,7 +89,7 @@ impl Shell {
     /// A peer that has proved its address gets a session, if there is room for it.
     fn admit_peer(&mut self, now: Now, port: &'static Port, from: Remote) {
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
-        let permit = match self.budget.admit(peer, now.mono) {
+        let permit = match self.budget.admit(peer, port.publishers, now.mono) {
             Ok(permit) => permit,
             Err(why) => {
                 tracing::debug!(%peer, ?why, "peer refused");
@@ -97,6 +97,7 @@ impl Shell {
                 return;
             }
         };
+        self.make_room(now);
         // A slot that was freed in this turn may be given out again: its former owner must be gone by then.
         self.driver.perform_all(now, &mut self.machine);
         if let Some(id) = self.machine.worker.accept_peer(now, port, from) {

@@ -3,12 +3,14 @@
 //! With TLS, bytes that were taken but not yet accepted by the kernel wait inside; [`Transport::flush`] moves them.
 //! They are bounded by [`PENDING_BYTES_MAX`] and what one record adds.
 
+use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig};
 
 /// Plain bytes that TLS takes before the kernel has taken their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
@@ -31,25 +33,41 @@ struct Tls {
     flushed: u64,
 }
 
+/// The ClientHello of a peer, until TLS begins with it.
+struct Hello {
+    acceptor: Acceptor,
+    /// It is whole.
+    accepted: Option<Accepted>,
+    /// Bytes of it were read.
+    begun: bool,
+    config: Arc<ServerConfig>,
+}
+
+impl fmt::Debug for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hello").field("whole", &self.accepted.is_some()).finish()
+    }
+}
+
 /// A connected (or connecting) socket.
 #[derive(Debug)]
 pub(in crate::io) struct Transport {
     stream: TcpStream,
     tls: Option<Box<Tls>>,
+    /// Accepted by a listener with TLS, and the peer's first message is awaited. Reading it costs no arithmetic.
+    hello: Option<Box<Hello>>,
 }
 
 impl Transport {
     pub(in crate::io) const fn plain(stream: TcpStream) -> Self {
-        Self { stream, tls: None }
+        Self { stream, tls: None, hello: None }
     }
 
     /// Accepted by a listener with TLS.
-    pub(in crate::io) fn server(
-        stream: TcpStream,
-        config: &Arc<ServerConfig>,
-    ) -> Result<Self, rustls::Error> {
-        let connection = ServerConnection::new(Arc::clone(config))?;
-        Ok(Self { stream, tls: Some(Tls::new(connection.into())) })
+    pub(in crate::io) fn server(stream: TcpStream, config: &Arc<ServerConfig>) -> Self {
+        let config = Arc::clone(config);
+        let hello = Hello { acceptor: Acceptor::default(), accepted: None, begun: false, config };
+        Self { stream, tls: None, hello: Some(Box::new(hello)) }
     }
 
     /// Begins TLS on a socket that has just been connected to a server of this name (or address).
@@ -63,7 +81,54 @@ impl Transport {
 
     /// Whether the peers do not know each other yet: nothing is read or written above TLS.
     pub(in crate::io) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking())
+        self.hello.is_some() || self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking())
+    }
+
+    /// Whether the peer's ClientHello is not whole: see [`Transport::read_hello`].
+    pub(in crate::io) fn awaits_hello(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.accepted.is_none())
+    }
+
+    /// Whether there is a part of a ClientHello.
+    pub(in crate::io) fn holds_hello(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.begun)
+    }
+
+    /// Reads a ClientHello until it is whole. What follows from it is computed by the next [`Transport::read`].
+    ///
+    /// # Errors
+    /// `WouldBlock`: it is not whole. `InvalidData`: the peer broke TLS; its alert is sent.
+    pub(in crate::io) fn read_hello(&mut self) -> io::Result<()> {
+        let Some(hello) = &mut self.hello else { return Ok(()) };
+        while hello.accepted.is_none() {
+            match hello.acceptor.accept() {
+                Ok(Some(accepted)) => hello.accepted = Some(accepted),
+                Ok(None) => {
+                    if hello.acceptor.read_tls(&mut self.stream)? == 0 {
+                        return Err(io::Error::other("the peer left the TLS handshake"));
+                    }
+                    hello.begun = true;
+                }
+                Err(refused) => return Err(alert(&mut self.stream, refused)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins TLS with a ClientHello that is whole.
+    fn begin_server(&mut self) -> io::Result<()> {
+        self.read_hello()?;
+        let Some(Hello { accepted: Some(accepted), config, .. }) = self.hello.take().map(|hello| *hello)
+        else {
+            return Ok(());
+        };
+        match accepted.into_connection(config) {
+            Ok(connection) => {
+                self.tls = Some(Tls::new(connection.into()));
+                self.flush().map(drop)
+            }
+            Err(refused) => Err(alert(&mut self.stream, refused)),
+        }
     }
 
     /// True once, when the handshake is over.
@@ -77,6 +142,7 @@ impl Transport {
     /// # Errors
     /// `WouldBlock`: nothing for now. `InvalidData`: the peer broke TLS; its alert is sent.
     pub(in crate::io) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.begin_server()?;
         let Some(tls) = &mut self.tls else {
             let bytes = self.stream.read(buffer)?;
             return Ok(Received { bytes, dry: bytes < buffer.len() });
@@ -106,6 +172,9 @@ impl Transport {
     /// # Errors
     /// `WouldBlock`: nothing was taken.
     pub(in crate::io) fn write(&mut self, slices: &[IoSlice<'_>], offered: usize) -> io::Result<usize> {
+        if self.hello.is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let Some(tls) = &mut self.tls else {
             return self.stream.write_vectored(slices);
         };
@@ -173,6 +242,12 @@ impl Tls {
         }
         Ok(true)
     }
+}
+
+/// Sends the alert of a refused ClientHello: it is the first that the socket takes, and fits. Returns the error of it.
+fn alert(stream: &mut TcpStream, (error, mut alert): (rustls::Error, AcceptedAlert)) -> io::Error {
+    let _ = alert.write_all(stream);
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// The slices behind the first `taken` bytes.

@@ -180,15 +180,11 @@ impl Transfer {
         }
     }
 
-    /// The answer of the job service. Returns the status of the answer, once that is begun.
-    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<u16> {
+    /// The answer of the job service.
+    pub(super) fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) {
         match (reply, &mut self.stage) {
-            (FileReply::Opened(Ok(opened)), Stage::Opening) => {
-                return Some(self.opened(now, connection, opened));
-            }
-            (FileReply::Opened(Err(error)), Stage::Opening) => {
-                return Some(self.not_opened(now, connection, error));
-            }
+            (FileReply::Opened(Ok(opened)), Stage::Opening) => self.opened(now, connection, opened),
+            (FileReply::Opened(Err(error)), Stage::Opening) => self.not_opened(now, connection, error),
             (FileReply::Block(block), Stage::Sending { left, asked, .. }) => {
                 *asked = false;
                 left.start = left.start.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
@@ -203,7 +199,6 @@ impl Transfer {
             }
             (FileReply::Opened(_) | FileReply::Block(_), _) => {}
         }
-        None
     }
 
     /// The next block to ask for.
@@ -225,7 +220,7 @@ impl Transfer {
         matches!(self.stage, Stage::Over)
     }
 
-    fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) -> u16 {
+    fn opened(&mut self, now: Now, connection: &mut Connection, opened: OpenedFile) {
         let resource = Resource {
             length: opened.length,
             etag: format!("\"{}\"", opened.tag),
@@ -235,7 +230,8 @@ impl Transfer {
         let Selection { head, part } = resource.select(&self.request);
         let head = head.header("Cache-Control", caching(self.file_path.name()));
         let Some(left) = part else {
-            return self.respond(now, connection, head);
+            self.respond(now, connection, head);
+            return;
         };
         let mut head = head;
         crate::http::cors::add(&self.fields, &mut head.headers);
@@ -248,10 +244,9 @@ impl Transfer {
         } else {
             self.stage = Stage::Sending { file: opened.file, left, asked: false };
         }
-        head.status
     }
 
-    fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) -> u16 {
+    fn not_opened(&mut self, now: Now, connection: &mut Connection, error: FileError) {
         let page = pages::find(&self.file_path.segments);
         let response = match (error, page) {
             (FileError::NotFound, Some(page)) => page.answer(&self.request),
@@ -259,7 +254,7 @@ impl Transfer {
             (FileError::NotFound, None) | (FileError::Directory, _) => Response::error(404, "Not Found"),
             (FileError::Failed, _) => Response::error(500, "The file cannot be read"),
         };
-        self.respond(now, connection, response)
+        self.respond(now, connection, response);
     }
 
     fn respond(&mut self, now: Now, connection: &mut Connection, mut response: Response) -> u16 {

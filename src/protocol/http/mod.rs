@@ -29,8 +29,8 @@ use crate::types::{Handle, Now, StreamKey};
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
+use signalling::Signalling;
 pub use signalling::{Action, Conversation};
-use signalling::{Outcome, Signalling};
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
@@ -39,6 +39,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "http",
             security: Security::Plain,
             manages: true,
+            publishers: false,
             listen: |server| Some(Bind { host: server.http_host, port: server.http_port, key: "http.port" }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
@@ -46,6 +47,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             name: "https",
             security: Security::TlsHttp,
             manages: true,
+            publishers: false,
             listen: |server| {
                 Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
             },
@@ -92,8 +94,8 @@ pub struct HttpSession {
     events: VecDeque<Event>,
     /// Subscriptions begun; the name of the next one.
     subscriptions: u16,
-    /// A request of it was answered with success: the peer counts as authenticated.
-    served: bool,
+    /// It is or was sent a stream, or has published: the peer counts as authenticated.
+    granted: bool,
     /// Whether it is or was a viewer.
     watched: bool,
     /// Whether the connection uses TLS.
@@ -120,7 +122,7 @@ impl HttpSession {
             stage: Stage::Idle,
             events: VecDeque::new(),
             subscriptions: 0,
-            served: false,
+            granted: false,
             watched: false,
             secure: false,
             closed: false,
@@ -223,9 +225,9 @@ impl HttpSession {
                     let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
                     let (transfer, status) =
                         Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
-                    self.served |= is_success(status);
                     let watched = blob.viewers.filter(|_| is_success(status));
                     let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
+                    self.granted |= watched.is_some();
                     self.events.extend(watched.map(Event::Watched));
                     self.stage = Stage::File(Box::new(transfer));
                     return;
@@ -248,7 +250,6 @@ impl HttpSession {
 
     /// Answers a request, with the fields that came with it.
     pub fn respond(&mut self, now: Now, fields: Vec<(&'static str, String)>, mut response: Response) {
-        self.served |= is_success(response.status);
         cors::add(&fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
@@ -277,10 +278,9 @@ impl HttpSession {
                 }
             }
             Stage::Signalling(signalling) => {
-                let Outcome { status, ended } = signalling.drive(ctx, &mut self.connection);
+                let ended = signalling.drive(ctx, &mut self.connection);
                 self.events.extend(signalling.poll_event(ctx));
                 let is_over = signalling.is_over();
-                self.served |= status.is_some_and(is_success);
                 if let Some(reason) = ended.filter(|_| !self.closed) {
                     self.closed = true;
                     self.events.push_back(Event::Closed(reason));
@@ -299,7 +299,7 @@ impl HttpSession {
         let connection = &mut self.connection;
         let event = match reply {
             Reply::Subscribe { verdict, .. } => {
-                self.served |= verdict.is_ok();
+                self.granted |= verdict.is_ok();
                 self.watched |= verdict.is_ok();
                 viewer.verdict(ctx, connection, verdict)
             }
@@ -383,10 +383,15 @@ impl Session for HttpSession {
                 self.respond(ctx.now, fields, response);
             }
             (Stage::File(transfer), Reply::Job(done)) => {
-                let status = transfer.reply(ctx.now, &mut self.connection, done.into());
-                self.served |= status.is_some_and(is_success);
+                transfer.reply(ctx.now, &mut self.connection, done.into());
             }
-            (Stage::Signalling(signalling), reply) => signalling.handle_reply(ctx, reply),
+            (Stage::Signalling(signalling), reply) => {
+                self.granted |= matches!(
+                    reply,
+                    Reply::Publish { verdict: Ok(_), .. } | Reply::Subscribe { verdict: Ok(_), .. }
+                );
+                signalling.handle_reply(ctx, reply);
+            }
             // The answer to a request that is over is nobody's.
             (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
                 self.viewer_reply(ctx, reply);
@@ -458,7 +463,7 @@ impl Session for HttpSession {
                 "http"
             }
         };
-        About { protocol, is_media: self.watched, is_authenticated: self.served }
+        About { protocol, is_media: self.watched, is_authenticated: self.granted }
     }
 
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
@@ -466,7 +471,7 @@ impl Session for HttpSession {
     }
 }
 
-/// Whether a peer that was answered so counts as authenticated.
+/// Whether a request was answered so that who asked has something.
 const fn is_success(status: u16) -> bool {
     status < 400
 }

@@ -83,40 +83,36 @@ impl Signalling {
         self.conversation.handle_timeout(ctx);
     }
 
-    /// Hands messages over and does what the conversation wants. Returns why the WebSocket has ended, once, and whether the
-    /// request was answered with success.
-    pub(super) fn drive(&mut self, ctx: &Context<'_>, connection: &mut Connection) -> Outcome {
-        let mut outcome = Outcome::default();
+    /// Hands messages over and does what the conversation wants. Returns why the WebSocket has ended, once.
+    pub(super) fn drive(&mut self, ctx: &Context<'_>, connection: &mut Connection) -> Option<String> {
+        let mut ended = None;
         while let Some(event) = self.socket.as_mut().and_then(|socket| socket.poll_event()) {
             match event {
                 websocket::Event::Text(text) => self.conversation.handle_message(ctx, &text),
                 websocket::Event::Binary(_) => {}
                 // Its queued output is still to be sent, so it stays.
-                websocket::Event::Closed(reason) => outcome.ended = Some(reason.to_string()),
+                websocket::Event::Closed(reason) => ended = Some(reason.to_string()),
             }
         }
         while let Some(action) = self.conversation.poll_action().filter(|_| !self.is_over) {
-            outcome.status = self.act(ctx.now, connection, action).or(outcome.status);
+            self.act(ctx.now, connection, action);
         }
-        outcome
+        ended
     }
 
-    fn act(&mut self, now: Now, connection: &mut Connection, action: Action) -> Option<u16> {
+    fn act(&mut self, now: Now, connection: &mut Connection, action: Action) {
         match (action, &mut self.socket) {
             (Action::Respond(mut response), None) => {
-                let status = response.status;
                 cors::add(&self.fields, &mut response.headers);
                 connection.respond(now.mono, now.wall_ms, response);
                 self.is_over = true;
-                return Some(status);
             }
             (Action::Upgrade(response), None) => {
                 let Some(held) = connection.upgrade(now.mono, now.wall_ms, &response) else {
                     self.is_over = true;
-                    return None;
+                    return;
                 };
                 self.socket = Some(Box::new(WebSocket::server(now.mono, Arc::clone(&LIMITS), &held)));
-                return Some(response.status);
             }
             (Action::Send(text), Some(socket)) => {
                 if let Err(error) = socket.send_text(now.mono, &text) {
@@ -129,7 +125,6 @@ impl Signalling {
                 tracing::debug!("signalling out of order");
             }
         }
-        None
     }
 
     pub(super) fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
@@ -150,13 +145,4 @@ impl Signalling {
     pub(super) const fn is_over(&self) -> bool {
         self.is_over
     }
-}
-
-/// The outcome of driving a conversation.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// The status of the answer, once there is one.
-    pub(super) status: Option<u16>,
-    /// Why the WebSocket has ended.
-    pub(super) ended: Option<String>,
 }

@@ -70,6 +70,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     formats: &[&FORMAT],
     ports: &[Port {
         name: "srt",
+        publishers: true,
         listen: settings::listen,
         demux: |now, worker, secret| Box::new(SrtPort::new(now, worker, secret)),
     }],

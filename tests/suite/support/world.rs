@@ -559,7 +559,7 @@ impl World {
                 self.mail.push_back(Mail::Worker(worker, ToWorker::Job { conn, done }));
             }
             Output::OpenUdp { .. } | Output::CloseUdp { .. } => panic!("no datagrams in this world"),
-            Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated(_) => {}
+            Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated { .. } => {}
         }
     }
 

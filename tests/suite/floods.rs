@@ -1,0 +1,214 @@
+//! H-23, H-28, H-29, M-02, M-27: floods from few addresses, and who is served beside them.
+//!
+//! Each test counts those who are served during the flood and in the same run without it, and prints both
+//! (`cargo test --test suite floods -- --nocapture`).
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rtmp::MediaKind;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::support::{Home, RtmpPeer, Server, connect_from, ms, secs, wait_for};
+
+/// Honest peers of each count.
+const HONEST: u32 = 28;
+/// The address that floods.
+const LOUD: &str = "127.0.5.1";
+/// Addresses of loopback count like any others, and a flood is bounded by nothing but what the test is about.
+const FOREIGN: [&str; 4] = [
+    "limits.exempt_loopback=false",
+    "limits.new_connections_per_second=1000000",
+    "limits.new_connections_burst=1000000",
+    "app.remoteAllowedCIDR=127.0.0.0/8",
+];
+const REQUEST: &[u8] = b"GET /live/rest/v2/version HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn start(settings: &[&str]) -> Server {
+    Server::start(&[&FOREIGN[..], settings].concat())
+}
+
+/// A connection on which a request was answered, which stays open.
+fn answered(from: &str, to: SocketAddr) -> Option<TcpStream> {
+    let mut stream = connect_from(from, to);
+    stream.set_read_timeout(Some(secs(5))).unwrap();
+    stream.write_all(REQUEST).ok()?;
+    let count = stream.read(&mut [0; 4096]).ok()?;
+    (count > 0).then_some(stream)
+}
+
+/// Whether the server has closed it, without waiting.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+fn open(peers: &[TcpStream]) -> usize {
+    peers.iter().filter(|peer| !is_closed(peer)).count()
+}
+
+/// Honest peers that are served, each from an address of its own.
+fn served(net: u32, is_served: impl Fn(&str) -> bool) -> u32 {
+    (1..=HONEST).map(|n| u32::from(is_served(&format!("127.0.{net}.{n}")))).sum()
+}
+
+fn print(flood: &str, during: u32, without: u32) {
+    println!("{flood}: served during the flood {during}, without it {without}, of {HONEST}");
+}
+
+#[test]
+fn h_28_an_answered_request_frees_no_address_of_its_limits() {
+    let server = start(&["limits.connections=300", "limits.connections_per_address=100"]);
+    let is_served = |from: &str| answered(from, server.http).is_some();
+    let without = served(6, is_served);
+    let flood: Vec<_> = (0..400).filter_map(|_| answered(LOUD, server.http)).collect();
+    let during = served(7, is_served);
+    let publisher = RtmpPeer::publish(server.rtmp, "live", "s");
+    print("one address, requests answered", during, without);
+    assert!(open(&flood) <= 100, "{} of one address", open(&flood));
+    assert_eq!((during, without), (HONEST, HONEST));
+    assert!(publisher.is_ok(), "{publisher:?}");
+}
+
+#[test]
+fn h_28_the_address_with_most_gives_way_to_a_newcomer() {
+    let server = start(&["limits.unauthenticated=100", "limits.connections_per_address=80"]);
+    let is_served = |from: &str| answered(from, server.http).is_some();
+    let without = served(6, is_served);
+    let quiet: Vec<_> = (1..=10).map(|n| connect_from(&format!("127.0.8.{n}"), server.rtmp)).collect();
+    let flood: Vec<_> = (0..80).map(|_| connect_from(LOUD, server.http)).collect();
+    let during = (0..4).map(|net| served(10 + net, is_served)).min().unwrap();
+    print("one address, silent", during, without);
+    assert_eq!((during, without), (HONEST, HONEST));
+    assert_eq!(open(&quiet), quiet.len(), "those with one connection each lose none");
+    wait_for("the loud address to have less", secs(5), || open(&flood) < 60);
+}
+
+/// Whether TLS comes about, by a client that trusts the server's own certificate.
+fn shakes_hands(server: &Server, from: &str, to: SocketAddr) -> bool {
+    let mut roots = rustls::RootCertStore::empty();
+    let file = server.home().join("home/conf/fullchain.pem");
+    roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut tls = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let mut stream = connect_from(from, to);
+    stream.set_read_timeout(Some(secs(5))).unwrap();
+    while tls.is_handshaking() {
+        if tls.complete_io(&mut stream).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The beginning of a ClientHello that never becomes whole.
+const HALF_A_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0, 0, 0, 0];
+
+#[test]
+fn h_29_half_a_client_hello_keeps_nobody_out() {
+    let server = start(&[]);
+    let https = server.https.unwrap();
+    let is_served = |from: &str| shakes_hands(&server, from, https);
+    let without = served(6, is_served);
+    let begun = |from: &str| {
+        let mut stream = connect_from(from, https);
+        let _ = stream.write_all(HALF_A_HELLO);
+        stream
+    };
+    // Twice as many as there are handshakes, from eight addresses.
+    let flood: Vec<_> = (0..512).map(|n| begun(&format!("127.0.5.{}", 1 + n % 8))).collect();
+    let during = served(7, is_served);
+    print("eight addresses, half a ClientHello", during, without);
+    assert_eq!((during, without), (HONEST, HONEST));
+    assert!(shakes_hands(&server, "127.0.9.1", server.rtmps.unwrap()), "another listener");
+    drop(flood);
+}
+
+#[test]
+fn h_29_a_peer_that_never_answers_the_server_hello_keeps_nobody_out() {
+    let server = start(&[]);
+    let https = server.https.unwrap();
+    let is_served = |from: &str| shakes_hands(&server, from, https);
+    let without = served(6, is_served);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let asked = |from: &str| {
+        let mut tls =
+            rustls::ClientConnection::new(Arc::clone(&config), "localhost".try_into().unwrap()).unwrap();
+        let mut stream = connect_from(from, https);
+        let _ = tls.write_tls(&mut stream);
+        stream
+    };
+    let flood: Vec<_> = (0..384).map(|n| asked(&format!("127.0.5.{}", 1 + n % 12))).collect();
+    let during = served(7, is_served);
+    print("twelve addresses, whole ClientHellos and nothing more", during, without);
+    assert_eq!((during, without), (HONEST, HONEST));
+    drop(flood);
+}
+
+#[test]
+fn m_02_q_11_idle_connections_beyond_the_descriptors_do_not_wait_for_those_before_them() {
+    let home = Home::new();
+    let settings = [&FOREIGN[..], &["limits.connections_per_address=4000"]].concat();
+    let plain = Server::command(&home.path().join("home"), &settings);
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=720:720").arg(plain.get_program()).args(plain.get_args());
+    let server = Server::spawn(&mut command).with_home(home);
+    let idle: Vec<_> = (0..2000).map(|_| connect_from(LOUD, server.rtmp)).collect();
+    wait_for("those that there are no descriptors for to be closed", secs(4), || open(&idle) <= 566);
+    assert!(open(&idle) > 300, "the others have their time");
+    wait_for("the deadline of all", secs(20), || open(&idle) == 0);
+}
+
+#[test]
+fn m_27_all_rings_together_have_a_budget() {
+    let server = start(&["limits.ring_memory=64"]);
+    let before = server.rss_kb();
+    // Without a second key frame nothing is forgotten but by size.
+    let publishers: Vec<_> = (0..20)
+        .map(|n| {
+            let mut peer = RtmpPeer::publish(server.rtmp, "live", &format!("s{n}")).unwrap();
+            peer.send_configs().unwrap();
+            for frame in 0..12u32 {
+                let kind = if frame == 0 { 0x17 } else { 0x27 };
+                let mut body = vec![0x5a; 1 << 20];
+                body[..5].copy_from_slice(&[kind, 1, 0, 0, 0]);
+                body[5..9].copy_from_slice(&((1u32 << 20) - 9).to_be_bytes());
+                body[9] = if frame == 0 { 0x65 } else { 0x41 };
+                peer.send(MediaKind::Video, frame * 40, Bytes::from(body)).unwrap();
+            }
+            peer
+        })
+        .collect();
+    let metric = || {
+        let page = server.api().get("/metrics").body;
+        let rows = page.lines().filter(|line| line.starts_with("millstream_worker_ring_bytes"));
+        rows.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    wait_for("the rings to be within their budget", secs(10), || {
+        let held = metric();
+        held > 0.0 && held <= 64.0 * f64::from(1 << 20)
+    });
+    std::thread::sleep(ms(200));
+    let grown = server.rss_kb().saturating_sub(before) >> 10;
+    println!("20 publishers of 12 MiB each: resident memory grew by {grown} MiB");
+    assert!(grown < 160, "{grown} MiB");
+    drop(publishers);
+}
