@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::keys::Key;
+use super::order::ORDER;
 use super::{Level, Schema, Values};
 
 /// The type of a member.
@@ -12,6 +13,8 @@ pub enum Shape {
     Bool,
     /// A whole number.
     Int,
+    /// A number that need not be whole.
+    Number,
     /// Text.
     Text,
     /// Text, or null instead of the empty one.
@@ -52,21 +55,36 @@ const TEXTS: [&str; 7] = [
     "dashExtraWindowSize",
     "rtspPullTransportType",
 ];
-const NULL_TEXTS: [&str; 3] = ["timeTokenSecretForPlay", "timeTokenSecretForPublish", "recordingSubfolder"];
+const NULL_TEXTS: [&str; 7] = [
+    "timeTokenSecretForPlay",
+    "timeTokenSecretForPublish",
+    "recordingSubfolder",
+    "firebaseAccountKeyJSON",
+    "apnTeamId",
+    "apnPrivateKey",
+    "apnKeyId",
+];
+/// Numbers that need not be whole.
+const NUMBERS: [&str; 2] = ["abrDownScalePacketLostRatio", "abrUpScalePacketLostRatio"];
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
 impl Schema {
     /// All members in order: the reference's, then ours.
     pub fn members(&'static self) -> impl Iterator<Item = Member> {
-        let keys = self.keys(Level::App);
-        // Ours stand first in the file, where people look for them; clients look for the reference's.
-        let first = keys.iter().position(|key| key.name == "remoteAllowedCIDR").unwrap_or(0);
-        let (ours, reference) = keys.split_at_checked(first).unwrap_or((&[], keys));
-        reference.iter().chain(ours).filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
-            name: NAMES.iter().find(|(of, _)| *of == key.name).map_or(key.name, |(_, name)| name),
-            key,
-            shape: shape_of(key),
-        })
+        let members =
+            self.keys(Level::App).iter().filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
+                name: NAMES.iter().find(|(of, _)| *of == key.name).map_or(key.name, |(_, name)| name),
+                key,
+                shape: shape_of(key),
+            });
+        let mut members: Vec<Member> = members.collect();
+        let position = |name: &str| ORDER.iter().position(|known| *known == name);
+        members.sort_by_key(|member| match (position(member.name), self.place(member.key.name)) {
+            (Some(at), _) => (at, 0),
+            (None, Some(before)) => (position(before).unwrap_or(ORDER.len()), 1),
+            (None, None) => (ORDER.len(), 0),
+        });
+        members.into_iter()
     }
 }
 
@@ -79,6 +97,8 @@ fn shape_of(key: &Key) -> Shape {
         Shape::NullText
     } else if TEXTS.contains(&key.name) {
         Shape::Text
+    } else if NUMBERS.contains(&key.name) {
+        Shape::Number
     } else if key.default == "true" || key.default == "false" {
         Shape::Bool
     } else if key.default.parse::<i64>().is_ok() {
@@ -96,6 +116,7 @@ impl Member {
         match self.shape {
             Shape::Bool => Value::Bool(text.eq_ignore_ascii_case("true")),
             Shape::Int => text.parse().or_else(|_| self.key.default.parse()).unwrap_or(0_i64).into(),
+            Shape::Number => text.parse().or_else(|_| self.key.default.parse()).unwrap_or(0_f64).into(),
             Shape::Text => text.into(),
             Shape::NullText if text.is_empty() => Value::Null,
             Shape::NullText => text.into(),
@@ -109,6 +130,12 @@ impl Member {
         }
     }
 
+    /// A secret as those see it who may not know it: as if it were not set.
+    #[must_use]
+    pub fn hidden(&self) -> Value {
+        if self.shape == Shape::NullText { Value::Null } else { "".into() }
+    }
+
     /// The text for the file of a value that a client sends; `None` when it has another type. Numbers and their texts
     /// are converted into each other, as the reference does; null is the default, or nothing where text may be.
     #[must_use]
@@ -116,7 +143,7 @@ impl Member {
         let text = match sent {
             Value::Null => {
                 return Some(match self.shape {
-                    Shape::Bool | Shape::Int => self.key.default.to_owned(),
+                    Shape::Bool | Shape::Int | Shape::Number => self.key.default.to_owned(),
                     Shape::Text | Shape::NullText | Shape::Object | Shape::Array => String::new(),
                 });
             }
@@ -128,6 +155,7 @@ impl Member {
         let fits = match self.shape {
             Shape::Bool => text == "true" || text == "false",
             Shape::Int => text.parse::<i64>().is_ok(),
+            Shape::Number => text.parse::<f64>().is_ok_and(f64::is_finite),
             Shape::Text | Shape::NullText => !sent.is_array() && !sent.is_object(),
             Shape::Object => {
                 sent.is_object() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_object())
@@ -157,8 +185,20 @@ mod tests {
     fn every_key_is_a_member_but_those_that_the_reference_hides() {
         assert_eq!(schema().members().count() + SILENT.len(), schema().keys(Level::App).len());
         let names: Vec<_> = schema().members().map(|member| member.name).collect();
-        assert_eq!(names[..2], ["remoteAllowedCIDR", "ipFilterEnabled"]);
-        assert_eq!(names.last(), Some(&"httpFlvEnabled"));
+        assert_eq!(names[..2], ["remoteAllowedCIDR", "mp4MuxingEnabled"]);
+        let known = names.iter().filter(|name| ORDER.contains(name));
+        assert!(known.eq(&ORDER), "all of the reference's, in its order");
+        let places: Vec<_> = schema()
+            .keys(Level::App)
+            .iter()
+            .filter_map(|key| Some((key.name, schema().place(key.name)?)))
+            .collect();
+        for (name, before) in &places {
+            let at = names.iter().position(|known| known == before).unwrap();
+            assert_eq!(names[at + 1], *name, "a protocol's key stands where its section says");
+        }
+        let ours = names.get(ORDER.len() + places.len()..).unwrap();
+        assert!(ours.contains(&"httpFlvEnabled") && !ours.contains(&"encoderSettings"), "then ours");
         assert!(names.contains(&"lLHLSEnabled") && !names.contains(&"hlsEnableLowLatency"));
     }
 
@@ -179,6 +219,9 @@ mod tests {
             ("customSettings", json!({})),
             ("lLDashEnabled", json!(true)),
             ("updateTime", json!(0)),
+            ("abrDownScalePacketLostRatio", json!(1.0)),
+            ("apnsServer", json!("api.sandbox.push.apple.com")),
+            ("apnPrivateKey", json!(null)),
         ] {
             assert_eq!(member(name).show(&values), value, "{name}");
         }
@@ -200,6 +243,8 @@ mod tests {
         assert_eq!(member("webRTCFrameRate").text_of(&json!(1.5)), None);
         assert_eq!(member("webRTCFrameRate").text_of(&json!("31")).as_deref(), Some("31"));
         assert_eq!(member("hlsTime").text_of(&json!(4)).as_deref(), Some("4"));
+        assert_eq!(member("abrUpScalePacketLostRatio").text_of(&json!(0.25)).as_deref(), Some("0.25"));
+        assert_eq!(member("abrUpScalePacketLostRatio").text_of(&json!("NaN")), None);
         assert_eq!(member("jwtSecretKey").text_of(&json!({})), None);
         assert_eq!(member("customSettings").text_of(&json!("x")), None);
         assert_eq!(member("gopCache").text_of(&json!(null)).as_deref(), Some("true"));

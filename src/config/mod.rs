@@ -7,6 +7,7 @@ mod app;
 mod home;
 mod keys;
 mod members;
+mod order;
 pub mod properties;
 mod schema;
 mod security;

@@ -14,6 +14,8 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
+    /// Those of them that the reference has, and the member behind which each stands there. Others follow its members.
+    pub places: &'static [(&'static str, &'static str)],
     /// Reads the values of its keys of the server.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,
     /// Reads the values of its keys of an application.
@@ -25,6 +27,7 @@ impl Section {
     pub const NONE: Self = Self {
         server: &[],
         app: &[],
+        places: &[],
         read_server: |_| Ok(Extensions::default()),
         read_app: |_| Ok(Extensions::default()),
     };
@@ -111,6 +114,12 @@ impl Schema {
             Level::Server => &self.server,
             Level::App => &self.app,
         }
+    }
+
+    /// The member of the reference behind which a protocol's key stands.
+    pub(super) fn place(&self, key: &str) -> Option<&'static str> {
+        let places = self.sections.iter().flat_map(|section| section.places);
+        places.clone().find(|(name, _)| *name == key).map(|(_, before)| *before)
     }
 
     /// The key of that name.

@@ -15,12 +15,20 @@ const SERVER: &[Key] = &[
 const APP: &[Key] = &[
     key("rtmpPlaybackEnabled", "true", "RTMP playback"),
     key("rtmpIngestBufferTimeMs", "0", "Kept for older files; not used"),
+    key("heightRtmpForwarding", "360", "Kept for older files; not used"),
+    key("relayRTMPMetaDataToMuxers", "true", "Kept for older files; not used"),
 ];
 
 /// See [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
+    places: &[
+        ("rtmpPlaybackEnabled", "contentSecurityPolicyHeaderValue"),
+        ("rtmpIngestBufferTimeMs", "dataChannelPlayerDistribution"),
+        ("heightRtmpForwarding", "dataChannelWebHookURL"),
+        ("relayRTMPMetaDataToMuxers", "customSettings"),
+    ],
     read_server: |values| Ok(Extensions::of(RtmpSettings::read(values)?)),
     read_app: |values| {
         Ok(Extensions::of(RtmpAppSettings { playback: values.boolean("rtmpPlaybackEnabled")? }))

@@ -34,6 +34,7 @@ const LATENCY_MS_MAX: u64 = 65_535;
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
+    places: &[("srtReceiveLatencyInMs", "dropWebRTCIngestIfNoPacketReceived")],
     read_server: |values| Ok(Extensions::of(SrtSettings::read(values)?)),
     read_app: |values| Ok(Extensions::of(SrtAppSettings::read(values)?)),
 };
