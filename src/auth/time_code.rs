@@ -18,6 +18,7 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     if !fits {
         return None;
     }
+    let secret = secret.to_ascii_uppercase();
     let decode = |encoding: data_encoding::Encoding| encoding.decode(secret.as_bytes()).ok();
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
@@ -98,7 +99,8 @@ mod tests {
     fn secrets_are_base32_of_a_length_that_fits() {
         assert_eq!(key_of_secret("GEZDGNBV").unwrap(), b"12345");
         assert_eq!(key_of_secret("GEZDGNBVGY3TQ===").unwrap(), b"12345678");
-        for bad in ["", "GEZDGNB", "gezdgnbv", "GEZDGNB1", "GEZDGNBVG", "========"] {
+        assert_eq!(key_of_secret("gezdgnbv").unwrap(), b"12345", "in any case");
+        for bad in ["", "GEZDGNB", "GEZDGNB1", "GEZDGNBVG", "========"] {
             assert_eq!(key_of_secret(bad), None, "{bad}");
         }
         assert_eq!(derived_key("secret", "sub1", "s1", "play", ""), b"secretsub1s1play");

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::from_json::{EncoderSettings, FromJson, HlsParameters, PlayListItem, loose};
+
 /// The value of `recordType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorder {
@@ -17,6 +19,8 @@ pub(super) enum Recorder {
 const RECORD_VERSION: u8 = 1;
 /// After this time without an update, a record that claims to be live shows `terminated_unexpectedly`.
 const STALE_MS: i64 = 20_000;
+/// The length of media whose URL cannot be opened.
+const UNREADABLE: i64 = -2;
 /// Bytes of one record, so that a full store stays in memory.
 pub const RECORD_BYTES_MAX: usize = 32 << 10;
 
@@ -59,7 +63,7 @@ pub struct EndpointRecord {
 
 /// A member's type, and how a body sets it. `None` is JSON's null.
 pub(in crate::control) trait Member {
-    type Given: DeserializeOwned;
+    type Given: FromJson;
     fn set(&mut self, given: Option<Self::Given>);
 }
 
@@ -76,7 +80,7 @@ macro_rules! plain_members {
 }
 plain_members!(bool, i32, i64, f64, String);
 
-impl<T: DeserializeOwned> Member for Option<T> {
+impl<T: FromJson> Member for Option<T> {
     type Given = T;
     fn set(&mut self, given: Self) {
         *self = given;
@@ -84,8 +88,8 @@ impl<T: DeserializeOwned> Member for Option<T> {
 }
 
 /// Tells a member that is null from one that is absent.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(from).map(Some)
+fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    loose(from).map(Some)
 }
 
 /// Who may set a member: `server` nobody, `create` the body of a create, `both` that of an update too.
@@ -173,7 +177,7 @@ members! {
     planned_end_date: i64 = 0, "plannedEndDate", both;
     duration: i64 = 0, "duration", server;
     end_point_list: Option<Vec<EndpointRecord>> = None, "endPointList", server;
-    play_list_item_list: Option<Vec<serde_json::Value>> = None, "playListItemList", both;
+    play_list_item_list: Option<Vec<PlayListItem>> = None, "playListItemList", both;
     public_stream: bool = true, "publicStream", create;
     is_360: bool = false, "is360", create;
     listener_hook_url: Option<String> = None, "listenerHookURL", create;
@@ -225,9 +229,9 @@ members! {
     playlist_loop_enabled: bool = true, "playlistLoopEnabled", both;
     update_time: i64 = 0, "updateTime", server;
     role: Option<String> = None, "role", both;
-    hls_parameters: Option<serde_json::Value> = None, "hlsParameters", create;
+    hls_parameters: Option<HlsParameters> = None, "hlsParameters", create;
     auto_start_stop_enabled: bool = false, "autoStartStopEnabled", both;
-    encoder_settings_list: Option<Vec<serde_json::Value>> = None, "encoderSettingsList", both;
+    encoder_settings_list: Option<Vec<EncoderSettings>> = None, "encoderSettingsList", both;
     is_virtual: bool = false, "virtual", both;
     max_idle_time: i32 = 0, "maxIdleTime", both;
 }
@@ -281,6 +285,13 @@ impl Broadcast {
     pub fn from_body(body: Body) -> Self {
         let mut record = Self::default();
         record.take_create(body);
+        record.drop_empty_items();
+        for item in record.play_list_item_list.iter_mut().flatten() {
+            // Nothing here reads files of others: the number of one that cannot be opened.
+            if item.kind.as_deref() == Some("VoD") {
+                item.duration_in_ms = UNREADABLE;
+            }
+        }
         record
     }
 
@@ -292,6 +303,14 @@ impl Broadcast {
             self.listener_hook_url = Some(url);
         }
         self.take_update(body);
+        self.drop_empty_items();
+    }
+
+    /// Items of a playlist without anything to play are not kept.
+    fn drop_empty_items(&mut self) {
+        if let Some(items) = &mut self.play_list_item_list {
+            items.retain(PlayListItem::has_url);
+        }
     }
 
     /// The record as the API shows it at `now_ms`.
@@ -408,6 +427,14 @@ mod tests {
     }
 
     #[test]
+    fn playlists_keep_what_can_be_played() {
+        let items = r#"[{"streamUrl":"http://h/a.mp4","type":"VoD"},{"streamUrl":""},{},{"streamUrl":"rtmp://h/a/b"}]"#;
+        let record = created(&format!("{{\"playListItemList\":{items}}}"));
+        let lengths = record.play_list_item_list.iter().flatten().map(|item| item.duration_in_ms);
+        assert_eq!(lengths.collect::<Vec<_>>(), [UNREADABLE, 0]);
+    }
+
+    #[test]
     fn what_the_server_measures_is_not_taken_from_a_body() {
         let record =
             created(r#"{"rtmpViewerCount":9,"status":"broadcasting","zombi":true,"unknown":{"a":[1]}}"#);
@@ -424,8 +451,10 @@ mod tests {
             br#"{"speed":1e400}"#,
             br#"{"date":18446744073709551616}"#,
             br#"{"mp4Enabled":2147483648}"#,
-            br#"{"name":5}"#,
-            br#"{"publish":"true"}"#,
+            br#"{"name":[5]}"#,
+            br#"{"publish":"yes"}"#,
+            br#"{"hlsParameters":"x"}"#,
+            br#"{"encoderSettingsList":[1]}"#,
             br#"{"streamId":null}"#,
             br#"{"duration":null}"#,
             br#"{"streamId":"a"} x"#,

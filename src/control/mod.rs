@@ -15,6 +15,7 @@ pub mod broadcast;
 mod connections;
 mod doors;
 mod endpoints;
+mod from_json;
 pub mod hooks;
 mod jobs;
 mod management;
@@ -392,7 +393,7 @@ impl Control {
         record.rtmp_url = self.publish_url(key);
         let hook = self.apps.get(&key.app).and_then(|app| app.hooks.url.as_ref());
         let hook = hook.map(|url| url.as_str().to_owned());
-        if record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
+        if hook.is_some() && record.listener_hook_url.as_deref().unwrap_or("").is_empty() {
             record.listener_hook_url = hook;
         }
     }

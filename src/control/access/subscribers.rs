@@ -23,7 +23,7 @@ pub(in crate::control) struct Shown<'a> {
     registered_node_ip: Option<&'a str>,
     avg_video_bitrate: i64,
     avg_audio_bitrate: i64,
-    totp_expiry_period_seconds: Option<i32>,
+    totp_expiry_period_seconds: u64,
 }
 
 impl Control {
@@ -42,6 +42,8 @@ impl Control {
         subscriber: &'a Subscriber,
     ) -> Shown<'a> {
         let connections = self.access.presences.count(key, &subscriber.subscriber_id);
+        let app = self.apps.get(&key.app);
+        let period = app.map_or(0, |app| app.security.secrets.time_code_period);
         Shown {
             subscriber_id: &subscriber.subscriber_id,
             subscriber_name: subscriber.subscriber_name.as_deref(),
@@ -55,7 +57,7 @@ impl Control {
             registered_node_ip: (connections > 0).then_some(self.config.host_address.as_str()),
             avg_video_bitrate: 0,
             avg_audio_bitrate: 0,
-            totp_expiry_period_seconds: subscriber.totp_expiry_period_seconds,
+            totp_expiry_period_seconds: subscriber.period().unwrap_or(period),
         }
     }
 }

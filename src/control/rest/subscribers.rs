@@ -9,6 +9,7 @@ use crate::auth::time_code;
 use crate::control::access::code_key;
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::from_json::loose;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Subscriber};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
@@ -36,6 +37,7 @@ const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokens
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SubscriberBody {
+    #[serde(deserialize_with = "loose")]
     subscriber_id: Option<String>,
     subscriber_name: Option<String>,
     #[serde(rename = "type")]

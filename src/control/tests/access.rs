@@ -697,7 +697,7 @@ fn the_subscriber_rows_of_the_api() {
             r#"[{"subscriberId":"a@b.c","subscriberName":"A","streamId":"s","type":null,"connected":false,"#,
             r#""currentConcurrentConnections":0,"concurrentConnectionsLimit":1,"blockedType":null,"#,
             r#""blockedUntilUnitTimeStampMs":0,"registeredNodeIp":null,"avgVideoBitrate":0,"avgAudioBitrate":0,"#,
-            r#""totpExpiryPeriodSeconds":null}]"#
+            r#""totpExpiryPeriodSeconds":60}]"#
         )
     );
     let (_, unset) = rig.get(&format!("{at}/nobody/totp?type=play"));
