@@ -294,6 +294,7 @@ impl Control {
             self.complete(now, key, &mut record);
             self.records.insert(key.clone(), record);
         }
+        self.join_main_track(now, request);
         let Some(record) = self.records.get_mut(key) else { return };
         status::BROADCASTING.clone_into(&mut record.status);
         record.publish_type = Some(publish_type(request.ingest));

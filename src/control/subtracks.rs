@@ -1,10 +1,22 @@
 //! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track; a
 //! virtual main track is live while one of its subtracks is (docs/rest.md).
 
+use crate::auth::access::is_stream_id;
+use crate::mail::{PublishRequest, Refusal};
 use crate::types::{Now, StreamKey};
 
-use super::broadcast::status;
+use super::broadcast::{Broadcast, status};
 use super::{Control, wall};
+
+/// The parameter by which a publisher names its main track.
+const MAIN_TRACK: &str = "mainTrack";
+
+/// The main track that a publisher asks for; it is not its own.
+fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
+    let (_, main) = request.params.iter().find(|(name, _)| name == MAIN_TRACK)?;
+    let wanted = !main.is_empty() && **main != *request.key.id;
+    wanted.then(|| StreamKey { app: request.key.app.clone(), id: main.as_str().into() })
+}
 
 impl Control {
     /// Subtracks of a main track that are live.
@@ -22,10 +34,64 @@ impl Control {
         (!main.is_empty()).then(|| StreamKey { app: key.app.clone(), id: main.into() })
     }
 
-    /// A subtrack came or went: a virtual main track follows.
+    /// Whether a publisher may join the main track that it names.
+    pub(super) fn check_main_track(&self, request: &PublishRequest) -> Result<(), Refusal> {
+        let Some(main) = wanted_main(request) else { return Ok(()) };
+        if !is_stream_id(&main.id) {
+            return Err(Refusal::NotAllowed("mainTrack is not a stream id"));
+        }
+        let Some(record) = self.pending(&main) else {
+            let app = self.apps.get(&main.app);
+            let known_only =
+                app.is_some_and(|app| app.values.boolean("acceptOnlyRoomsInDataStore").unwrap_or(true));
+            let records = self.records.total().saturating_add(self.records.inserts());
+            let is_full = records >= self.config.server.limits.broadcasts;
+            return match (known_only, is_full) {
+                (true, _) => Err(Refusal::NotAllowed("the main track has no record")),
+                (false, true) => Err(Refusal::NotAllowed("limits.broadcasts is reached")),
+                (false, false) => Ok(()),
+            };
+        };
+        let limit = usize::try_from(record.subtracks_limit).ok();
+        if limit.is_some_and(|limit| self.active_subtracks(&main) >= limit) {
+            return Err(Refusal::NotAllowed("subtracksLimit of the main track is reached"));
+        }
+        Ok(())
+    }
+
+    /// A publisher has come: it joins the main track that it names, which is made when it has no record.
+    pub(super) fn join_main_track(&mut self, now: Now, request: &PublishRequest) {
+        let Some(main) = wanted_main(request) else { return };
+        if self.records.get(&main).is_none() {
+            let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
+            self.complete(now, &main, &mut record);
+            self.records.insert(main.clone(), record);
+        } else if !self.is_live(&main)
+            && let Some(record) = self.records.get_mut(&main).filter(|record| !record.is_virtual)
+        {
+            record.is_virtual = true;
+            if !record.zombi {
+                self.mark_dirty(now, main.clone());
+            }
+        }
+        // The index of subtracks follows what is inserted.
+        if let Some(mut record) = self.records.get(&request.key).cloned() {
+            record.main_track_stream_id = Some(main.id.as_ref().to_owned());
+            self.records.insert(request.key.clone(), record);
+        }
+    }
+
+    /// A subtrack came or went: a virtual main track follows; one that publishing made ends with its last subtrack.
     pub(super) fn follow_subtracks(&mut self, now: Now, main: &StreamKey) {
+        if self.is_live(main) {
+            return;
+        }
         let any = self.active_subtracks(main) > 0;
         let Some(record) = self.records.get_mut(main).filter(|record| record.is_virtual) else { return };
+        if record.zombi && !any {
+            self.records.remove(main);
+            return;
+        }
         let was = record.status == status::BROADCASTING;
         if any == was {
             return;
@@ -37,6 +103,8 @@ impl Control {
         } else {
             status::FINISHED.clone_into(&mut record.status);
         }
-        self.mark_dirty(now, main.clone());
+        if !record.zombi {
+            self.mark_dirty(now, main.clone());
+        }
     }
 }

@@ -96,6 +96,7 @@ impl Control {
         if !is_exempt && self.registry.count_of(address) >= server.limits.publishers_per_address {
             return Err(Refusal::NotAllowed("limits.publishers_per_address is reached"));
         }
+        self.check_main_track(request)?;
         if self.figures.load.is_high(now, &self.config.server) {
             return Err(Refusal::Resources);
         }

@@ -1,6 +1,7 @@
 //! Main tracks and subtracks (docs/rest.md).
 
 use super::call::{Call, Reply};
+use super::lists::page_of;
 use super::scan::array;
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::{Body, Broadcast};
@@ -8,9 +9,6 @@ use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::types::{SessionRef, StreamKey};
-
-/// Items of one list.
-const ITEMS_MAX: usize = 50;
 
 fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
@@ -37,6 +35,12 @@ pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let limit = usize::try_from(record.subtracks_limit).ok();
     if limit.is_some_and(|limit| control.active_subtracks(&main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
+    }
+    let (is_virtual, is_live) = (record.is_virtual, control.is_live(&main_key));
+    if !is_virtual && !is_live {
+        let body = Body { is_virtual: Some(Some(true)), ..Body::default() };
+        let change = Change::Update { body: Box::new(body), endpoints: None };
+        control.write(at, Write { key: main_key, change, waiter: None });
     }
     control.set_main_track(at, call.session, key, main);
     Reply::Later
@@ -83,11 +87,9 @@ pub(super) fn count_active(control: &mut Control, _: Now, call: &Call<'_>) -> Re
 
 fn page(control: &Control, at: Now, call: &Call<'_>, active: bool) -> Reply {
     let [_, offset, size, _] = call.params;
-    let (Ok(offset), Ok(size)) = (offset.parse::<i32>(), size.parse::<i32>()) else {
+    let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let offset = usize::try_from(offset).unwrap_or(0);
-    let size = usize::try_from(size).unwrap_or(0).min(ITEMS_MAX);
     match found(control, call) {
         Ok(main) => {
             let page = of_role(control, &main, call.query("role"), active).skip(offset).take(size);
