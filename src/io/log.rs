@@ -1,5 +1,5 @@
-//! Log lines: to standard error and to `log/millstream.log`, through a bounded queue that loses lines rather than
-//! stall a worker.
+//! Log lines: to standard error and to `log/millstream.log`, errors to `log/millstream-error.log` too, through a bounded
+//! queue that loses lines rather than stall a worker.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,6 +16,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use super::log_fields::write_field;
 use super::log_limit::LogLimit;
+use super::log_line::{Line, is_error};
 
 /// Lines that may wait; more are lost.
 const QUEUE_LINES: usize = 16_384;
@@ -31,7 +32,10 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging, as text or as one JSON object per line. The guard writes what waits when it is dropped.
 pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
-    let output = Output { file: RotatedFile::open(directory.join("millstream.log")) };
+    let output = Output {
+        file: RotatedFile::open(directory.join("millstream.log")),
+        errors: RotatedFile::new(directory.join("millstream-error.log")),
+    };
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
@@ -39,7 +43,10 @@ pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let format = match json {
         true => format.json().flatten_event(true).boxed(),
-        false => format.fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed(),
+        false => format
+            .event_format(Line)
+            .fmt_fields(format::debug_fn(write_field).delimited(" "))
+            .boxed(),
     };
     // A second start in one process (tests) keeps the first subscriber.
     let (filter, handle) = reload::Layer::new(filter);
@@ -58,16 +65,20 @@ pub(super) fn set_level(level: &str) {
     }
 }
 
-/// Both destinations of the log. A full disk or a closed standard error loses lines, and nothing else.
+/// The destinations of the log. A full disk or a closed standard error loses lines, and nothing else.
 #[derive(Debug)]
 struct Output {
     file: RotatedFile,
+    errors: RotatedFile,
 }
 
 impl Write for Output {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let _ = io::stderr().write_all(line);
         let _ = self.file.write_line(line);
+        if is_error(line) {
+            let _ = self.errors.write_line(line);
+        }
         Ok(line.len())
     }
 
@@ -87,9 +98,14 @@ struct RotatedFile {
 
 impl RotatedFile {
     fn open(path: PathBuf) -> Self {
-        let mut this = Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX };
+        let mut this = Self::new(path);
         this.reopen();
         this
+    }
+
+    /// One that is there from its first line on.
+    const fn new(path: PathBuf) -> Self {
+        Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX }
     }
 
     fn reopen(&mut self) {
@@ -103,6 +119,9 @@ impl RotatedFile {
     }
 
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            self.reopen();
+        }
         if self.bytes >= self.bytes_max {
             self.rotate();
         }
@@ -126,6 +145,23 @@ impl RotatedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_have_a_file_of_their_own_from_the_first_one_on() {
+        let directory = std::env::temp_dir().join(format!("millstream-errors-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("millstream-error.log");
+        let mut output = Output {
+            file: RotatedFile::open(directory.join("millstream.log")),
+            errors: RotatedFile::new(path.clone()),
+        };
+        output.write_all(b"2026-11-22 10:06:15,178 [main] INFO  a - fine\n").unwrap();
+        assert!(!path.exists());
+        let line = "2026-11-22 10:06:15,178 [main] ERROR a - broken\n";
+        output.write_all(line.as_bytes()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn full_files_are_numbered_and_the_oldest_goes() {

@@ -13,6 +13,8 @@ use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+use super::log_line::write_head;
+
 /// Lines of one kind in one second.
 const LINES_PER_SECOND: u64 = 100;
 /// Counters; a power of two, and many more than places: they stand at regular distances.
@@ -63,7 +65,10 @@ impl LogLimit {
                 let line = serde_json::json!({ "level": level.as_str(), "target": target, "message": text });
                 format!("{line}\n")
             } else {
-                format!("{text} ({level} {target})\n")
+                let mut line = String::new();
+                // Writing to memory cannot fail.
+                let _ = write_head(&mut line, level, target);
+                format!("{line}{text}\n")
             };
             let _ = out.write_all(line.as_bytes());
         }
@@ -121,7 +126,8 @@ mod tests {
         let limit = LogLimit::new(out, false);
         limit.tell(7, &Level::INFO, "here");
         drop((limit, guard));
-        let want = "7 more lines like the next one were left out (INFO here)\n";
-        assert_eq!(*writes.0.lock().unwrap(), [want]);
+        let lines = writes.0.lock().unwrap().clone();
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(line.ends_with("] INFO  here - 7 more lines like the next one were left out\n"), "{line}");
     }
 }

@@ -14,6 +14,7 @@ mod local;
 pub mod log;
 mod log_fields;
 mod log_limit;
+mod log_line;
 mod mailbox;
 mod server;
 mod shell;

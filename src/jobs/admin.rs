@@ -29,6 +29,8 @@ pub enum AdminWork {
         offset: i64,
         /// Bytes at most.
         size: usize,
+        /// The log of errors alone.
+        errors: bool,
     },
     /// Write the files of the certificate, when they fit each other.
     Certificate {

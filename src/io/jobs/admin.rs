@@ -57,8 +57,9 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
             };
             AdminOutcome::Storage(names.iter().map(bytes).collect())
         }
-        AdminWork::ReadLog { offset, size } => {
-            let file = options.home.join("log").join("millstream.log");
+        AdminWork::ReadLog { offset, size, errors } => {
+            let name = if errors { "millstream-error.log" } else { "millstream.log" };
+            let file = options.home.join("log").join(name);
             match read_part(&file, offset, size) {
                 Ok(part) => AdminOutcome::Log(Some(part)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => AdminOutcome::Log(None),
