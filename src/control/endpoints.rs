@@ -93,7 +93,7 @@ impl Control {
             Ok(target) => target,
             Err(error) => {
                 tracing::debug!(%key, url = shown, %error, "endpoint not usable");
-                self.set_endpoint_status(key, &endpoint.endpoint_service_id, status::FAILED);
+                self.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
                 return None;
             }
         };
@@ -115,9 +115,9 @@ impl Control {
     /// The resolver is silent, and the status says so.
     pub(super) fn push_still_resolving(&mut self, id: PushId) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
-        let (key, service_id) = (push.key.clone(), push.service_id.clone());
-        tracing::info!(%key, url = redact(&push.url), "the resolver does not answer");
-        self.set_endpoint_status(&key, &service_id, status::FAILED);
+        let (key, url) = (push.key.clone(), push.url.clone());
+        tracing::info!(%key, url = redact(&url), "the resolver does not answer");
+        self.set_endpoint_status(&key, &url, status::FAILED);
     }
 
     /// Orders the attempt from the source's worker.
@@ -146,12 +146,12 @@ impl Control {
         if !self.outbound.supervisor.is_current(Job::Push(id), attempt) {
             return;
         }
-        let (key, service_id) = (push.key.clone(), push.service_id.clone());
+        let (key, url) = (push.key.clone(), push.url.clone());
         match state {
-            PushState::Preparing => self.set_endpoint_status(&key, &service_id, status::PREPARING),
+            PushState::Preparing => self.set_endpoint_status(&key, &url, status::PREPARING),
             PushState::Broadcasting => {
                 self.outbound.supervisor.steady(now.mono, Job::Push(id));
-                self.set_endpoint_status(&key, &service_id, status::BROADCASTING);
+                self.set_endpoint_status(&key, &url, status::BROADCASTING);
             }
             PushState::Failed(reason) => self.push_failed(now, id, status::FAILED, &reason),
             PushState::Error(reason) => self.push_failed(now, id, status::ERROR, &reason),
@@ -162,8 +162,7 @@ impl Control {
 
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
-        let (key, service_id) = (push.key.clone(), push.service_id.clone());
-        let url = push.url.clone();
+        let (key, url) = (push.key.clone(), push.url.clone());
         let settings = self.registry.live.get(&push.stream).map(|live| live.settings.clone());
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
@@ -175,7 +174,7 @@ impl Control {
             let told = std::mem::replace(&mut push.told_failed, many);
             many && !told
         });
-        self.set_endpoint_status(&key, &service_id, status);
+        self.set_endpoint_status(&key, &url, status);
         if tell {
             self.hook_endpoint_failed(now, &key, &url);
         }
@@ -196,10 +195,11 @@ impl Control {
         }
     }
 
-    fn set_endpoint_status(&mut self, key: &StreamKey, service_id: &str, status: &str) {
+    /// By its URL, which a list has once; a client may give two endpoints the same id.
+    fn set_endpoint_status(&mut self, key: &StreamKey, url: &str, status: &str) {
         let Some(record) = self.records.get_mut(key) else { return };
         for endpoint in record.end_point_list.iter_mut().flatten() {
-            if endpoint.endpoint_service_id == service_id {
+            if endpoint.endpoint_url == url {
                 status.clone_into(&mut endpoint.status);
             }
         }

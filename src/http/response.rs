@@ -52,7 +52,7 @@ impl Response {
     /// A text body.
     #[must_use]
     pub fn text(status: u16, body: impl Into<Bytes>) -> Self {
-        Self::with_body(status, "text/plain;charset=utf-8", body)
+        Self::with_body(status, "text/plain", body)
     }
 
     /// A small page that carries `message`, escaped.

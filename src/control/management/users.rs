@@ -101,9 +101,7 @@ impl User {
         match (&self.scope, self.user_type, &self.app_name_user_type) {
             (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),
             (_, _, Some(roles)) => serde_json::to_string(roles).unwrap_or_default(),
-            (scope, role, None) => {
-                format!("{}/{}", scope.as_deref().unwrap_or("null"), role.map_or("null", Role::name))
-            }
+            (None, _, None) | (_, None, None) => String::new(),
         }
     }
 }

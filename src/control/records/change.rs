@@ -42,7 +42,11 @@ impl Change {
                 record.end_point_list.get_or_insert_default().push(endpoint.clone());
             }
             Self::RemoveEndpoint(id) => {
-                record.end_point_list.get_or_insert_default().retain(|e| e.endpoint_service_id != *id);
+                // Two may have the same id: each removal takes one.
+                let list = record.end_point_list.get_or_insert_default();
+                if let Some(at) = list.iter().position(|e| e.endpoint_service_id == *id) {
+                    list.remove(at);
+                }
             }
             Self::Record { recorder, on } => {
                 let switch = if *on { 1 } else { -1 };

@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use super::call::{Caller, Origin, Reply, RootCall};
-use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_type};
+use super::route::{Base, BodyKind, Handler, Policy, Route, has_type, refuse_media};
 use super::routes::{Found, find};
 use crate::auth::jwt;
 use crate::control::Control;
@@ -89,7 +89,7 @@ impl Control {
             Found::Route(route, params) => {
                 self.handle_root(now, route, &RootCall { origin, client, caller, request, params })
             }
-            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
         }
     }
 
@@ -97,12 +97,14 @@ impl Control {
     fn answer_server(&mut self, now: Now, call: RootCall<'_>, found: Found<'_>) -> Reply {
         match found {
             Found::Route(route, _) => self.handle_root(now, route, &call),
-            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
+            found @ (Found::Methods(_) | Found::Nothing) => {
+                Reply::Now(found.refusal(call.request.method))
+            }
         }
     }
 
     fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
-        match (refuse_type(route, call.request), route.handler) {
+        match (refuse_media(route, call.request), route.handler) {
             (Some(refusal), _) => Reply::Now(refusal),
             (None, Handler::Root(handler)) => handler(self, now, call),
             (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),

@@ -8,6 +8,7 @@ use super::call::{Caller, Reply, RootCall, bad_request};
 use crate::config::{APPS_MAX, AppSettings, Edit, Member, Origin, Values, is_app_name};
 use crate::control::answer::{Outcome, json as object};
 use crate::control::broadcast::{parse_json, status};
+use crate::control::from_json::{EncoderSettings, FromJson};
 use crate::control::management::{Role, SYSTEM};
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
@@ -164,15 +165,16 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /applications/{app}/reset`: what is not live forgets that it ever was.
+/// `POST /applications/{app}/reset`: what is not live is finished, and nobody watches it. The number is that of all records.
 pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = control.apps.get(name).map(|app| app.name.clone()) else {
         return done(Outcome::failure(&format!("No application adaptor with this name {name}")));
     };
     let changed = |record: &&crate::control::broadcast::Broadcast| {
-        record.status == status::BROADCASTING || record.status == status::PREPARING || record.anyone_watching
+        record.status != status::FINISHED || record.anyone_watching
     };
+    let all = control.records.count(&app);
     let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
     let keys: Vec<StreamKey> = control
         .records
@@ -190,7 +192,7 @@ pub(super) fn reset(control: &mut Control, now: Now, call: &RootCall<'_>) -> Rep
         }
         control.mark_dirty(now, key.clone());
     }
-    let text = format!("Successfull operations: {}", keys.len());
+    let text = format!("Successfull operations: {all}");
     done(Outcome::success().message(Some(&text)))
 }
 
@@ -210,7 +212,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         .map(|member| {
             let value = match member.name {
                 "appName" => Value::from(name),
-                _ if member.key.secret && !may_know => Value::from(""),
+                _ if member.key.secret && !may_know => member.hidden(),
                 _ => member.show(&app.values),
             };
             (member.name.to_owned(), value)
@@ -260,7 +262,22 @@ pub(super) fn change_settings(control: &mut Control, now: Now, call: &RootCall<'
 const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
 const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
 
-fn edit_of(app: &AppSettings, body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
+/// Renditions with all their members, as a list and as its text: older clients read the text.
+fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
+    let Some(list @ Value::Array(_)) = body.get("encoderSettings") else { return Ok(()) };
+    let list = Vec::<EncoderSettings>::from_json(list.clone());
+    let list = list.map_err(|_| Unfit::Malformed("encoderSettings has the wrong type".to_owned()))?;
+    let list = json!(list.unwrap_or_default());
+    let is_given = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
+    if list != json!([]) || !body.get("encoderSettingsString").is_some_and(is_given) {
+        body.insert("encoderSettingsString".to_owned(), list.to_string().into());
+    }
+    body.insert("encoderSettings".to_owned(), list);
+    Ok(())
+}
+
+fn edit_of(app: &AppSettings, mut body: Map<String, Value>, now: Now) -> Result<Edit, Unfit> {
+    complete_renditions(&mut body)?;
     let mut edit = Edit::default();
     let mut after = app.values.clone();
     for member in protocol::schema().members().filter(|member| !OWN.contains(&member.name)) {

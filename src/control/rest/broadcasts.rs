@@ -114,6 +114,20 @@ fn is_source_url(url: &str) -> bool {
         })
 }
 
+/// Whether it is the address of a camera: a URL of a known scheme, or IPv4, perhaps with a user, a port, a path and a query.
+fn is_camera_address(address: &str) -> bool {
+    if address.len() > URL_BYTES_MAX || !address.bytes().all(|b| b.is_ascii_graphic()) {
+        return false;
+    }
+    if outbound::is_source_scheme(address) || address.starts_with("rtsp://") {
+        return true;
+    }
+    let host = address.split(['/', '?']).next().unwrap_or("");
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let (host, port) = host.split_once(':').unwrap_or((host, "80"));
+    host.parse::<std::net::Ipv4Addr>().is_ok() && port.parse::<u16>().is_ok()
+}
+
 /// `PUT /broadcasts/{id}`.
 pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let body = match parse_body(&call.request.body) {
@@ -122,10 +136,10 @@ pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     };
     let key = call.key();
     let [id, ..] = call.params;
+    let Some(mut body) = body else { return now(Outcome::failure("")) };
     let Some(record) = control.pending(&key) else {
         return now(Outcome::failure(&format!("Broadcast with streamId: {id} does not exist")));
     };
-    let Some(mut body) = body else { return now(Outcome::failure("")) };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
     // One that runs is not stopped for a URL that it cannot go on with.
@@ -181,7 +195,7 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     let mut keys: Vec<StreamKey> = Vec::new();
     let mut failed = false;
     for id in ids.split(',') {
-        let key = StreamKey { app: call.app.name.clone(), id: id.trim().into() };
+        let key = StreamKey { app: call.app.name.clone(), id: id.into() };
         failed = keys.len() >= BULK_MAX || control.pending(&key).is_none() || keys.contains(&key);
         if failed {
             break;
@@ -189,7 +203,7 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         keys.push(key);
     }
     let Some(last) = keys.pop() else {
-        let first = ids.split(',').next().unwrap_or("").trim();
+        let first = ids.split(',').next().unwrap_or("");
         let key = StreamKey { app: call.app.name.clone(), id: first.into() };
         return control.settled(at, call.session, &key, Outcome::failure("").response(200));
     };
@@ -256,7 +270,7 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         return now(Outcome::success());
     }
     match control.pending(&key).map(|record| record.kind.as_str()) {
-        Some(kind) if is_source(kind) => {
+        Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
             now(Outcome::failure(&text).data_id(id))
         }
@@ -308,7 +322,7 @@ impl Control {
         let camera = record.ip_addr.as_deref().unwrap_or("");
         let bad_url = match record.kind.as_str() {
             "streamSource" => !is_source_url(url),
-            "ipCamera" => camera.is_empty() || !camera.bytes().all(|b| b.is_ascii_graphic()),
+            "ipCamera" => !is_camera_address(camera),
             _ => false,
         };
         if bad_url {

@@ -38,6 +38,14 @@ impl Call<'_> {
     pub(super) fn query(&self, name: &str) -> &str {
         self.request.query_value(name).unwrap_or("")
     }
+
+    /// A query parameter that is a number; the error is the answer to one that is none.
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Reply> {
+        match self.request.query_value(name) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| Reply::Now(Response::error(404, "Not Found"))),
+        }
+    }
 }
 
 /// A request on its way to the handler of an operation of the server. It may be there.

@@ -6,6 +6,7 @@ use super::call::{Call, Reply, bad_request};
 use crate::auth::redact;
 use crate::control::answer::Outcome;
 use crate::control::broadcast::{BodyError, EndpointRecord, parse_json, status};
+use crate::control::from_json::loose;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::protocol::outbound;
@@ -18,7 +19,9 @@ const SERVICE_ID_BYTES_MAX: usize = 128;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct AddBody {
+    #[serde(deserialize_with = "loose")]
     endpoint_url: Option<String>,
+    #[serde(deserialize_with = "loose")]
     rtmp_url: Option<String>,
     endpoint_service_id: Option<String>,
 }
@@ -34,10 +37,11 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
         Ok(body) => body.flatten().unwrap_or_default(),
         Err(error) => return bad_request(&error.to_string()),
     };
-    let url = body.endpoint_url.filter(|url| !url.is_empty()).or(body.rtmp_url).unwrap_or_default();
-    if url.is_empty() {
-        return failure("Missing Endpoint url");
-    }
+    let height: i32 = match call.number("resolutionHeight") {
+        Ok(height) => height.unwrap_or(0),
+        Err(refusal) => return refusal,
+    };
+    let Some(url) = body.endpoint_url.or(body.rtmp_url) else { return failure("Missing Endpoint url") };
     let key = call.key();
     let [id, ..] = call.params;
     let Some(record) = control.pending(&key) else {
@@ -45,19 +49,16 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     };
     let list = record.end_point_list.as_deref().unwrap_or_default();
     let not_added = format!("Endpoint is not added to stream: {id}");
-    let height = call.query("resolutionHeight");
-    if !height.is_empty() && height != "0" && height.parse() != Ok(record.height) {
+    if height != 0 && height != record.height && control.is_live(&key) {
         return failure(&not_added);
     }
     if list.iter().any(|e| e.endpoint_url == url) {
         let text = format!("Endpoint is not added to datastore for stream {id}. It is already added ->{url}");
         return failure(&text);
     }
-    let taken = |wanted: &str| list.iter().any(|e| e.endpoint_service_id == wanted);
     let wanted = body.endpoint_service_id.unwrap_or_default();
     if list.len() >= control.config.server.limits.endpoints
         || wanted.len() > SERVICE_ID_BYTES_MAX
-        || (!wanted.is_empty() && taken(&wanted))
         || record.encode().len().saturating_add(url.len() * 2) > crate::control::broadcast::RECORD_BYTES_MAX
     {
         return failure(&not_added);
@@ -89,6 +90,9 @@ fn endpoint_record(service_id: String, url: String) -> EndpointRecord {
 /// `DELETE /broadcasts/{id}/endpoint` and `/rtmp-endpoint`.
 pub(super) fn remove(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
+    if let Err(refusal) = call.number::<i32>("resolutionHeight") {
+        return refusal;
+    }
     let wanted = call.query("endpointServiceId").to_owned();
     let list = control.pending(&key).and_then(|record| record.end_point_list.as_deref()).unwrap_or_default();
     if wanted.is_empty() || !list.iter().any(|e| e.endpoint_service_id == wanted) {
@@ -137,8 +141,7 @@ impl Control {
             self.check_url(key, &url).ok()?;
             let id = entry.endpoint_service_id;
             let id = if id.is_empty() { self.service_id() } else { id };
-            let twice = list.iter().any(|e| e.endpoint_url == url || e.endpoint_service_id == id);
-            if twice || id.len() > SERVICE_ID_BYTES_MAX {
+            if list.iter().any(|e| e.endpoint_url == url) || id.len() > SERVICE_ID_BYTES_MAX {
                 return None;
             }
             list.push(endpoint_record(id, url));

@@ -29,12 +29,15 @@ fn empty_list() -> Reply {
 pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
-    let (recorder, name) = match call.query("recordType") {
-        "" | "mp4" => (Recorder::Mp4, "mp4"),
-        "webm" => (Recorder::Webm, "webm"),
-        _ => {
+    if let Err(refusal) = call.number::<i32>("resolutionHeight") {
+        return refusal;
+    }
+    let (recorder, name) = match call.request.query_value("recordType") {
+        None | Some("mp4") => (Recorder::Mp4, "mp4"),
+        Some("webm") => (Recorder::Webm, "webm"),
+        Some(_) => {
             let text = format!("No stream for this id: {id} or unexpected record type. Record type is null");
-            return refused(&text);
+            return refused_with_null(Some(&text));
         }
     };
     let key = call.key();
@@ -107,6 +110,12 @@ pub(super) fn no_webrtc_clients(_: &mut Control, _: Now, call: &Call<'_>) -> Rep
     empty_page(offset, size)
 }
 
+/// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of the servers before 3.0.
+pub(super) fn no_webrtc_viewers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [offset, size, ..] = call.params;
+    empty_page(offset, size)
+}
+
 /// `GET /vods/list/{offset}/{size}`.
 pub(super) fn no_vod_list(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
@@ -176,8 +185,8 @@ pub(super) fn webrtc_send_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply 
         "videoPliCount",
         "videoNackCount",
         "videoPacketsSent",
-        "videoBytesSent",
         "videoFramesEncoded",
+        "videoBytesSent",
         "videoPacketsSentPerSecond",
         "videoBytesSentPerSecond",
         "videoFramesEncodedPerSecond",
@@ -188,8 +197,11 @@ pub(super) fn webrtc_send_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply 
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
 pub(super) fn webrtc_receive_stats(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    // The reference has these as numbers with a point.
+    let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
+    let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
     let members =
-        |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), json!(0))).collect());
+        |names: &[&str]| Value::Object(names.iter().map(|name| ((*name).to_owned(), zero(name))).collect());
     let audio = members(&[
         "audioPacketsReceived",
         "audioBytesReceived",
@@ -239,13 +251,22 @@ pub(super) fn seek(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
 /// `POST /playlists/{id}/next`: playlists are kept, and none runs in this version.
 pub(super) fn playlist_next(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
-    match control.records.get(&call.key()).map(|record| record.kind.as_str()) {
-        None => refused("There is no playlist found. Please check Stream id again"),
-        Some("playlist") => refused(&format!("No active playlist for id:{id}. Start the playlist first")),
-        Some(_) => {
-            refused("This broadcast type is not playlist. This method is only available for playlists")
-        }
+    let index: Option<i32> = match call.number("index") {
+        Ok(index) => index,
+        Err(refusal) => return refusal,
+    };
+    let Some(record) = control.records.get(&call.key()) else {
+        return refused("There is no playlist found. Please check Stream id again");
+    };
+    if record.kind != "playlist" {
+        return refused("This broadcast type is not playlist. This method is only available for playlists");
     }
+    let items = record.play_list_item_list.as_ref().map_or(0, Vec::len);
+    // A negative one is the next.
+    if index.and_then(|index| usize::try_from(index).ok()).is_some_and(|index| index >= items) {
+        return refused("Index is out of the list. Please specify the correct index");
+    }
+    refused(&format!("No active playlist for id:{id}. Start the playlist first"))
 }
 
 /// `GET /broadcasts/{id}/ip-camera/device-profiles`.
@@ -257,6 +278,11 @@ pub(super) fn camera_profiles(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
 pub(super) fn camera_move(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let movement = call.query("movement");
+    for value in ["valueX", "valueY", "valueZ"] {
+        if let Err(refusal) = call.number::<f32>(value) {
+            return refusal;
+        }
+    }
     if !is_stream_id(id) {
         return refused("Stream id not valid");
     }
@@ -266,7 +292,7 @@ pub(super) fn camera_move(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
             "Movement type is not supported. Supported types are continous, relative and absolute but was {shown}"
         ));
     }
-    refused("Camera not found")
+    refused("")
 }
 
 /// `POST /broadcasts/{id}/ip-camera/stop-move`.
@@ -308,7 +334,26 @@ pub(super) fn hls_to_mp4(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
     refused("HLS to MP4 conversion has failed")
 }
 
-/// `POST /push-notification/subscribers` and `/topics/{topic}`.
-pub(super) fn push_notification(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    refused("Push Notification Service is not available community edition. Please use enterprise edition")
+/// The answer to notifications: nothing here sends them.
+const NO_PUSH: &str =
+    "Push Notification Service is not available community edition. Please use enterprise edition";
+
+/// A JSON object as text, which notifications carry.
+fn is_object(text: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
+}
+
+/// `POST /push-notification/subscribers`.
+pub(super) fn push_to_subscribers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let body: Value = serde_json::from_slice(&call.request.body).unwrap_or_default();
+    let message = body.get("jsonMessage").and_then(Value::as_str).unwrap_or_default();
+    if !is_object(message.as_bytes()) {
+        return refused("JSON content cannot be parsed. Make sure JSON content is in correct format");
+    }
+    refused(NO_PUSH)
+}
+
+/// `POST /push-notification/topics/{topic}`.
+pub(super) fn push_to_topic(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    refused(if is_object(&call.request.body) { NO_PUSH } else { "JSON content cannot be parsed" })
 }

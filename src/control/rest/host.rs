@@ -37,10 +37,15 @@ fn native_memory(control: &Control, _: Now) -> Value {
     json!({ "inUseMemory": control.figures.host.process_memory, "maxMemory": control.figures.host.memory_total })
 }
 
+/// The architecture under the name that a Java virtual machine has for it.
+const fn arch() -> &'static str {
+    if cfg!(target_arch = "x86_64") { "amd64" } else { std::env::consts::ARCH }
+}
+
 fn system(control: &Control, _: Now) -> Value {
     json!({
         "osName": "Linux",
-        "osArch": std::env::consts::ARCH,
+        "osArch": arch(),
         "javaVersion": concat!("none, millstream ", env!("CARGO_PKG_VERSION")),
         "processorCount": control.figures.host.processors,
     })

@@ -9,7 +9,7 @@ use crate::http::Response;
 use crate::protocol;
 
 /// Items of one list.
-const ITEMS_MAX: usize = 50;
+const ITEMS_MAX: usize = 250;
 
 /// The requested page of a list; `None` when the parameters are not numbers.
 pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
@@ -31,6 +31,16 @@ pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     }
     let wanted = Wanted::Page { order, offset, size };
     control.scan(now, Scan::new(call, search, kind, wanted))
+}
+
+/// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of the servers before 3.0.
+pub(super) fn filter_list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [offset, size, kind, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let wanted = Wanted::Page { order: None, offset, size };
+    control.scan(now, Scan::new(call, String::new(), kind.to_owned(), wanted))
 }
 
 /// `GET /broadcasts/count` and `GET /broadcasts/count/{search}`.
@@ -88,8 +98,8 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
     }
 }
 
-/// `GET /broadcasts/total-broadcast-statistics`. RTMP and WebRTC are not available, as in the reference.
+/// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
 pub(super) fn total_statistics(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(control, now, call);
-    Reply::Now(json(200, &Viewers { connected: -1, hls: 0, webrtc: -1, dash: 0, live: Some(live) }))
+    Reply::Now(json(200, &Viewers { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }))
 }

@@ -41,7 +41,7 @@ use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey};
 use call::Call;
 use paths::{rest_of, split_path};
-use route::{Handler, refuse_type};
+use route::{Handler, refuse_media};
 use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
@@ -96,7 +96,7 @@ impl Control {
             Found::Route(route, _) if route.gives_credential && !self.may_hand_out(&app, peer, request) => {
                 Reply::Now(Response::error(403, "Not allowed from another site"))
             }
-            Found::Route(route, params) => match (refuse_type(route, request), route.handler) {
+            Found::Route(route, params) => match (refuse_media(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
                     let call = Call { session, app: &app, request, params };
@@ -112,7 +112,7 @@ impl Control {
                 }
                 (None, Handler::Root(_)) => not_found(),
             },
-            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal()),
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(request.method)),
         }
     }
 

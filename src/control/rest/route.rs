@@ -116,22 +116,47 @@ impl Route {
     }
 }
 
-/// Refuses a body of the wrong type.
-pub(super) fn refuse_type(route: &Route, request: &Request) -> Option<Response> {
-    let fits = match route.body {
-        BodyKind::None => true,
-        BodyKind::Json => has_type(request, "application/json"),
-        BodyKind::Multipart => has_type(request, "multipart/form-data"),
+/// Refuses a body of the wrong type, and a client that takes no JSON where there is nothing else.
+pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response> {
+    let is_json = || has_type(request, "application/json");
+    let fits = match (route.base, route.body) {
+        (_, BodyKind::Json) => is_json(),
+        (_, BodyKind::Multipart) => has_type(request, "multipart/form-data"),
+        // Operations of an application take no other type, even those that read no body.
+        (Base::App, BodyKind::None) => {
+            route.method == Method::Get || request.header("content-type").is_none() || is_json()
+        }
+        (Base::Root | Base::Server, BodyKind::None) => true,
     };
-    (!fits).then(|| Response::error(415, "Unsupported Media Type"))
+    if !fits {
+        return Some(Response::error(415, "Unsupported Media Type"));
+    }
+    let is_taken = route.base == Base::Server || takes_json(request);
+    (!is_taken).then(|| Response::error(406, "Not Acceptable"))
 }
 
-/// Whether the media type is the wanted one; without a body any is accepted.
+/// Whether one of the `Accept` ranges of a request is JSON's (RFC 9110 §12.5.1). Without a range everything is taken.
+fn takes_json(request: &Request) -> bool {
+    let mut ranges = request.headers.all("accept").flat_map(|value| value.split(','));
+    let mut any = false;
+    let takes = |range: &str| {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let is_json =
+            ["*/*", "application/*", "application/json"].iter().any(|json| media.eq_ignore_ascii_case(json));
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        is_json && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+    };
+    let found = ranges.any(|range| {
+        any |= !range.trim().is_empty();
+        takes(range)
+    });
+    found || !any
+}
+
+/// Whether the media type is the wanted one; without a body there need not be one.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
-    if request.body.is_empty() {
-        return true;
-    }
-    let Some(value) = request.header("content-type") else { return false };
+    let Some(value) = request.header("content-type") else { return request.body.is_empty() };
     let essence = value.split(';').next().unwrap_or("").trim();
     essence.eq_ignore_ascii_case(wanted)
 }

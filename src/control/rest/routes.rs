@@ -25,38 +25,53 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
 pub(super) enum Found<'a> {
     Route(&'static Route, [&'a str; PARAMS_MAX]),
     /// The path is there, for these methods.
-    Methods(Vec<&'static str>),
+    Methods(Vec<Method>),
     Nothing,
 }
 
 impl Found<'_> {
-    /// The refusal, when there is no route.
-    pub(super) fn refusal(self) -> Response {
+    /// The answer to `method`, when there is no route: OPTIONS is told what there is (RFC 9110 §9.3.7).
+    pub(super) fn refusal(self, method: Method) -> Response {
         match self {
+            Self::Methods(allowed) if method == Method::Options => {
+                Response::empty(200).header("Allow", allow(&allowed, true))
+            }
             Self::Methods(allowed) => {
-                Response::error(405, "Method Not Allowed").header("Allow", allowed.join(", "))
+                Response::error(405, "Method Not Allowed").header("Allow", allow(&allowed, false))
             }
             Self::Route(..) | Self::Nothing => Response::error(404, "Not Found"),
         }
     }
 }
 
-/// Looks a path up; HEAD is GET without the body, which the connection leaves out.
+/// The methods as the reference lists them: in its order, HEAD only for OPTIONS.
+fn allow(methods: &[Method], with_head: bool) -> String {
+    const ORDER: [Method; 6] =
+        [Method::Head, Method::Delete, Method::Get, Method::Post, Method::Options, Method::Put];
+    let is_there = |method: &&Method| match method {
+        Method::Options => true,
+        Method::Head => with_head && methods.contains(&Method::Get),
+        Method::Delete | Method::Get | Method::Post | Method::Put | Method::Patch => methods.contains(method),
+    };
+    ORDER.iter().filter(is_there).map(|method| method.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// Looks a path up; HEAD is GET without the body, which the connection leaves out. The methods are those of the first
+/// pattern that the path fits.
 pub(super) fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.split('/').count() > SEGMENTS_MAX {
         return Found::Nothing;
     }
     let method = if method == Method::Head { Method::Get } else { method };
-    let mut allowed = Vec::new();
+    let (mut allowed, mut pattern) = (Vec::new(), None);
     for route in routes().filter(|route| route.base == base) {
         let Some(params) = match_path(route.path, path) else { continue };
         if route.method == method {
             return Found::Route(route, params);
         }
-        allowed.push(route.method.as_str());
-        if route.method == Method::Get {
-            allowed.push(Method::Head.as_str());
+        if *pattern.get_or_insert(route.path) == route.path {
+            allowed.push(route.method);
         }
     }
     if allowed.is_empty() { Found::Nothing } else { Found::Methods(allowed) }
@@ -85,6 +100,24 @@ mod tests {
             }
             assert!(path.split('/').count() <= SEGMENTS_MAX);
             assert!(route.path.matches('{').count() <= PARAMS_MAX);
+        }
+    }
+
+    #[test]
+    fn allow_has_each_method_once_in_the_reference_s_order() {
+        let allowed = |method, path| {
+            let response = find(Base::App, method, path).refusal(method);
+            (response.status, response.headers.get("allow").unwrap_or_default().to_owned())
+        };
+        for (method, path, status, allow) in [
+            (Method::Patch, "/broadcasts/create", 405, "POST,OPTIONS"),
+            (Method::Patch, "/broadcasts/s1", 405, "DELETE,GET,OPTIONS,PUT"),
+            (Method::Options, "/broadcasts/s1", 200, "HEAD,DELETE,GET,OPTIONS,PUT"),
+            (Method::Get, "/broadcasts/s1/endpoint", 405, "DELETE,POST,OPTIONS"),
+            (Method::Post, "/broadcasts/count", 405, "GET,OPTIONS"),
+            (Method::Options, "/nothing", 404, ""),
+        ] {
+            assert_eq!(allowed(method, path), (status, allow.to_owned()), "{method} {path}");
         }
     }
 

@@ -45,7 +45,7 @@ struct Rank {
 }
 
 impl Order {
-    /// The sort order. Without both parameters it is the store's order.
+    /// The sort order: names without case, and whatever is not `desc` ascending. Without both parameters it is the store's.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -53,19 +53,15 @@ impl Order {
             "status" => Key::Status,
             _ => return None,
         };
-        let descending = match call.query("order_by") {
-            "asc" => false,
-            "desc" => true,
-            _ => return None,
-        };
-        Some(Self { key, descending })
+        let order = call.query("order_by");
+        (!order.is_empty()).then(|| Self { key, descending: order == "desc" })
     }
 
     fn rank(self, id: &Arc<str>, record: &Broadcast, now: Now) -> Rank {
         let (date, text) = match self.key {
-            Key::Name => (0, record.name.as_deref().unwrap_or("")),
-            Key::Date => (record.date, ""),
-            Key::Status => (0, record.effective_status(now.wall_ms)),
+            Key::Name => (0, record.name.as_deref().unwrap_or("").to_lowercase()),
+            Key::Date => (record.date, String::new()),
+            Key::Status => (0, record.effective_status(now.wall_ms).to_owned()),
         };
         Rank { date, text: text.into(), id: id.clone() }
     }

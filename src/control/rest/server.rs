@@ -45,7 +45,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "serverName": text("server.name"),
         "licenceKey": if may_know { text("server.licence_key") } else { String::new() },
         "buildForMarket": false,
-        "marketplace": null,
+        "marketplace": "",
         "logLevel": text("logLevel"),
         "offlineLicense": false,
         "nativeLogLevel": text("nativeLogLevel"),
@@ -64,7 +64,7 @@ pub(super) fn settings(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         "appIngestsSrtStreamsWithoutStreamId": text("appIngestsSrtStreamsWithoutStreamId"),
         "sslEnabled": server.https_port.is_some(),
         "rtmpPort": protocol::publish_port(&control.config.addresses),
-        "serverStatusWebHookURL": text("server.statusWebHookURL"),
+        "serverStatusWebHookURL": Some(text("server.statusWebHookURL")).filter(|url| !url.is_empty()),
         "localLicenceServerIps": null,
         "hostAddressFromEnvironment": null,
         "webRTCLogLevel": "LS_WARNING",
@@ -131,8 +131,7 @@ pub(super) fn log_file(control: &mut Control, _: Now, call: &RootCall<'_>) -> Re
         return Reply::Now(Response::error(404, "Not Found"));
     };
     let size = usize::try_from(size).unwrap_or(0).min(LOG_BYTES_MAX);
-    // Errors are in the one log that there is.
-    let work = AdminWork::ReadLog { offset, size };
+    let work = AdminWork::ReadLog { offset, size, errors: call.query("logType") == "error" };
     control.answer_admin(call.origin.session, work, |_, _, result| match result.log() {
         Ok(Some((text, bytes))) => {
             object(200, &json!({ "logContent": text, "logContentSize": text.len(), "logFileSize": bytes }))

@@ -9,7 +9,7 @@ use super::call::{Caller, Origin, Reply, RootCall, bad_request};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, parse_json};
 use crate::control::management::{
-    PasswordHash, Purpose, Role, SESSION_COOKIE, SessionId, Try, User, is_email,
+    PasswordHash, Purpose, Role, SESSION_COOKIE, SYSTEM, SessionId, Try, User, is_email,
 };
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite};
 use crate::control::{Control, Now};
@@ -173,9 +173,9 @@ pub(super) fn admin_status(control: &mut Control, _: Now, call: &RootCall<'_>) -
     let is_admin = match &call.caller {
         Caller::Nobody => false,
         Caller::Token => true,
-        Caller::User { email, .. } => {
-            control.user(email).is_some_and(|user| user.user_type == Some(Role::Admin))
-        }
+        Caller::User { email, .. } => control.user(email).is_some_and(|user| {
+            user.user_type == Some(Role::Admin) || user.role_in(SYSTEM) == Some(Role::Admin)
+        }),
     };
     done(match is_admin {
         true => Outcome::success().message(Some("User is admin")),
@@ -211,7 +211,7 @@ pub(super) fn create(control: &mut Control, _: Now, call: &RootCall<'_>) -> Repl
 
 /// `PUT /users`: the record is replaced by the body, but for the password when there is no new one.
 pub(super) fn update(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
-    let Some(body) = body_of!(call) else { return done(Outcome::failure("User object is null")) };
+    let body = body_of!(call).unwrap_or_default();
     if call.caller.email() == Some(body.email()) {
         return done(Outcome::failure("User cannot edit itself"));
     }
@@ -257,8 +257,11 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
 /// `POST /users/password`: of the user of the session. A wrong old one counts as a failed login.
 pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let body = body_of!(call).unwrap_or_default();
-    let (Some(email), Some(new)) = (call.caller.email(), body.new_password()) else {
-        return done(Outcome::failure("User name does not exist or there is no new password"));
+    let absent = "User name does not exist or there is no new password";
+    let Some(email) =
+        call.caller.email().filter(|_| body.new_password.as_ref().is_some_and(|new| !new.is_empty()))
+    else {
+        return done(Outcome::failure(absent));
     };
     let (origin, client) = (call.origin, call.client);
     match control.management.lockout.begin(now.mono, client, email) {
@@ -270,6 +273,7 @@ pub(super) fn change_password(control: &mut Control, now: Now, call: &RootCall<'
         control.management.lockout.failed(now.mono, client, email);
         return done(Outcome::failure("User not exist with that name and pass"));
     };
+    let Some(new) = body.new_password() else { return done(Outcome::failure(absent)) };
     let purpose = Purpose::CheckOld { origin, client, email: email.to_owned(), new };
     if control.verify_hash(old, email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }

@@ -61,6 +61,69 @@ fn a_room_is_live_while_a_subtrack_is() {
 }
 
 #[test]
+fn adding_a_subtrack_makes_a_main_track_virtual() {
+    let mut rig = Rig::new();
+    for id in ["room", "a"] {
+        rig.create(id);
+    }
+    rig.publish("a", 0);
+    assert_eq!(rig.post(&format!("{BASE}/room/subtrack?id=a"), "").1, PLAIN);
+    let room = rig.record("room");
+    assert_eq!((&room["virtual"], &room["status"]), (&true.into(), &"broadcasting".into()));
+}
+
+/// Publishes with `mainTrack`.
+fn join(rig: &mut Rig, id: &str, main: &str) -> Result<(SessionRef, StreamId), Refusal> {
+    let params = vec![("mainTrack".to_owned(), main.to_owned())];
+    let request = PublishRequest { params, ..rig.request(id, 0) };
+    let session = request.session;
+    rig.ask(request).map(|grant| (session, grant.stream))
+}
+
+#[test]
+fn a_publisher_joins_the_main_track_that_it_names() {
+    let mut rig = Rig::new();
+    let (a, stream_a) = join(&mut rig, "a", "room").unwrap();
+    let room = rig.record("room");
+    assert_eq!(
+        (&room["virtual"], &room["zombi"], &room["status"]),
+        (&true.into(), &true.into(), &"broadcasting".into())
+    );
+    assert_eq!(rig.record("a")["mainTrackStreamId"], "room");
+    rig.create("b");
+    let (b, stream_b) = join(&mut rig, "b", "room").unwrap();
+    assert_eq!(ids(&rig.get(&format!("{BASE}/room/active-subtracks/0/50")).1), ["a", "b"]);
+    rig.gone(a, stream_a, Departure::Clean, 0);
+    assert_eq!(rig.record("room")["status"], "broadcasting");
+    rig.gone(b, stream_b, Departure::Clean, 0);
+    assert_eq!(rig.get(&format!("{BASE}/room")).0, 404, "it ends with its last subtrack");
+    assert_eq!(rig.record("b")["mainTrackStreamId"], "room");
+}
+
+#[test]
+fn main_tracks_keep_their_limit_and_names_are_checked() {
+    let mut rig = Rig::new();
+    rig.post(&format!("{BASE}/create"), r#"{"streamId":"room","subtracksLimit":1}"#);
+    assert!(matches!(join(&mut rig, "x", "../room"), Err(Refusal::NotAllowed(_))));
+    let (a, stream) = join(&mut rig, "a", "room").unwrap();
+    assert_eq!(rig.record("room")["virtual"], true);
+    assert!(matches!(join(&mut rig, "b", "room"), Err(Refusal::NotAllowed(_))));
+    rig.gone(a, stream, Departure::Clean, 0);
+    assert_eq!(rig.record("room")["status"], "finished", "one that was created stays");
+    // Itself is no main track, nor is a stream that is live on its own.
+    join(&mut rig, "c", "c").unwrap();
+    assert_eq!(rig.record("c")["mainTrackStreamId"], serde_json::Value::Null);
+    join(&mut rig, "d", "c").unwrap();
+    assert_eq!((&rig.record("c")["virtual"], &rig.record("c")["zombi"]), (&false.into(), &true.into()));
+
+    let mut known_only =
+        Rig::start(config(&[], &[("acceptOnlyRoomsInDataStore", "true")]), Default::default());
+    assert!(matches!(join(&mut known_only, "a", "room"), Err(Refusal::NotAllowed(_))));
+    known_only.create("room");
+    assert!(join(&mut known_only, "a", "room").is_ok());
+}
+
+#[test]
 fn stop_and_delete_take_the_subtracks_along_unless_told_otherwise() {
     let mut rig = Rig::new();
     rig.create("room");
@@ -103,7 +166,11 @@ fn recording_switches_are_kept_while_offline_and_refused_while_live() {
     let record = rig.record("s");
     assert_eq!((&record["mp4Enabled"], &record["webMEnabled"]), (&1.into(), &(-1).into()));
     let text = "No stream for this id: s or unexpected record type. Record type is null";
-    assert_eq!(put(&mut rig, "s/recording/true?recordType=avi").1, failure(text));
+    let wrong = failure(text).replace(r#""dataId":"""#, r#""dataId":null"#);
+    for kind in ["avi", ""] {
+        assert_eq!(put(&mut rig, &format!("s/recording/true?recordType={kind}")).1, wrong);
+    }
+    assert_eq!(put(&mut rig, "s/recording/true?resolutionHeight=x").0, 404);
     let unknown = r#"{"success":false,"message":null,"dataId":null,"errorId":0}"#;
     assert_eq!(put(&mut rig, "none/recording/true").1, unknown);
     rig.publish("s", 0);

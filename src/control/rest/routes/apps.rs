@@ -78,11 +78,27 @@ pub(super) const ROUTES: &[Route] = &[
         lists::list,
         "[Broadcast]",
         BROADCASTS,
-        "List broadcasts, 50 at most",
+        "List broadcasts, 250 at most",
     )
     .query(&["type_by", "sort_by", "order_by", "search"]),
     app(Delete, "/broadcasts", broadcasts::delete_many, "Result", BROADCASTS, "Delete broadcasts")
         .query(&["ids"]),
+    app(
+        Get,
+        "/broadcasts/filter-list/{offset}/{size}/{type}",
+        lists::filter_list,
+        "[Broadcast]",
+        BROADCASTS,
+        "List broadcasts of one type, 250 at most",
+    ),
+    app(
+        Get,
+        "/broadcasts/webrtc-viewers/list/{offset}/{size}",
+        features::no_webrtc_viewers,
+        "[any]",
+        STATS,
+        "List WebRTC viewers",
+    ),
     app(
         Get,
         "/broadcasts/webrtc-send-low-level-stats",
@@ -149,7 +165,7 @@ pub(super) const ROUTES: &[Route] = &[
         tokens::list,
         "[Token]",
         TOKENS,
-        "List tokens, 50 at most",
+        "List tokens, 250 at most",
     )
     .credential(),
     app(Post, "/broadcasts/{id}/subscribers", subscribers::add, "Result", TOKENS, "Add a subscriber")
@@ -168,7 +184,7 @@ pub(super) const ROUTES: &[Route] = &[
         subscribers::list,
         "[Subscriber]",
         TOKENS,
-        "List subscribers, 50 at most",
+        "List subscribers, 250 at most",
     ),
     app(
         Delete,
@@ -202,7 +218,7 @@ pub(super) const ROUTES: &[Route] = &[
         subscribers::events,
         "[ConnectionEvent]",
         TOKENS,
-        "Who came and went, 50 at most",
+        "Who came and went, 250 at most",
     )
     .query(&["subscriberId"]),
     // ---- an application: restreaming
@@ -344,18 +360,11 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/push-notification/subscribers",
-        features::push_notification,
+        features::push_to_subscribers,
         "Result",
         PUSH,
         "Notify subscribers",
     ),
-    app(
-        Post,
-        "/push-notification/topics/{topic}",
-        features::push_notification,
-        "Result",
-        PUSH,
-        "Notify a topic",
-    ),
+    app(Post, "/push-notification/topics/{topic}", features::push_to_topic, "Result", PUSH, "Notify a topic"),
     app(Get, "/version", root::app_version, "Version", SERVER, "The server's version"),
 ];
