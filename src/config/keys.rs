@@ -167,6 +167,11 @@ const APP_FIRST: &[Key] = &[
     key("webhookAuthenticateURL", "", "Hook that admits publishers"),
     key("webhookPlayAuthUrl", "", "Hook that admits viewers"),
     key("listenerHookURL", "", "Hook of stream events"),
+    secret(
+        "webhookSecret",
+        "",
+        "Secret that hooks are signed with, at least 32 characters; empty: they are not",
+    ),
     key("webhookRetryCount", "0", "Retries of a hook"),
     key("webhookRetryAttemptDelay", "1000", "Milliseconds between them"),
     key("webhookContentType", "application/json", "Content type of hooks"),

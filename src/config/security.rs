@@ -17,6 +17,8 @@ pub struct HookSettings {
     pub url: Option<HookUrl>,
     /// `webhookContentType`: a form instead of JSON.
     pub form: bool,
+    /// `webhookSecret`: signs every hook, and the questions of admission.
+    pub secret: Secret,
     /// `webhookRetryCount`.
     pub retries: u32,
     /// `webhookRetryDelay`.
@@ -54,10 +56,18 @@ pub(super) fn hooks(values: &Values) -> Result<HookSettings, Error> {
     Ok(HookSettings {
         url: hook(values, "listenerHookURL")?,
         form,
+        secret: webhook_secret(values)?,
         retries: values.number("webhookRetryCount", 0u32, 100)?,
         retry_delay: Duration::from_millis(delay),
         status_period: period.map(|period| Duration::from_millis(period.max(STATUS_PERIOD_MIN))),
     })
+}
+
+fn webhook_secret(values: &Values) -> Result<Secret, Error> {
+    match values.text("webhookSecret") {
+        "" => Ok(Secret::default()),
+        _ => long_secret(values, "webhookSecret"),
+    }
 }
 
 /// Reads the checks. A check that could not be done as it says is an error: no switch means less than its name.

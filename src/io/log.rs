@@ -43,10 +43,7 @@ pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let format = match json {
         true => format.json().flatten_event(true).boxed(),
-        false => format
-            .event_format(Line)
-            .fmt_fields(format::debug_fn(write_field).delimited(" "))
-            .boxed(),
+        false => format.event_format(Line).fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed(),
     };
     // A second start in one process (tests) keeps the first subscriber.
     let (filter, handle) = reload::Layer::new(filter);

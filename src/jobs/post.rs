@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::auth::HookUrl;
+use crate::auth::access::Secret;
 
 /// The purpose of a receiver; each has threads of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Post {
     pub body: Bytes,
     /// The body is a form; otherwise it is JSON.
     pub form: bool,
+    /// What the body is signed with; empty: it is not.
+    pub secret: Secret,
     /// The timeout of the whole request, including the wait for a thread.
     pub timeout: Duration,
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use crate::auth::access::{Credentials, Params};
+use crate::auth::network;
 use crate::types::{Now, StreamKey};
 
 /// Wrong codes of one address for one subscriber.
@@ -24,8 +25,7 @@ const OF_STREAM_MAX: u32 = 1000;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Entries that each table remembers; the oldest goes first.
 const REMEMBERED_MAX: usize = 10_000;
-/// Bits of the prefixes that IPv6 hosts and sites have (RFC 6177).
-const HOST_BITS: u32 = 64;
+/// Bits of the prefix that an IPv6 site has (RFC 6177).
 const SITE_BITS: u32 = 48;
 
 /// See the module.
@@ -41,7 +41,7 @@ impl CodeAttempts {
     /// Whether enough was tried, by this address or on this stream.
     pub(super) fn is_over(&self, now: Now, key: &StreamKey, subscriber: Option<&str>, peer: IpAddr) -> bool {
         let now = now.mono;
-        let host = prefix(peer, HOST_BITS);
+        let host = network(peer);
         let of_address = self.addresses.count(now, &host);
         of_address >= OF_ADDRESS_MAX
             || site(peer).is_some_and(|site| self.sites.count(now, &site) >= OF_SITE_MAX)
@@ -57,7 +57,7 @@ impl CodeAttempts {
         if self.is_over(now, key, Some(subscriber), peer) {
             return;
         }
-        let (now, host) = (now.mono, prefix(peer, HOST_BITS));
+        let (now, host) = (now.mono, network(peer));
         self.subscribers.add(now, (key.clone(), subscriber.into(), host));
         self.addresses.add(now, host);
         if let Some(site) = site(peer) {
@@ -67,19 +67,11 @@ impl CodeAttempts {
     }
 }
 
+/// The site of an IPv6 address.
 fn site(peer: IpAddr) -> Option<IpAddr> {
-    peer.to_canonical().is_ipv6().then(|| prefix(peer, SITE_BITS))
-}
-
-/// The network that an IPv6 address is in; an IPv4 address by itself.
-fn prefix(peer: IpAddr, bits: u32) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => {
-            let others = Ipv6Addr::BITS.saturating_sub(bits);
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> others << others))
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
+    let IpAddr::V6(v6) = peer.to_canonical() else { return None };
+    let others = Ipv6Addr::BITS - SITE_BITS;
+    Some(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> others << others)))
 }
 
 #[derive(Debug)]

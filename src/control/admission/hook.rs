@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::claims::Ticket;
 use super::queue::Queued;
 use super::{Admission, Pending, Request};
-use crate::auth::access::{Credentials, Denial, Direction, Params};
+use crate::auth::access::{Credentials, Denial, Direction, Params, Secret};
 use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::jobs::{Post, Receiver, Work};
@@ -42,12 +42,20 @@ impl Control {
             let timeout = waiter.until.saturating_duration_since(now.mono).min(TIMEOUT);
             let network = network(waiter.admission.request.peer());
             self.access.admissions.hooks.begin(ticket, &url, network);
-            let post = Post { receiver: Receiver::Admission, url, body, form: false, timeout };
+            let secret = self.hook_secret(ticket);
+            let post = Post { receiver: Receiver::Admission, url, body, form: false, secret, timeout };
             // There is room: no more are under way than there are threads.
             self.submit(Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
         }
+    }
+
+    /// What the receiver knows the questions of an application by.
+    fn hook_secret(&self, ticket: Ticket) -> Secret {
+        let waiter = self.access.admissions.waiting.get(&ticket);
+        let app = waiter.and_then(|waiter| self.apps.get(&waiter.admission.request.key().app));
+        app.map(|app| app.hooks.secret.clone()).unwrap_or_default()
     }
 
     /// The next question whose receiver has a thread left.

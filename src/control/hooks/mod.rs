@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use idles::Idles;
 
+use crate::auth::access::Secret;
 use crate::auth::{HookUrl, redact};
 use crate::config::HookSettings;
 use crate::jobs::{Class, Post, Receiver};
@@ -42,6 +43,7 @@ struct Hook {
     url: HookUrl,
     body: Bytes,
     form: bool,
+    secret: Secret,
     retries: u32,
     retry_delay: Duration,
 }
@@ -188,6 +190,7 @@ impl Hooks {
             url: url.clone(),
             body,
             form: settings.form,
+            secret: settings.secret.clone(),
             retries: settings.retries,
             retry_delay: settings.retry_delay,
         };
@@ -202,6 +205,7 @@ impl Hooks {
             url: hook.url.clone(),
             body: hook.body.clone(),
             form: hook.form,
+            secret: hook.secret.clone(),
             timeout: TIMEOUT,
         };
         let age = hook.age;

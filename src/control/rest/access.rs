@@ -97,9 +97,7 @@ impl Control {
     fn answer_server(&mut self, now: Now, call: RootCall<'_>, found: Found<'_>) -> Reply {
         match found {
             Found::Route(route, _) => self.handle_root(now, route, &call),
-            found @ (Found::Methods(_) | Found::Nothing) => {
-                Reply::Now(found.refusal(call.request.method))
-            }
+            found @ (Found::Methods(_) | Found::Nothing) => Reply::Now(found.refusal(call.request.method)),
         }
     }
 

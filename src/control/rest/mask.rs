@@ -24,13 +24,15 @@ fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                match value {
-                    Value::String(text) if SECRETS.contains(&name.as_str()) => hide(text, ""),
-                    Value::String(text) if URLS.contains(&name.as_str()) => {
+                if let Value::String(text) = value {
+                    if SECRETS.contains(&name.as_str()) {
+                        hide(text, "");
+                    } else if URLS.contains(&name.as_str()) {
                         let host = visible(text).to_owned();
                         hide(text, &host);
                     }
-                    value => mask(value),
+                } else {
+                    mask(value);
                 }
             }
         }

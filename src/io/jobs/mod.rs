@@ -310,6 +310,7 @@ mod tests {
 
     use super::*;
     use crate::auth::HookUrl;
+    use crate::auth::access::Secret;
     use crate::jobs::{
         AdminWork, AppendTo, BlockSource, Compute, PasswordDigest, PasswordWork, Post, Receiver as For,
     };
@@ -345,7 +346,14 @@ mod tests {
     fn work(class: Class, bytes: usize) -> Work {
         let post = |receiver| {
             let url = HookUrl::parse("http://h.example/").unwrap();
-            Work::Post(Post { receiver, url, body: Bytes::new(), form: false, timeout: IDLE })
+            Work::Post(Post {
+                receiver,
+                url,
+                body: Bytes::new(),
+                form: false,
+                secret: Secret::default(),
+                timeout: IDLE,
+            })
         };
         match class {
             Class::Resolve => Work::Resolve { host: "h".into(), port: 1 },

@@ -9,6 +9,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use crypto::hmac_sha256;
+use data_encoding::HEXLOWER;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -17,7 +19,8 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
 use crate::auth::OutboundPolicy;
-use crate::io::tls;
+use crate::auth::access::Secret;
+use crate::io::{clock, tls};
 use crate::jobs::Post;
 
 /// Bytes that are read of an answer.
@@ -53,20 +56,31 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
     let Some(left) = left else { return Err("all threads are busy".to_owned()) };
     let content_type = if request.form { "application/x-www-form-urlencoded" } else { "application/json" };
-    let sent = agent
+    let mut asked = agent
         .post(request.url.as_str())
         .config()
         .timeout_global(Some(left))
         .build()
         .header("Content-Type", content_type)
-        .header("Connection", "close")
-        .send(&request.body[..]);
+        .header("Connection", "close");
+    if !request.secret.is_empty() {
+        let seconds = (clock::now().wall_ms / 1000).to_string();
+        let signature = signature(&request.secret, &seconds, &request.body);
+        asked = asked.header("X-Millstream-Timestamp", seconds).header("X-Millstream-Signature", signature);
+    }
+    let sent = asked.send(&request.body[..]);
     let mut response = sent.map_err(|error| reason(&error))?;
     let status = response.status().as_u16();
     // So that the receiver is not cut off in the midst of an answer of a usual size. What it says does not matter.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     Ok(status)
+}
+
+/// The time is part of what is signed, so that a receiver can tell what was sent before (docs/hooks.md).
+fn signature(secret: &Secret, seconds: &str, body: &[u8]) -> String {
+    let mac = hmac_sha256(secret.reveal().as_bytes(), &[seconds.as_bytes(), b".", body]);
+    format!("sha256={}", HEXLOWER.encode(&mac))
 }
 
 /// The text of an error without the URL, which holds keys.
@@ -180,6 +194,7 @@ mod tests {
             url: HookUrl::parse(url).unwrap(),
             body: Bytes::from_static(b"{}"),
             form: false,
+            secret: Secret::default(),
             timeout: Duration::from_secs(5),
         }
     }
@@ -203,6 +218,36 @@ mod tests {
         assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
         let (address, _) = receiver(b"rubbish\r\n\r\n");
         assert!(send(&agent, &request(&format!("http://{address}/hook"))).is_err());
+    }
+
+    #[test]
+    fn a_signed_body_comes_with_its_time_and_its_signature() {
+        // printf '1700000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
+        let secret = Secret::new("0123456789abcdef0123456789abcdef");
+        let wanted = "sha256=417adf36b901772f658597a76d329694e335e65fc0849d7715c3ca33406309b5";
+        assert_eq!(signature(&secret, "1700000000", b"{}"), wanted);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let heard = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            head
+        });
+        let agent = with_policy(OutboundPolicy::default());
+        assert_eq!(send(&agent, &Post { secret: secret.clone(), ..request(&url) }), Ok(200));
+        let head = heard.join().unwrap();
+        let field = |name: &str| {
+            let lines = head.iter().filter_map(|line| line.split_once(": "));
+            lines
+                .filter(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value)
+                .next()
+                .unwrap()
+        };
+        let seconds = field("x-millstream-timestamp");
+        assert_eq!(field("x-millstream-signature"), signature(&secret, seconds, b"{}"));
     }
 
     #[test]
