@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn known_addresses_are_bounded_and_the_last_ones_stay() {
         let mut lockout = Lockout::default();
-        for n in 0..KNOWN_MAX as u32 + 50 {
+        for n in 0..u32::try_from(KNOWN_MAX).unwrap() + 50 {
             lockout.succeeded(IpAddr::from(n.to_be_bytes()), "x");
             lockout.succeeded(IpAddr::from([9, 9, 9, 9]), "x");
         }

@@ -451,9 +451,8 @@ fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
                 rig.answer_hook(&asked, Ok(200));
             }
             // Whoever is answered after two seconds has gone elsewhere.
-            for n in 0..honest.len() {
-                let (at, session) = honest[n];
-                if rig.play_verdict(session) == Some(Ok(())) && rig.now.mono < at + secs(2) {
+            for (at, session) in &honest {
+                if rig.play_verdict(*session) == Some(Ok(())) && rig.now.mono < *at + secs(2) {
                     served += 1;
                 }
             }

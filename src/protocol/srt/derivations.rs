@@ -97,7 +97,7 @@ mod tests {
         let served = |flood: usize| {
             let began = Instant::now();
             let derivations = Derivations::new(began, &Seed::from_number(1));
-            let mut waiting = vec![true; 28];
+            let mut waiting = [true; 28];
             for ms in 0..3000u64 {
                 let now = began + Duration::from_millis(ms);
                 (0..flood).for_each(|n| {
