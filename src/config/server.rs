@@ -39,6 +39,26 @@ pub struct Limits {
     pub exempt_loopback: bool,
 }
 
+/// Where the server connects on behalf of others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboundRules {
+    /// `outbound.deny`.
+    pub deny: CidrList,
+    /// `outbound.preset` is `public`.
+    pub public_only: bool,
+}
+
+/// Whose addresses may look at the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Doors {
+    /// `server.allowed_dashboard_CIDR`.
+    pub dashboard: CidrList,
+    /// Whether the operator set it.
+    pub dashboard_explicit: bool,
+    /// `metrics.allowed_CIDR`: who needs no login for the figures.
+    pub metrics: CidrList,
+}
+
 /// The settings of the server as a whole, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -70,16 +90,10 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// `outbound.deny`.
-    pub outbound_deny: CidrList,
-    /// `outbound.preset` is `public`.
-    pub outbound_public: bool,
-    /// `metrics.allowed_CIDR`: who needs no login for the figures.
-    pub metrics: CidrList,
-    /// `server.allowed_dashboard_CIDR`.
-    pub dashboard: CidrList,
-    /// Whether the operator has set it.
-    pub dashboard_explicit: bool,
+    /// Where it connects on behalf of others.
+    pub outbound: OutboundRules,
+    /// Whose addresses may look at it.
+    pub doors: Doors,
     /// `server.jwtServerSecretKey`, when `server.jwtServerControlEnabled`.
     pub management_secret: Option<Secret>,
     /// `limits.*`.
@@ -126,11 +140,12 @@ impl ServerSettings {
             memory_limit: values.number("server.memory_limit_percentage", 1, 100)?,
             trusted_proxies: values.rules("server.trusted_proxies")?,
             cors_origins: origins(&values)?,
-            outbound_deny: values.rules("outbound.deny")?,
-            outbound_public: preset(&values)?,
-            dashboard: values.rules("server.allowed_dashboard_CIDR")?,
-            metrics: values.rules("metrics.allowed_CIDR")?,
-            dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
+            outbound: OutboundRules { deny: values.rules("outbound.deny")?, public_only: preset(&values)? },
+            doors: Doors {
+                dashboard: values.rules("server.allowed_dashboard_CIDR")?,
+                dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
+                metrics: values.rules("metrics.allowed_CIDR")?,
+            },
             management_secret: management_secret(&values)?,
             limits: limits(&values)?,
             log_level: log_level(&values)?,

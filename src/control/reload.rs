@@ -55,8 +55,8 @@ impl Control {
 
     /// New settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
-        self.config.outbound.deny = server.outbound_deny.clone();
-        self.config.outbound.public_only = server.outbound_public;
+        self.config.outbound.deny = server.outbound.deny.clone();
+        self.config.outbound.public_only = server.outbound.public_only;
         self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
         self.post_all(&ToWorker::Server(Arc::new(SessionSettings::of(&server))));
         self.config.server = server;

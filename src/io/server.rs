@@ -377,8 +377,8 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
         node,
         host_address: host_address(&own_addresses),
         outbound: OutboundPolicy {
-            deny: config.server.outbound_deny.clone(),
-            public_only: config.server.outbound_public,
+            deny: config.server.outbound.deny.clone(),
+            public_only: config.server.outbound.public_only,
             own_addresses,
             own_ports: Listener::all()
                 .filter(|listener| listener.manages)

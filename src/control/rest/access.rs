@@ -47,7 +47,7 @@ impl Control {
         let found = path.map_or(Found::Nothing, |path| find(base, request.method, path));
         if base == Base::Server
             && let Some(client) = client
-            && self.config.server.metrics.contains(client)
+            && self.config.server.doors.metrics.contains(client)
         {
             return self.answer_server(
                 now,
@@ -184,8 +184,8 @@ impl Control {
     /// the default of the setting.
     fn may_see_dashboard(&self, client: IpAddr) -> bool {
         let server = &self.config.server;
-        if server.dashboard_explicit || self.has_users() {
-            server.dashboard.contains(client)
+        if server.doors.dashboard_explicit || self.has_users() {
+            server.doors.dashboard.contains(client)
         } else {
             client.to_canonical().is_loopback()
         }

@@ -181,7 +181,7 @@ pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
 /// Whoever probes may know that the server lives; the name of the host is for those who may see its figures.
 pub(super) fn liveness(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let name = control.figures.host.host_name.as_str();
-    let may_know = call.caller != Caller::Nobody || control.config.server.metrics.contains(call.client);
+    let may_know = call.caller != Caller::Nobody || control.config.server.doors.metrics.contains(call.client);
     let host = if name.is_empty() || !may_know { "localhost" } else { name };
     Reply::Now(object(200, &json!({ "host": host, "status": "ok" })))
 }

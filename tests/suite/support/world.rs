@@ -119,6 +119,7 @@ impl World {
             host_address: "127.0.0.1".into(),
             outbound: OutboundPolicy {
                 deny: millstream::auth::CidrList::default(),
+                public_only: false,
                 own_addresses: vec!["127.0.0.1".parse().unwrap()],
                 own_ports: vec![5080],
             },
