@@ -149,14 +149,14 @@ fn h_23_neither_silent_peers_nor_one_address_keep_others_from_their_handshake() 
     let https = server.https.unwrap();
     let served = || openssl(https, &["-tls1_3"]).contains("TLSv1.3");
     let refused = || metric(&server, "millstream_refused_connections_total", "\"handshakes\"");
-    let mut crowd: Vec<_> = (0..300).map(|_| connect_from("127.0.5.1", https)).collect();
+    let mut crowd: Vec<_> = (0..600).map(|_| connect_from("127.0.5.1", https)).collect();
     assert!(served(), "a peer that says nothing has a handshake");
     assert_eq!(refused(), 0.0);
     // The begin of a hello, and no more.
     for stream in &mut crowd {
         stream.write_all(&[0x16, 3, 1, 0x10, 0]).unwrap();
     }
-    wait_for("the oldest of too many to give way", secs(20), || refused() >= 300.0 - 256.0);
+    wait_for("the oldest of too many to give way", secs(20), || refused() >= 600.0 - 2.0 * 256.0);
     assert!(served(), "one address has all handshakes");
 }
 
