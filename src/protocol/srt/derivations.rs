@@ -27,12 +27,19 @@ struct Rate(AtomicU64);
 
 impl Rate {
     fn take(&self, now: u64, per_second: u64) -> bool {
-        let interval = SECOND_US.checked_div(per_second).unwrap_or(SECOND_US);
-        let step = |used: u64| {
-            let next = used.max(now).saturating_add(interval);
-            (next <= now.saturating_add(interval.saturating_mul(BURST))).then_some(next)
-        };
+        let step = |used: u64| Self::next(used, now, per_second);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).is_ok()
+    }
+
+    /// Whether there is one to take.
+    fn has(&self, now: u64, per_second: u64) -> bool {
+        Self::next(self.0.load(Ordering::Relaxed), now, per_second).is_some()
+    }
+
+    fn next(used: u64, now: u64, per_second: u64) -> Option<u64> {
+        let interval = SECOND_US.checked_div(per_second).unwrap_or(SECOND_US);
+        let next = used.max(now).saturating_add(interval);
+        (next <= now.saturating_add(interval.saturating_mul(BURST))).then_some(next)
     }
 }
 
@@ -59,9 +66,11 @@ impl Derivations {
         let mut hasher = DefaultHasher::new();
         (self.secret, network(address)).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % (BUCKETS as u64)).unwrap_or(0);
-        let of_address = self.of_addresses.get(index);
-        of_address.is_some_and(|rate| rate.take(now, PER_SECOND_AND_ADDRESS))
+        let Some(of_address) = self.of_addresses.get(index) else { return false };
+        // What all have used up costs an address nothing of its share.
+        of_address.has(now, PER_SECOND_AND_ADDRESS)
             && self.all.take(now, PER_SECOND)
+            && of_address.take(now, PER_SECOND_AND_ADDRESS)
     }
 }
 
@@ -115,6 +124,8 @@ mod tests {
         println!(
             "8 addresses with 1 000 key requests a second each: callers served {during}, else {without}, of 28"
         );
-        assert_eq!((during, without), (28, 28));
+        assert_eq!(without, 28);
+        // One or the other may share its counter with an address of the flood.
+        assert!(during >= 26, "{during}");
     }
 }
