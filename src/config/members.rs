@@ -19,6 +19,8 @@ pub enum Shape {
     Text,
     /// Text, or null instead of the empty one.
     NullText,
+    /// The text of an array, `[]` when it is empty.
+    ArrayText,
     /// An object.
     Object,
     /// An array.
@@ -93,6 +95,8 @@ fn shape_of(key: &Key) -> Shape {
         Shape::Object
     } else if key.name == "encoderSettings" {
         Shape::Array
+    } else if key.name == "encoderSettingsString" {
+        Shape::ArrayText
     } else if NULL_TEXTS.contains(&key.name) {
         Shape::NullText
     } else if TEXTS.contains(&key.name) {
@@ -118,6 +122,8 @@ impl Member {
             Shape::Int => text.parse().or_else(|_| self.key.default.parse()).unwrap_or(0_i64).into(),
             Shape::Number => text.parse().or_else(|_| self.key.default.parse()).unwrap_or(0_f64).into(),
             Shape::Text => text.into(),
+            Shape::ArrayText if text.is_empty() => "[]".into(),
+            Shape::ArrayText => text.into(),
             Shape::NullText if text.is_empty() => Value::Null,
             Shape::NullText => text.into(),
             Shape::Object => {
@@ -144,7 +150,9 @@ impl Member {
             Value::Null => {
                 return Some(match self.shape {
                     Shape::Bool | Shape::Int | Shape::Number => self.key.default.to_owned(),
-                    Shape::Text | Shape::NullText | Shape::Object | Shape::Array => String::new(),
+                    Shape::Text | Shape::NullText | Shape::ArrayText | Shape::Object | Shape::Array => {
+                        String::new()
+                    }
                 });
             }
             Value::Bool(value) => value.to_string(),
@@ -156,13 +164,17 @@ impl Member {
             Shape::Bool => text == "true" || text == "false",
             Shape::Int => text.parse::<i64>().is_ok(),
             Shape::Number => text.parse::<f64>().is_ok_and(f64::is_finite),
-            Shape::Text | Shape::NullText => !sent.is_array() && !sent.is_object(),
+            Shape::Text | Shape::NullText | Shape::ArrayText => !sent.is_array() && !sent.is_object(),
             Shape::Object => {
                 sent.is_object() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_object())
             }
             Shape::Array => sent.is_array() || text.is_empty() || parsed(&text).is_some_and(|v| v.is_array()),
         };
-        let text = if self.shape == Shape::Array && text == "[]" { String::new() } else { text };
+        let text = if matches!(self.shape, Shape::Array | Shape::ArrayText) && text == "[]" {
+            String::new()
+        } else {
+            text
+        };
         fits.then_some(text)
     }
 }
@@ -216,6 +228,7 @@ mod tests {
             ("timeTokenSecretForPlay", json!(null)),
             ("jwtSecretKey", json!("")),
             ("encoderSettings", json!([])),
+            ("encoderSettingsString", json!("[]")),
             ("customSettings", json!({})),
             ("lLDashEnabled", json!(true)),
             ("updateTime", json!(0)),

@@ -268,7 +268,7 @@ fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
     let list = Vec::<EncoderSettings>::from_json(list.clone());
     let list = list.map_err(|_| Unfit::Malformed("encoderSettings has the wrong type".to_owned()))?;
     let list = json!(list.unwrap_or_default());
-    let is_given = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
+    let is_given = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty() && text != "[]");
     if list != json!([]) || !body.get("encoderSettingsString").is_some_and(is_given) {
         body.insert("encoderSettingsString".to_owned(), list.to_string().into());
     }

@@ -390,7 +390,7 @@ fn app_settings() -> Value {
                 Shape::Bool => "boolean",
                 Shape::Int => "integer",
                 Shape::Number => "number",
-                Shape::Text => "string",
+                Shape::Text | Shape::ArrayText => "string",
                 Shape::NullText => "string?",
                 Shape::Object => "object",
                 Shape::Array => "[any]",
