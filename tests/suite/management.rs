@@ -301,13 +301,21 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
     let panel = Panel::first(&server);
     let path = "/applications/settings/live";
     let mut wanted = panel.get(path);
+    let renditions = json!([{
+        "height": 240,
+        "videoBitrate": 500_000,
+        "audioBitrate": 0,
+        "forceEncode": true,
+        "forceSameResolutionEncode": false,
+    }]);
     let members = wanted.as_object_mut().unwrap();
     for (name, value) in members.iter_mut() {
         *value = match (name.as_str(), &*value) {
             // What only some values fit, or what would lock the test out.
             ("remoteAllowedCIDR", _) => json!("127.0.0.1, 10.0.0.0/8"),
             ("allowedPublisherCIDR", _) => json!("10.0.0.0/8"),
-            ("encoderSettings", _) => json!([{"height": 240, "videoBitrate": 500_000}]),
+            ("encoderSettings", _) => renditions.clone(),
+            ("encoderSettingsString", _) => renditions.to_string().into(),
             // One check of a kind at a time.
             ("publishJwtControlEnabled" | "playJwtControlEnabled", _) => json!(false),
             ("hashControlPublishEnabled" | "hashControlPlayEnabled", _) => json!(false),
@@ -322,6 +330,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
                 json!("https://h.example/x")
             }
             (_, Value::Bool(flag)) => json!(!flag),
+            (_, Value::Number(number)) if number.is_f64() => json!(number.as_f64().unwrap() + 0.5),
             (_, Value::Number(number)) => json!(number.as_i64().unwrap().max(0) + 1),
             (_, Value::Object(_)) => json!({"a": [1, "\u{e9}"]}),
             (_, Value::String(_) | Value::Null) => json!(" a\\b=c: \u{e9}\t#!".trim()),
