@@ -34,6 +34,7 @@ mod multitrack;
 mod observe;
 mod process;
 mod publish_play;
+mod reference;
 mod rest_tour;
 mod restream;
 mod rtmp_rows;
