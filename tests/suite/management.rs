@@ -326,7 +326,9 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),
             ("hlsTime" | "hlsListSize", _) => json!("9"),
-            (name, _) if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") => {
+            (name, Value::String(_))
+                if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") =>
+            {
                 json!("https://h.example/x")
             }
             (_, Value::Bool(flag)) => json!(!flag),
