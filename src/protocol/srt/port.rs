@@ -40,11 +40,11 @@ impl SrtPort {
         }
     }
 
-    /// A socket id, most likely one that nobody has. It is what a forger has to guess, so all 32 bits are random
-    /// (draft-sharabayko-srt-01 §3): that others leave the high ones to groups binds only themselves. Zero is for those
-    /// without one.
+    /// A socket id, most likely one that nobody has. It is what a forger has to guess, so all bits are random that others do
+    /// not take for something else: with the two above them, libsrt means groups and errors. Zero is for those without one.
     fn socket_id(&mut self) -> SocketId {
-        SocketId(u32::try_from(self.random.below(u64::from(u32::MAX))).unwrap_or(0).saturating_add(1))
+        const IDS: u64 = (1 << 30) - 1;
+        SocketId(u32::try_from(self.random.below(IDS)).unwrap_or(0).saturating_add(1))
     }
 }
 
@@ -99,8 +99,8 @@ mod tests {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let mut port = SrtPort::new(now, WorkerId(3), &Seed::from_number(1));
         let ids: Vec<u32> = (0..1000).map(|_| port.socket_id().0).collect();
-        assert!(ids.iter().all(|id| *id != 0));
-        for bit in 0..32 {
+        assert!(ids.iter().all(|id| *id != 0 && *id < 1 << 30));
+        for bit in 0..30 {
             let set = ids.iter().filter(|id| **id >> bit & 1 == 1).count();
             assert!((400..600).contains(&set), "bit {bit} is set in {set} of 1000");
         }
