@@ -15,7 +15,7 @@ impl Control {
         let open = self.open_apps();
         if !open.is_empty() {
             tracing::info!(
-                applications = open.join(","),
+                applications = %open.join(","),
                 "everybody who reaches this server may publish: no check of publishers is on (docs/security.md)"
             );
         }

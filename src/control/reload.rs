@@ -27,7 +27,7 @@ impl Control {
             old.changed(&config.server.values).filter(|key| is_of_the_start(key)).collect();
         if !restart.is_empty() {
             tracing::warn!(
-                keys = restart.join(","),
+                keys = %restart.join(","),
                 "these settings were changed and are in effect after a restart"
             );
         }

@@ -34,7 +34,7 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let output = Output {
         file: RotatedFile::open(directory.join("millstream.log")),
-        errors: RotatedFile::new(directory.join("millstream-error.log")),
+        errors: RotatedFile::open(directory.join("millstream-error.log")),
     };
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
@@ -95,14 +95,9 @@ struct RotatedFile {
 
 impl RotatedFile {
     fn open(path: PathBuf) -> Self {
-        let mut this = Self::new(path);
+        let mut this = Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX };
         this.reopen();
         this
-    }
-
-    /// One that is there from its first line on.
-    const fn new(path: PathBuf) -> Self {
-        Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX }
     }
 
     fn reopen(&mut self) {

@@ -320,7 +320,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("publishJwtControlEnabled" | "playJwtControlEnabled", _) => json!(false),
             ("hashControlPublishEnabled" | "hashControlPlayEnabled", _) => json!(false),
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
-            ("jwtSecretKey" | "jwtStreamSecretKey", _) => json!(SECRET),
+            ("jwtSecretKey" | "jwtStreamSecretKey" | "webhookSecret", _) => json!(SECRET),
             ("jwksURL", _) => json!(""),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),

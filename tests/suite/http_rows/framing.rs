@@ -247,7 +247,7 @@ fn h_04_h_06_h_08_what_is_just_within_the_limits_is_served() {
         (get(&head_lines), 200),
         (get(&format!("X: {}\r\n", "y".repeat(16_000))), 200),
         (format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404),
-        ("\r\nGET http://h/live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 200),
+        ("\r\nGET http://localhost/live/rest/v2/version HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 200),
     ];
     let mut stream = connect(server.http);
     let all: String = requests.iter().map(|(request, _)| request.as_str()).collect();
