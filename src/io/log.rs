@@ -34,7 +34,7 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
     let output = Output {
         file: RotatedFile::open(directory.join("millstream.log")),
-        errors: RotatedFile::open(directory.join("millstream-error.log")),
+        errors: RotatedFile::closed(directory.join("millstream-error.log")),
     };
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
@@ -74,7 +74,10 @@ impl Write for Output {
         let _ = io::stderr().write_all(line);
         let _ = self.file.write_line(line);
         if is_error(line) {
+            // Rare: the file is there from the first one on, and open for each.
+            self.errors.reopen();
             let _ = self.errors.write_line(line);
+            self.errors.file = None;
         }
         Ok(line.len())
     }
@@ -95,9 +98,13 @@ struct RotatedFile {
 
 impl RotatedFile {
     fn open(path: PathBuf) -> Self {
-        let mut this = Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX };
+        let mut this = Self::closed(path);
         this.reopen();
         this
+    }
+
+    const fn closed(path: PathBuf) -> Self {
+        Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX }
     }
 
     fn reopen(&mut self) {
@@ -111,9 +118,6 @@ impl RotatedFile {
     }
 
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.file.is_none() {
-            self.reopen();
-        }
         if self.bytes >= self.bytes_max {
             self.rotate();
         }
@@ -139,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_have_a_file_of_their_own_from_the_first_one_on() {
+    fn errors_have_a_file_of_their_own() {
         let directory = std::env::temp_dir().join(format!("millstream-errors-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("millstream-error.log");
         let mut output = Output {
             file: RotatedFile::open(directory.join("millstream.log")),
-            errors: RotatedFile::new(path.clone()),
+            errors: RotatedFile::closed(path.clone()),
         };
         output.write_all(b"2026-11-22 10:06:15,178 [main] INFO  a - fine\n").unwrap();
         assert!(!path.exists());

@@ -14,7 +14,7 @@ const FAILURES: u32 = 3;
 const LOCKED: Duration = Duration::from_secs(300);
 /// Tries per second, and how many may come at once.
 const TRIES_PER_SECOND: u32 = 10;
-/// How many of them one address may have.
+/// How many of them one address may have. This machine has no such share: who is here need not guess.
 const TRIES_OF_ADDRESS: u32 = 3;
 /// How many of them are kept for addresses from which somebody has logged in.
 const TRIES_KEPT: u32 = 4;
@@ -75,7 +75,8 @@ impl Lockout {
         let kept = if self.known.contains(&client) { 0 } else { TRIES_KEPT };
         let tries: u32 = self.tries.values().sum();
         let of_address = self.tries.get(&client).copied().unwrap_or(0);
-        if tries.saturating_add(kept) >= TRIES_PER_SECOND || of_address >= TRIES_OF_ADDRESS {
+        let share = if client.is_loopback() { TRIES_PER_SECOND } else { TRIES_OF_ADDRESS };
+        if tries.saturating_add(kept) >= TRIES_PER_SECOND || of_address >= share {
             return Try::TooMany;
         }
         self.tries.insert(client, of_address.saturating_add(1));

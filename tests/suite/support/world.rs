@@ -176,7 +176,7 @@ impl World {
     /// One request of the API; its answer with [`World::answer`].
     pub fn request(&mut self, head: &str, body: &str) -> Id {
         let text = format!(
-            "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let id = self.connect("http", None, Role::Http { answer: Vec::new() });
