@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 
 use millstream::jobs::Class;
 
-use super::support::{Home, Server, run};
+use super::support::{Home, Server, own_port, run};
 
 /// The program without any argument.
 fn program() -> Command {
@@ -56,11 +56,6 @@ fn refusal(output: &Output) -> String {
 
 fn is_listening(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_ok()
-}
-
-/// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[test]
@@ -126,7 +121,7 @@ fn c_03_a_port_in_use_ends_with_1_and_leaves_nothing_listening() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     for (used, other) in [("http.port", "rtmp.port"), ("rtmp.port", "http.port")] {
-        let free = free_address();
+        let free = own_port("127.0.0.1");
         let settings = [format!("{used}={port}"), format!("{other}={}", free.port())];
         let output = output_of(&Server::command(&folder, &settings.each_ref().map(String::as_str)));
         let line = failed_start(&output, 1);
@@ -149,7 +144,7 @@ fn c_03_a_store_held_by_a_running_server_ends_with_1() {
         server.api().post("/live/rest/v2/broadcasts/create", &body).status
     };
     assert_eq!(create("before"), 200);
-    let free = free_address();
+    let free = own_port("127.0.0.1");
     let port = format!("http.port={}", free.port());
     let line = failed_start(&output_of(&Server::command(&folder, &[&port])), 1);
     assert!(line.contains("store") && line.contains("in use by another process"), "{line}");

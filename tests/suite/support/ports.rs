@@ -1,10 +1,11 @@
 //! Ports for those that cannot take any and say which: programs that are told one, and servers that come back on theirs.
 //!
 //! The kernel gives ports to whoever asks for any, and dozens of tests do at the same time: one that was free a moment
-//! ago may be gone. So these lie below the range that it gives from.
+//! ago may be gone. So these lie below the range that it gives from. Nor is one tried by binding it: a child that another
+//! thread forks just then has the socket, too, until it becomes its program, and the port is taken for as long.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +26,7 @@ pub fn own_port(host: &str) -> SocketAddr {
             let port = u16::try_from(LOWEST + place).unwrap();
             (host, port).to_socket_addrs().unwrap().next().unwrap()
         })
-        .find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
+        .find(|address| !["tcp", "tcp6", "udp", "udp6"].into_iter().any(|table| is_bound(table, *address)))
         .expect("a free port")
 }
 
@@ -45,12 +46,18 @@ fn given_from() -> u32 {
 
 /// Waits until the program, told of this address, has its UDP socket.
 pub fn wait_until_bound(program: &mut Program, address: SocketAddr) {
-    let table = if address.is_ipv6() { "/proc/net/udp6" } else { "/proc/net/udp" };
-    let port = format!(":{:04X}", address.port());
+    let table = if address.is_ipv6() { "udp6" } else { "udp" };
     wait_for("a program to listen", secs(30), || {
         let ended = program.wait(ms(1));
         assert!(ended.is_none(), "a program did not listen on {address}: {ended:?}");
-        let sockets = fs::read_to_string(table).unwrap();
-        sockets.lines().filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
+        is_bound(table, address)
     });
+}
+
+/// Whether a socket has this port, at any address.
+fn is_bound(table: &str, address: SocketAddr) -> bool {
+    let port = format!(":{:04X}", address.port());
+    // Without IPv6 there is no table of its sockets.
+    let sockets = fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+    sockets.lines().filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
 }
