@@ -5,8 +5,8 @@ TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes instructions fuzz kills seeds clean
 
-run: ## Build and start the server with its embedded store, in ./millstream-home
-	@cargo run --release --locked --
+run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
+	@cargo run --release --locked -- $(ARGS)
 
 build:
 	cargo build --release --locked
