@@ -561,6 +561,17 @@ mod tests {
     }
 
     #[test]
+    fn an_application_that_cannot_be_made_leaves_no_folder() {
+        let home = Home::new("create");
+        Config::open(&home.options(&[], &[])).unwrap();
+        let folder = home.0.join("webapps/new");
+        let bad = home.options(&["app.remoteAllowedCIDR=10.0.0.0/33"], &[]);
+        assert!(create_app(&bad, "new").is_err() && !folder.exists());
+        create_app(&home.options(&[], &[]), "new").unwrap();
+        assert!(create_app(&bad, "new").is_err() && folder.exists(), "what was there stays");
+    }
+
+    #[test]
     fn reserved_and_odd_names_are_no_applications() {
         for name in ["rest", "metrics", "openapi.json", "root", "", ".x", "a/b", "a b", "\u{e9}"] {
             assert!(!is_app_name(name), "{name}");

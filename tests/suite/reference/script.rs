@@ -184,6 +184,11 @@ impl Script {
             fields.push(("Cookie".to_owned(), cookie.clone()));
         }
         let mut answer = self.ask(&step.method, &path, &fields, body.as_deref());
+        // A quick machine puts more logins in a second than are tried; the server says when to come back.
+        while answer.status == 429 {
+            std::thread::sleep(secs(1));
+            answer = self.ask(&step.method, &path, &fields, body.as_deref());
+        }
         if let Some(cookie) = answer.fields.remove("set-cookie").filter(|_| path.contains("authenticate")) {
             self.cookie = cookie.split(';').next().map(str::to_owned);
         }
