@@ -9,6 +9,9 @@ use crate::http::Request;
 #[path = "../../../src/control/broadcast.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 pub(crate) mod broadcast;
+#[path = "../../../src/control/from_json.rs"]
+#[allow(dead_code, unused_imports, reason = "the server uses the rest")]
+mod from_json;
 
 /// The parts of a form that have one of some names.
 pub(crate) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {
