@@ -1,4 +1,4 @@
-//! The fields of a log line: what strangers chose (ids, hosts, agents) can neither look like other fields nor hide anything.
+//! The fields of a log line: what peers chose (ids, hosts, agents) can neither look like other fields nor hide anything.
 
 use std::fmt::{self, Debug, Write};
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_chose_stays_within_its_field() {
+    fn what_peers_chose_stays_within_its_field() {
         let lines = Lines::default();
         let out = lines.clone();
         let subscriber = tracing_subscriber::fmt()

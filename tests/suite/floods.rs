@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rtmp::MediaKind;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use crate::support::{Home, RtmpPeer, Server, connect_from, ms, secs, wait_for};
 
@@ -93,16 +91,7 @@ fn h_28_the_address_with_most_gives_way_to_a_newcomer() {
 
 /// Whether TLS comes about, by a client that trusts the server's own certificate.
 fn shakes_hands(server: &Server, from: &str, to: SocketAddr) -> bool {
-    let mut roots = rustls::RootCertStore::empty();
-    let file = server.home().join("home/conf/fullchain.pem");
-    roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let mut tls = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let mut tls = server.tls_client();
     let mut stream = connect_from(from, to);
     stream.set_read_timeout(Some(secs(5))).unwrap();
     while tls.is_handshaking() {

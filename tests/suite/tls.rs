@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use socket2::{Domain, Socket, Type};
 
@@ -165,17 +164,7 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
     let server = Server::start(&[]);
     let source = netsim::MediaSource::new(&crypto::Seed::from_number(3)).fps(10).sizes(300_000, 200);
     let _publisher = Publisher::start_from(server.rtmp, "live", "s1", source);
-    let mut roots = rustls::RootCertStore::empty();
-    let file = server.home().join("home/conf/fullchain.pem");
-    roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = "localhost".try_into().unwrap();
-    let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut tls = server.tls_client();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     socket.connect(&server.https.unwrap().into()).unwrap();

@@ -5,8 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use super::{Api, secs, wait_for};
 
@@ -86,6 +90,20 @@ impl Server {
             command.arg("--set").arg(setting);
         }
         command
+    }
+
+    /// A TLS client that trusts this server's own certificate, and nothing else.
+    pub fn tls_client(&self) -> rustls::ClientConnection {
+        let mut roots = rustls::RootCertStore::empty();
+        let file = self.home().join("home/conf/fullchain.pem");
+        roots.add(CertificateDer::from_pem_file(file).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
     }
 
     /// Starts a command made by [`Server::command`] (or a wrapper of one) and reads its ready line.

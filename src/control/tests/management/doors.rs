@@ -1,0 +1,99 @@
+//! What nobody is asked a login for, and what a login for reading does not give.
+
+use super::*;
+
+#[test]
+fn figures_are_for_listed_addresses_and_for_who_is_logged_in() {
+    let (mut rig, admin) = Rig::administered();
+    let far = Client::at("192.0.2.9:1");
+    let logged_in = rig.login(&far, "admin@a", MD5).1;
+    assert_eq!(rig.status_of(&admin, Method::Get, "/rest/v2/authentication-status"), 200);
+    for path in ["/metrics", "/openapi.json"] {
+        assert_eq!(rig.status_of(&far, Method::Get, path), 403, "{path}");
+        assert_eq!(rig.status_of(&logged_in, Method::Get, "/openapi.json"), 200);
+        assert_eq!(rig.status_of(&Client::default(), Method::Get, "/openapi.json"), 200);
+    }
+    let mut rig = Rig::with(&[("metrics.allowed_CIDR", "192.0.2.0/24")], &[]);
+    assert_eq!(rig.status_of(&far, Method::Get, "/openapi.json"), 200, "whoever may see the dashboard");
+    assert_eq!(rig.status_of(&Client::at("192.0.3.9:1"), Method::Get, "/openapi.json"), 403);
+}
+
+#[test]
+fn applications_without_a_check_of_publishers_are_told() {
+    assert_eq!(Rig::new().control.open_apps(), ["LiveApp", "live"]);
+    for (key, value) in [
+        ("publishTokenControlEnabled", "true"),
+        ("acceptOnlyStreamsInDataStore", "true"),
+        ("allowedPublisherCIDR", "192.0.2.0/24"),
+        ("webhookAuthenticateURL", "http://receiver.example/"),
+    ] {
+        assert!(Rig::with(&[], &[(key, value)]).control.open_apps().is_empty(), "{key}");
+    }
+}
+
+#[test]
+fn who_may_only_read_gets_no_credential() {
+    let (mut rig, admin) = Rig::administered();
+    rig.create("s");
+    let endpoint = r#"{"endpointUrl":"rtmp://a.example/live/stream-key"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/endpoint", endpoint).0, 200);
+    let user = |email: &str, role: &str| serde_json::json!({"email":email,"password":MD5,"userType":role,"scope":"live"});
+    let reader = rig.add_user_by(&admin, user("r@a", "READ_ONLY"));
+    let plain = rig.add_user_by(&admin, user("u@a", "USER"));
+    let of = |what: &str| format!("/rest/v2/request?_path=live/rest/v2/broadcasts/s{what}");
+    let token = of("/token?expireDate=99999999999&type=publish");
+    for credential in [
+        token.clone(),
+        of("/jwt-token?expireDate=99999999999&type=play"),
+        of("/subscribers/a/totp?type=play"),
+        of("/tokens/list/0/10"),
+    ] {
+        assert_eq!(rig.status_of(&reader, Method::Get, &credential), 403, "{credential}");
+    }
+    assert_eq!(rig.status_of(&plain, Method::Get, &token), 200);
+    let seen = text(&rig.ask_as(&reader, Method::Get, &of(""), ""));
+    assert!(seen.contains("rtmp://a.example***") && !seen.contains("stream-key"), "{seen}");
+    assert!(text(&rig.ask_as(&plain, Method::Get, &of(""), "")).contains("live/stream-key"));
+}
+
+#[test]
+fn what_a_proxy_or_a_page_brings_from_this_machine_is_not_local() {
+    let mut rig = Rig::new();
+    let read = "/live/rest/v2/version";
+    for (name, value, status) in [
+        ("Host", "127.0.0.1:5080", 200),
+        ("Host", "localhost", 200),
+        ("Host", "rebound.example:5080", 403),
+        ("Via", "1.1 proxy", 403),
+        ("X-Real-IP", "127.0.0.1", 403),
+        ("X-Forwarded-For", "127.0.0.1", 403),
+    ] {
+        let client = Client::default().with(name, value);
+        assert_eq!(rig.status_of(&client, Method::Get, read), status, "{name}: {value}");
+        let made = rig.status_of(&client, Method::Get, "/rest/v2/first-login-status");
+        assert_eq!(made, status, "{name}: {value}");
+    }
+    let mut rig = Rig::with(&[("server.name", "media.example")], &[]);
+    let named = Client::default().with("Host", "Media.Example:5080");
+    assert_eq!(rig.status_of(&named, Method::Get, read), 200);
+    // Everybody may: so may who is of nobody's address.
+    let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "0.0.0.0/0")]);
+    assert_eq!(rig.status_of(&Client::default().with("Via", "x"), Method::Get, read), 200);
+}
+
+#[test]
+fn pages_of_others_get_no_credential_for_their_readers_address() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    let endpoint = r#"{"endpointUrl":"rtmp://a.example/live/stream-key"}"#;
+    rig.post("/live/rest/v2/broadcasts/s/endpoint", endpoint);
+    let token = "/live/rest/v2/broadcasts/s/token?expireDate=99999999999&type=publish";
+    let page = Client::default().with("Origin", "http://evil.example");
+    assert_eq!(rig.status_of(&page, Method::Get, token), 403);
+    assert_eq!(rig.status_of(&Client::default(), Method::Get, token), 200);
+    let seen = text(&rig.ask_as(&page, Method::Get, "/live/rest/v2/broadcasts/s", ""));
+    assert!(seen.contains("\"streamId\":\"s\"") && !seen.contains("stream-key"), "{seen}");
+    let mut rig = Rig::with(&[("server.cors_origins", "http://evil.example")], &[]);
+    rig.create("s");
+    assert_eq!(rig.status_of(&page, Method::Get, token), 200, "the operator named it");
+}
