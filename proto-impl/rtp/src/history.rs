@@ -14,11 +14,11 @@ use bytes::Bytes;
 use crate::number::{ExtendedSequence, SequenceNumber};
 
 /// Packets in a log.
-pub const LOG_PACKETS_MAX: usize = 2500;
-/// How long a packet stays in a log.
+pub const LOG_PACKETS_MAX: usize = 16_384;
+/// How long a packet stays in a log that nothing is held in.
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
-/// Bytes of payload in a log: a second of 60 Mb/s.
-pub const LOG_BYTES_MAX: usize = 8 << 20;
+/// Bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
+pub const LOG_BYTES_MAX: usize = 16 << 20;
 /// The most retransmissions of one packet to one viewer.
 pub const RESENDS_MAX: u8 = 10;
 /// Runs of numbers that a viewer is kept: gaps within a second.
@@ -70,6 +70,8 @@ pub struct PacketLog {
     packets: VecDeque<(Instant, LoggedPacket)>,
     first: u64,
     bytes: usize,
+    /// Packets from here on are not too old.
+    held: Option<u64>,
 }
 
 impl PacketLog {
@@ -96,10 +98,26 @@ impl PacketLog {
         PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
+    /// Keeps the packets from this one on, however old they get, until it is called again: what a new viewer begins
+    /// with. The other limits hold.
+    pub const fn hold(&mut self, from: PacketId) {
+        self.held = Some(from.0);
+    }
+
+    fn is_held(&self, id: u64) -> bool {
+        self.held.is_some_and(|held| id >= held)
+    }
+
+    /// The oldest packet that is kept; [`Self::next_id`] when there is none.
+    #[must_use]
+    pub const fn first_id(&self) -> PacketId {
+        PacketId(self.first)
+    }
+
     /// Forgets what is too old.
     pub fn trim(&mut self, now: Instant) {
         while let Some((at, packet)) = self.packets.front() {
-            let old = now.saturating_duration_since(*at) > LOG_AGE_MAX;
+            let old = now.saturating_duration_since(*at) > LOG_AGE_MAX && !self.is_held(self.first);
             if !old && self.packets.len() <= LOG_PACKETS_MAX && self.bytes <= LOG_BYTES_MAX {
                 return;
             }
@@ -120,7 +138,7 @@ impl PacketLog {
     fn fresh(&self, now: Instant, id: u64) -> Option<&LoggedPacket> {
         let at = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let (since, packet) = self.packets.get(at)?;
-        (now.saturating_duration_since(*since) <= LOG_AGE_MAX).then_some(packet)
+        (now.saturating_duration_since(*since) <= LOG_AGE_MAX || self.is_held(id)).then_some(packet)
     }
 
     /// The number of packets in the log.
@@ -233,7 +251,10 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
-        while self.resent.first_key_value().is_some_and(|(&oldest, _)| oldest < log.first) {
+        let is_over = |(id, resent): (&u64, &Resent)| {
+            *id < log.first || now.saturating_duration_since(resent.last) > LOG_AGE_MAX
+        };
+        while self.resent.first_key_value().is_some_and(is_over) {
             self.resent.pop_first();
         }
         let known = self.resent.get(&id).copied();
@@ -322,11 +343,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_gets_old_and_is_repeated() {
+        let start = netsim::Clock::new().now();
+        let mut log = PacketLog::new();
+        let payload = Bytes::from(vec![1; 100]);
+        let ids: Vec<PacketId> = (0..6).map(|n| log.push(at(start, n * 1000), packet(&payload, 0))).collect();
+        assert_eq!(log.len(), 2, "two are a second apart");
+        log.hold(ids[4]);
+        let late = at(start, 9000);
+        log.trim(late);
+        assert_eq!((log.len(), log.first_id()), (2, ids[4]));
+        let mut history = ResendHistory::new();
+        history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
+        assert!(history.resend(late, SequenceNumber(7), RTT, &log).is_some());
+        log.hold(ids[5]);
+        log.trim(late);
+        assert_eq!(log.first_id(), ids[5]);
+    }
+
+    #[test]
     fn a_log_is_bounded_in_packets_bytes_and_age() {
         let start = netsim::Clock::new().now();
         let mut log = PacketLog::new();
         let small = Bytes::from_static(b"x");
-        let ids: Vec<PacketId> = (0..5000).map(|n| log.push(start, packet(&small, n))).collect();
+        let ids: Vec<PacketId> = (0..20_000).map(|n| log.push(start, packet(&small, n))).collect();
         assert_eq!((log.len(), log.bytes()), (LOG_PACKETS_MAX, LOG_PACKETS_MAX));
         assert_eq!((log.get(ids[2499]), log.get(ids[2500]).unwrap().timestamp), (None, 2500));
         log.trim(at(start, 1000));

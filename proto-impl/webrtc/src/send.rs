@@ -85,6 +85,17 @@ impl Track {
         Ok(SentUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
+    /// Keeps the packets from this unit on for new viewers, until it is called again.
+    pub const fn hold(&mut self, from: &SentUnit) {
+        self.log.hold(from.packets.start);
+    }
+
+    /// Whether all packets of a unit are still kept.
+    #[must_use]
+    pub fn keeps(&self, unit: &SentUnit) -> bool {
+        unit.packets.start >= self.log.first_id()
+    }
+
     /// The packets that are kept.
     #[must_use]
     pub const fn log(&self) -> &PacketLog {
@@ -121,6 +132,38 @@ pub struct SentUnit {
     pub(crate) bytes: u64,
 }
 
+impl SentUnit {
+    /// The RTP timestamp on the clock of its track.
+    #[must_use]
+    pub const fn timestamp(&self) -> u32 {
+        self.timestamp
+    }
+}
+
+/// What a viewer begins with lies behind the live edge: its times are squeezed, so that it is shown at once and the viewer
+/// is not late for ever.
+#[derive(Debug, Clone, Copy)]
+struct Backlog {
+    /// The timestamp of the live edge at the beginning.
+    edge: u32,
+    /// The ticks from the first unit to the edge, and what they become.
+    span: u32,
+    squeezed: u32,
+}
+
+impl Backlog {
+    /// The timestamp as the viewer is sent it.
+    fn squeeze(&self, timestamp: u32) -> u32 {
+        // Behind the edge the difference is over half of the clock.
+        let before = self.edge.wrapping_sub(timestamp);
+        if before > self.span {
+            return timestamp;
+        }
+        let squeezed = u64::from(before) * u64::from(self.squeezed) / u64::from(self.span.max(1));
+        self.edge.wrapping_sub(u32::try_from(squeezed).unwrap_or(0))
+    }
+}
+
 /// A source of ours.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -130,6 +173,7 @@ pub(crate) struct Sender {
     rtx_payload_type: Option<PayloadType>,
     /// This peer's offset, added to the timestamps of the track.
     timestamp_offset: u32,
+    backlog: Option<Backlog>,
     next: ExtendedSequence,
     rtx_next: SequenceNumber,
     /// The extension block with the section's name.
@@ -164,6 +208,7 @@ impl Sender {
             payload_type: format.payload_type(),
             rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
             timestamp_offset: u32::from_be_bytes([a, b, c, d]),
+            backlog: None,
             // RFC 3711 §3.3.1: the first number is in the lower half, so that a lost first packet cannot confuse the
             // count of rounds.
             next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
@@ -188,9 +233,19 @@ impl Sender {
         Ssrc(self.source.ssrc)
     }
 
+    /// What is sent begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
+    pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
+        self.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
+    }
+
+    fn timestamp(&self, of_track: u32) -> u32 {
+        let squeezed = self.backlog.map_or(of_track, |backlog| backlog.squeeze(of_track));
+        squeezed.wrapping_add(self.timestamp_offset)
+    }
+
     /// Queues a unit that was sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
-        self.state.map(unit.timestamp.wrapping_add(self.timestamp_offset), sampled);
+        self.state.map(self.timestamp(unit.timestamp), sampled);
         let packets = unit.packets.clone();
         match self.waiting.back_mut() {
             Some(last) if last.end == packets.start => last.end = packets.end,
@@ -344,7 +399,7 @@ impl Sender {
             marker: packet.marker,
             payload_type: self.payload_type,
             sequence_number: number,
-            timestamp: packet.timestamp.wrapping_add(self.timestamp_offset),
+            timestamp: self.timestamp(packet.timestamp),
             ssrc: self.ssrc(),
             csrcs: rtp::Csrcs::default(),
             extension: Some(mid).filter(|mid| named && !mid.bytes.is_empty()),

@@ -21,7 +21,7 @@ use crate::error::Error;
 
 pub(crate) use answer::answer;
 pub use formats::offered_formats;
-pub(crate) use offer::{accept_answer, offer};
+pub(crate) use offer::{PORT_DISCARD, PROTOCOL, accept_answer, offer};
 
 /// Sections that are answered; those behind are rejected. The page of a conference offers some twenty.
 pub const SECTIONS_MAX: usize = 16;

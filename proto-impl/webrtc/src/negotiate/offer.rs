@@ -13,9 +13,9 @@ use super::{
 use crate::error::Error;
 
 /// The discard port (RFC 8839 §4.3.1).
-const PORT_DISCARD: u16 = 9;
+pub(crate) const PORT_DISCARD: u16 = 9;
 /// The protocol that browsers offer (RFC 8829 §5.1.2).
-const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
+pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
 /// Offers a section for each preference.
 pub(crate) fn offer(

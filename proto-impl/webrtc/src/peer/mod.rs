@@ -163,6 +163,14 @@ impl Peer {
         true
     }
 
+    /// What a section is sent begins `span` ticks before the live edge, which has the timestamp `edge` on the clock of its
+    /// track. Those ticks are squeezed into `squeezed`, so that a viewer who joins late shows them at once.
+    pub fn begin_behind(&mut self, section: SectionId, edge: u32, span: u32, squeezed: u32) {
+        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+            sender.begin_behind(edge, span, squeezed);
+        }
+    }
+
     /// Forgets what waits to be sent there: the owner goes on at another place of the stream.
     pub fn skip(&mut self, section: SectionId) {
         if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
@@ -250,6 +258,12 @@ impl Peer {
     #[must_use]
     pub fn local_fragment(&self) -> &str {
         self.transport.agent.local().ufrag()
+    }
+
+    /// The peer's user name fragment; another one in a later description restarts ICE.
+    #[must_use]
+    pub fn remote_fragment(&self) -> &str {
+        &self.remote_fragment
     }
 
     /// The path that media takes, once it can be sent.

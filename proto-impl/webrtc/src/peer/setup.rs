@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use sdp::{Description, Media, MediaKind};
+use sdp::{Attribute, Description, Formats, Media, MediaKind};
 
 use super::Peer;
 use crate::config::IceMode;
 use crate::error::Error;
 use crate::negotiate::{
-    self, Local, MediaPreference, Negotiated, Section, SectionId, SourcePair, read_candidate,
+    self, Local, MediaPreference, Negotiated, PORT_DISCARD, PROTOCOL, Section, SectionFormat, SectionId,
+    SourcePair, read_candidate,
 };
 use crate::receive::Reception;
 use crate::send::Sender;
@@ -119,6 +120,40 @@ impl Peer {
         self.offered = None;
         self.begin(now, negotiated);
         Ok(())
+    }
+
+    /// Restarts ICE (RFC 8445 §9) with the credentials of a fragment (RFC 8840 §9); the fragment to answer with.
+    /// [`Peer::local_fragment`] is another one then.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was negotiated yet, or the fragment has no credentials. Nothing has changed then.
+    pub fn restart_ice(&mut self, now: Instant, fragment: &Description) -> Result<Description, Error> {
+        let first = self.sections.first().filter(|_| !self.transport.is_closed()).ok_or(Error::State)?;
+        let types = first.formats.iter().map(SectionFormat::payload_type).collect();
+        let mut section = Media::new(first.kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
+        let of = fragment.transport(fragment.media.first().unwrap_or(&section));
+        let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
+        let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
+        self.restarts = self.restarts.saturating_add(1);
+        let seed = self.seed.derive("ice", self.restarts);
+        self.transport.agent.restart(now, &seed);
+        self.transport.agent.set_remote(now, &remote, fragment.is_ice_lite());
+        remote.ufrag().clone_into(&mut self.remote_fragment);
+        self.take_transport_events(now);
+        section
+            .attributes
+            .push(Attribute::Mid(self.sections.first().map(|one| one.mid.clone()).unwrap_or_default()));
+        let credentials = self.transport.agent.local();
+        section.attributes.push(Attribute::IceUfrag(credentials.ufrag().to_owned()));
+        section.attributes.push(Attribute::IcePwd(credentials.password().to_owned()));
+        for candidate in self.local_candidates() {
+            section
+                .attributes
+                .push(Attribute::Candidate(Box::new(negotiate::describe_candidate(&candidate))));
+        }
+        section.attributes.push(Attribute::EndOfCandidates);
+        Ok(Description { media: vec![section], ..Description::default() })
     }
 
     fn begin(&mut self, now: Instant, negotiated: Negotiated) {
