@@ -185,7 +185,8 @@ fn generate_load(options: &bench::Options) -> ExitCode {
 
 /// The listeners with their addresses, for people.
 fn listeners(addresses: &Addresses) -> String {
-    let open = protocol::listener_names().filter_map(|name| Some(format!("{name} {}", addresses.get(name)?)));
+    let open = protocol::listener_names()
+        .flat_map(|name| addresses.all(name).map(move |address| format!("{name} {address}")));
     open.collect::<Vec<_>>().join(", ")
 }
 
@@ -196,8 +197,11 @@ fn ready_line(addresses: &Addresses) -> String {
     line.insert("pid".to_owned(), std::process::id().into());
     line.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
     let addresses = protocol::listener_names().map(|name| {
-        let address = addresses.get(name).map(|address| address.to_string());
-        (name.to_owned(), address.into())
+        let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
+        // One port of each worker is a list, in their order.
+        let is_list = of_name.peek().is_some() && protocol::Port::is_of_each_worker(name);
+        let value = if is_list { of_name.collect() } else { of_name.next().into() };
+        (name.to_owned(), value)
     });
     line.extend(addresses);
     format!("{}\n", serde_json::Value::Object(line))

@@ -466,6 +466,12 @@ impl Stream {
         subscriber.cursor.take_unit(&self.ring, packager, until)
     }
 
+    /// The state that the sessions of a subscriber's format share besides bytes.
+    #[must_use]
+    pub fn shared(&self, subscriber: &Subscriber) -> Option<&dyn std::any::Any> {
+        self.packager(subscriber.format)?.shared()
+    }
+
     /// Whether a subscriber has something to be sent.
     #[must_use]
     pub fn has_more(&self, subscriber: &Subscriber) -> bool {

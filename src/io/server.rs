@@ -163,6 +163,7 @@ impl Server {
             ),
             ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
             seed,
+            hosts: own_addresses().into(),
             tls,
             notices: notices.clone(),
         };
@@ -220,6 +221,8 @@ struct Shells {
     ring_memory: Arc<RingMemory>,
     loads: Loads,
     seed: Seed,
+    /// Addresses of the machine.
+    hosts: Arc<[IpAddr]>,
     tls: Configs,
     notices: Sender<Notice>,
 }
@@ -246,6 +249,7 @@ impl Shells {
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
             common: self.seed.derive("workers", 0),
+            hosts: Arc::clone(&self.hosts),
             tls: self.tls.clone(),
         })?;
         start_thread(&format!("worker-{}", id.0), &self.notices, move || shell.run())
@@ -301,6 +305,18 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     for shared in Port::all() {
         let Some(Bind { host, port, key }) = shared.listen(server) else { continue };
         let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
+        if shared.of_each_worker {
+            for (of_worker, n) in of_workers.iter_mut().zip(0..) {
+                let own = if port == 0 { 0 } else { port.saturating_add(n) };
+                let failed = |error| StartError::Bind { key, address: listen::address_of(host, own), error };
+                let (address, sockets) = listen::bind_udp(host, own, 1).map_err(failed)?;
+                for socket in sockets {
+                    of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));
+                }
+                addresses.insert(shared.name, address);
+            }
+            continue;
+        }
         let (address, sockets) = listen::bind_udp(host, port, of_workers.len()).map_err(failed)?;
         for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
             of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));

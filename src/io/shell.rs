@@ -67,6 +67,8 @@ pub(super) struct Parts {
     pub(super) seed: crypto::Seed,
     /// The same for all workers.
     pub(super) common: crypto::Seed,
+    /// Addresses of the machine.
+    pub(super) hosts: Arc<[std::net::IpAddr]>,
     /// What TLS connections are made from.
     pub(super) tls: Configs,
 }
@@ -96,11 +98,12 @@ impl Shell {
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
+        let mut worker =
+            Worker::new(id, clock::now(), parts.seed, &parts.common).with_ring_memory(parts.ring_memory);
         for (port, socket) in ports {
+            worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
             driver.share(port, socket)?;
         }
-        let worker =
-            Worker::new(id, clock::now(), parts.seed, &parts.common).with_ring_memory(parts.ring_memory);
         let colleagues =
             Colleagues { id, workers: parts.peers, control_sender: parts.control_sender, jobs: parts.jobs };
         Ok(Self {

@@ -32,13 +32,13 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Iterates over the datagrams with their senders.
-    pub(super) fn datagrams(&self, messages: usize) -> impl Iterator<Item = (Remote, &[u8])> {
-        let received = self.metas.iter().zip(self.buffer.chunks_exact(MESSAGE_BYTES)).take(messages);
+    pub(super) fn datagrams(&mut self, messages: usize) -> impl Iterator<Item = (Remote, &mut [u8])> {
+        let received = self.metas.iter().zip(self.buffer.chunks_exact_mut(MESSAGE_BYTES)).take(messages);
         received.flat_map(|(meta, buffer)| {
-            let bytes = buffer.get(..meta.len).unwrap_or_default();
+            let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
             let from = Remote { peer: meta.addr, local: meta.dst_ip };
             // An empty datagram is none: no protocol has a use for it.
-            bytes.chunks(meta.stride.max(1)).map(move |datagram| (from, datagram))
+            bytes.chunks_mut(meta.stride.max(1)).map(move |datagram| (from, datagram))
         })
     }
 }

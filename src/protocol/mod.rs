@@ -23,7 +23,9 @@ mod session;
 pub mod sinks;
 mod srt;
 mod ts;
+mod webrtc;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -34,14 +36,14 @@ use crypto::Seed;
 use crate::config::AppSettings;
 #[cfg(test)]
 use crate::stats::Figures;
-use crate::types::{ConnId, Now};
+use crate::types::{ConnId, Now, SessionRef};
 pub use format::{Format, FormatKind, asked_selection};
 pub use pull::Patience;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
     About, ByteStream, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk, PublishAsk, Reply,
-    Session, To, UnitSink, Watched,
+    Session, Shared, To, UnitSink, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -87,6 +89,44 @@ pub trait Demux: Debug + Send {
     ) -> Option<Box<dyn Session>>;
     /// A session is over.
     fn forget(&mut self, conn: ConnId);
+
+    /// The port is bound to this address. `hosts` are the addresses of the machine.
+    fn bound(&mut self, _address: SocketAddr, _hosts: &[IpAddr]) {}
+    /// Creates the session that another one wants at this port ([`Event::SpawnAt`]). `None`: there is no room, or it is
+    /// none of this protocol's.
+    fn create(
+        &mut self,
+        _ctx: &Context<'_>,
+        _conn: ConnId,
+        _wanted: Wanted,
+        _seed: Seed,
+    ) -> Option<Box<dyn Session>> {
+        None
+    }
+    /// A session says what is its own ([`Event::Claim`]).
+    fn claim(&mut self, _conn: ConnId, _claim: &Claim) {}
+}
+
+/// A session that another one wants at a shared port.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Who wants it, under the name that it gave the child.
+    pub parent: SessionRef,
+    /// Whom it will serve.
+    pub peer: SocketAddr,
+    /// What for; only the protocol of the port knows what is in it.
+    pub what: Box<dyn Any + Send>,
+}
+
+/// What a session of a shared port says is its own, or is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// What is sent to this name.
+    Name(String),
+    /// What comes by this way.
+    Open(Remote),
+    /// What comes by this way is not.
+    Close(Remote),
 }
 
 /// Figures of some connection; for tests of other rooms.

@@ -121,6 +121,9 @@ pub struct Port {
     pub name: &'static str,
     /// Whether publishers come here, as of a [`Listener`].
     pub publishers: bool,
+    /// Whether each worker has a port number of its own, counted from the first, so that what a peer sends comes to the
+    /// worker that knows it.
+    pub of_each_worker: bool,
     /// The address, as of a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the demultiplexer of its peers.
@@ -171,7 +174,12 @@ impl Addresses {
         self.0.push((name, address));
     }
 
-    /// The address of the listener or port of that name.
+    /// The addresses of that name: several where each worker has one.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().filter(move |(of, _)| *of == name).map(|(_, address)| *address)
+    }
+
+    /// The address of the listener or port of that name; the first one where each worker has its own.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<SocketAddr> {
         self.0.iter().find(|(of, _)| *of == name).map(|(_, address)| *address)

@@ -7,6 +7,7 @@
 //! Whatever a session has several of, publications, subscriptions, children and jobs, it names itself by a [`Handle`],
 //! and the answers come back under that name as a [`Reply`].
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Instant;
 use media::{AccessUnit, TrackId, TrackSet, Tracks};
 use wire::{Datagrams, SendQueue};
 
-use super::{Apps, Format, Remote};
+use super::{Apps, Claim, Format, Remote};
 use crate::auth::access::Params;
 use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
@@ -202,6 +203,19 @@ pub enum Event {
         /// The new session.
         session: Box<dyn Session>,
     },
+    /// Wants a session at a shared port of this worker; answered by [`Reply::Spawned`].
+    SpawnAt {
+        /// The parent's name for it.
+        child: Handle,
+        /// The name of the port.
+        port: &'static str,
+        /// What for, as of [`super::Wanted::what`].
+        what: Box<dyn Any + Send>,
+        /// Whether it goes on when its parent ends.
+        outlives: bool,
+    },
+    /// What is this session's own at its shared port.
+    Claim(Claim),
     /// Speaks to another session of any worker: [`Reply::Message`] there.
     Tell {
         /// The receiver.
@@ -392,13 +406,16 @@ impl To {
     }
 }
 
+/// What the sessions of a format share besides bytes ([`crate::hub::Package::shared`]), by the subscription.
+pub type Shared<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn Any>;
+
 /// A session that speaks in datagrams. Its paths may change while it lives: a shared port may route another address to it, and
 /// it may open and close sockets of its own.
 pub trait DatagramPeer {
-    /// A datagram that came over one of its paths.
-    fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: SocketAddr, datagram: &[u8]);
-    /// Adds the datagrams that are to be sent now, all to one peer.
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To;
+    /// A datagram that came over one of its paths; it may be decrypted in place.
+    fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
+    /// Adds the datagrams that are to be sent now, all to one peer. `shared` is what the formats of its subscriptions share.
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To;
 }
 
 /// A session that takes units whole: one that must remember what it has sent until it has arrived, or a sink that is no

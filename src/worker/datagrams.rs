@@ -4,7 +4,8 @@
 //! of datagrams must remember what it has sent until it has arrived, so it takes units as long as it has room for them,
 //! and makes datagrams of them when its pace allows.
 
-use std::net::SocketAddr;
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -13,8 +14,8 @@ use wire::Datagrams;
 
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
-use crate::protocol::{Demux, PathId, Port, Remote, Route};
-use crate::types::{ConnId, Now, WorkerId};
+use crate::protocol::{Claim, Demux, PathId, Port, Remote, Reply, Route, Session, Wanted};
+use crate::types::{ConnId, Handle, Now, WorkerId};
 
 /// The result of a datagram on a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Worker {
         now: Now,
         port: &'static Port,
         from: Remote,
-        datagram: &[u8],
+        datagram: &mut [u8],
     ) -> Routed {
         self.now = now;
         self.ports.reply.clear();
@@ -74,7 +75,7 @@ impl Worker {
         };
         match route {
             Route::Session(id) => {
-                self.take_datagram(id, PathId::default(), from.peer, datagram);
+                self.take_datagram(id, PathId::default(), from, datagram);
                 Routed::Done
             }
             Route::New if self.draining => Routed::Done,
@@ -118,14 +119,14 @@ impl Worker {
         now: Now,
         id: ConnId,
         path: PathId,
-        from: SocketAddr,
-        datagram: &[u8],
+        from: Remote,
+        datagram: &mut [u8],
     ) {
         self.now = now;
         self.take_datagram(id, path, from, datagram);
     }
 
-    fn take_datagram(&mut self, id: ConnId, path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn take_datagram(&mut self, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let count = datagram.len() as u64;
         conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(count);
@@ -141,8 +142,22 @@ impl Worker {
     /// Adds what a session has to send now, and says where to. Nothing was added: there is nothing more for now.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
         self.now = now;
-        let to =
-            self.call(id, |session, ctx| session.datagrams().map(|peer| peer.poll_datagrams(ctx, out)))??;
+        let streams = &self.live.streams;
+        let ctx = context!(self);
+        let conn = self.conns.get_mut(id)?;
+        let gather = AssertUnwindSafe(|| {
+            let subscriptions = &conn.subscriptions;
+            let shared = |handle| {
+                let playing = subscriptions.iter().find(|one| one.handle == handle)?.playing()?;
+                streams.get(&playing.subscriber.stream)?.shared(&playing.subscriber)
+            };
+            conn.session.datagrams().map(|peer| peer.poll_datagrams(&ctx, &shared, out))
+        });
+        let Ok(to) = catch_unwind(gather) else {
+            self.remove_panicked(id);
+            return None;
+        };
+        let to = to?;
         let link = self.conns.get_mut(id)?.datagrams.as_mut()?;
         link.unsent = !out.is_empty();
         let path = link.paths.iter().find(|path| path.id() == to.path).copied();
@@ -167,6 +182,66 @@ impl Worker {
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
         self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
         self.enqueue_write(id);
+    }
+
+    /// The port is bound to this address. `hosts` are the addresses of the machine.
+    pub fn port_bound(&mut self, port: &'static Port, address: SocketAddr, hosts: &[IpAddr]) {
+        if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
+            demux.bound(address, hosts);
+        }
+    }
+
+    /// A session wants another one at a shared port.
+    pub(super) fn spawn_at(
+        &mut self,
+        parent: ConnId,
+        child: Handle,
+        (port, what): (&'static str, Box<dyn Any + Send>),
+        outlives: bool,
+    ) {
+        let session = self.create_at(parent, child, port, what);
+        let Some((port, session)) = session.filter(|_| !self.draining) else {
+            return self.reply(parent, Reply::Spawned { child, session: None });
+        };
+        let Some(conn) = self.conns.get(parent) else { return };
+        let way = DatagramPath::Port(port, Remote { peer: conn.client(), local: None });
+        let inner =
+            Conn { behind: conn.behind, ..Conn::datagrams(conn.peer, session, Some(way), self.now.mono) };
+        self.adopt(parent, child, inner, outlives);
+    }
+
+    fn create_at(
+        &mut self,
+        parent: ConnId,
+        child: Handle,
+        port: &'static str,
+        what: Box<dyn Any + Send>,
+    ) -> Option<(&'static Port, Box<dyn Session>)> {
+        let seed = self.session_seed();
+        let id = self.conns.next_id()?;
+        let parent = self.session_ref(parent, child);
+        let peer = self.conns.get(parent.conn)?.client();
+        let ctx = context!(self);
+        let (port, demux) = self.ports.list.iter_mut().find(|(of, _)| of.name == port)?;
+        let wanted = Wanted { parent, peer, what };
+        if let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.create(&ctx, id, wanted, seed))) {
+            return Some((port, session?));
+        }
+        demux.forget(id);
+        self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
+        None
+    }
+
+    /// A session says what is its own at its port.
+    pub(super) fn claim(&mut self, id: ConnId, claim: &Claim) {
+        let Some(conn) = self.conns.get(id) else { return };
+        for path in conn.datagrams.iter().flat_map(|link| &link.paths) {
+            if let DatagramPath::Port(port, _) = path
+                && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
+            {
+                demux.claim(id, claim);
+            }
+        }
     }
 
     /// Removes a datagram session.

@@ -134,6 +134,10 @@ impl Worker {
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
             Event::Spawn { child, session } => self.spawn(id, child, session),
+            Event::SpawnAt { child, port, what, outlives } => {
+                self.spawn_at(id, child, (port, what), outlives)
+            }
+            Event::Claim(claim) => self.claim(id, &claim),
             Event::Tell { to, message } => self.tell_session(self.session_ref(id, Handle::ONLY), to, message),
             Event::OpenPath(wanted) => {
                 let (path, bind, to) = (wanted.path, wanted.bind, wanted.to);

@@ -10,21 +10,33 @@ impl Worker {
     /// A session wants one of its own beside it.
     pub(super) fn spawn(&mut self, parent: ConnId, child: Handle, session: Box<dyn Session>) {
         let Some(conn) = self.conns.get(parent) else { return };
-        let children = conn.family.as_ref().map_or(0, |family| family.children.len());
         let inner = Conn::bare(conn.peer, session, self.now.mono);
+        self.adopt(parent, child, inner, false);
+    }
+
+    /// Takes a session in that `parent` wants, and answers. What does not outlive its parent ends with it.
+    pub(super) fn adopt(&mut self, parent: ConnId, child: Handle, inner: Conn, outlives: bool) {
+        let Some(conn) = self.conns.get(parent) else { return };
+        let children = conn.family.as_ref().map_or(0, |family| family.children.len());
         let id = if children < CHILDREN_MAX { self.conns.insert(inner) } else { None };
         if let Some(id) = id {
-            if let Some(conn) = self.conns.get_mut(parent) {
-                conn.family.get_or_insert_default().children.push(id);
-            }
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.family.get_or_insert_default().parent = Some(parent);
+            if !outlives {
+                self.relate(parent, id);
             }
             self.touch(id);
         }
         let session = id.map(|id| self.session_ref(id, Handle::ONLY));
         self.reply(parent, Reply::Spawned { child, session });
         self.touch(parent);
+    }
+
+    fn relate(&mut self, parent: ConnId, child: ConnId) {
+        if let Some(conn) = self.conns.get_mut(parent) {
+            conn.family.get_or_insert_default().children.push(child);
+        }
+        if let Some(conn) = self.conns.get_mut(child) {
+            conn.family.get_or_insert_default().parent = Some(parent);
+        }
     }
 
     /// Delivers a message of a session to another one, here or on another worker.

@@ -139,7 +139,7 @@ impl Driver {
             match own.receive(batch) {
                 Ok(messages) => {
                     for (from, datagram) in batch.datagrams(messages) {
-                        machine.handle_datagram(now, id, path, from.peer, datagram);
+                        machine.handle_datagram(now, id, path, from, datagram);
                     }
                 }
                 // A peer that is not there answers so (ICMP); the session's own patience decides.

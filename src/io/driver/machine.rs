@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustls::ClientConfig;
 use wire::{Datagrams, Gather};
 
-use crate::protocol::{PathEvent, PathId};
+use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Way};
@@ -21,7 +21,7 @@ pub(in crate::io) trait Machine {
     /// A read brought these bytes right now; `now` is the time of the turn.
     fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]);
     /// A datagram of a session's own socket.
-    fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: SocketAddr, datagram: &[u8]);
+    fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]);
     /// The socket takes bytes again.
     fn handle_writable(&mut self, now: Now, id: ConnId);
     /// A write failed: the connection is broken, though there may be unread bytes of the peer.

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use wire::{Datagrams, Gather, SendQueue};
@@ -12,7 +11,7 @@ use wire::{Datagrams, Gather, SendQueue};
 use super::{Load, Outcome, Tallies};
 use crate::bench::{Peer, PeerEvent};
 use crate::io::driver::{Machine, Output};
-use crate::protocol::{PathEvent, PathId};
+use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Way};
@@ -263,12 +262,12 @@ impl Machine for Generator {
         self.touch(index);
     }
 
-    fn handle_datagram(&mut self, _now: Now, id: ConnId, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn handle_datagram(&mut self, _now: Now, id: ConnId, _path: PathId, from: Remote, datagram: &mut [u8]) {
         let index = index_of(id);
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
         let tally = self.tallies.received(conn.peer.role(), datagram.len());
         if let Some(datagrams) = conn.peer.datagrams() {
-            datagrams.handle_datagram(Load::now(), from, datagram, tally);
+            datagrams.handle_datagram(Load::now(), from.peer, datagram, tally);
         }
         self.touch(index);
     }

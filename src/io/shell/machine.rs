@@ -1,7 +1,6 @@
 //! A worker as the driver drives it, with those to whom its outputs go.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use crate::io::jobs::{Asker, Jobs};
 use crate::io::mailbox::{Mail, MailSender};
 use crate::io::tls::Configs;
 use crate::mail::{ToControl, ToWorker};
-use crate::protocol::{PathEvent, PathId};
+use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
 use crate::worker::{self, Destination, Way, Worker};
@@ -65,7 +64,7 @@ impl Machine for WorkerMachine {
         self.worker.handle_bytes(now, id, bytes);
     }
 
-    fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
         self.worker.handle_own_datagram(now, id, path, from, datagram);
     }
 

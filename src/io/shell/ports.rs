@@ -72,7 +72,7 @@ impl Shell {
         }
     }
 
-    fn route(&mut self, now: Now, index: usize, port: &'static Port, from: Remote, datagram: &[u8]) {
+    fn route(&mut self, now: Now, index: usize, port: &'static Port, from: Remote, datagram: &mut [u8]) {
         match self.machine.worker.handle_datagram(now, port, from, datagram) {
             Routed::Done => {}
             Routed::Reply => {

@@ -22,8 +22,8 @@ use wire::{Datagrams, SendQueue};
 
 use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings};
 use crate::protocol::{
-    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Reply,
-    Session, To,
+    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Remote,
+    Reply, Session, Shared, To,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
@@ -392,13 +392,13 @@ impl ByteStream for PullSession {
 }
 
 impl DatagramPeer for PullSession {
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
         if let Some(datagrams) = self.client.datagrams() {
-            datagrams.handle_datagram(ctx.now.mono, from, datagram);
+            datagrams.handle_datagram(ctx.now.mono, from.peer, datagram);
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
         let datagrams = self.client.datagrams();
         To::of_socket(datagrams.and_then(|datagrams| datagrams.poll_datagrams(ctx.now.mono, out)))
     }

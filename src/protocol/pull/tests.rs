@@ -333,14 +333,17 @@ fn a_stop_says_goodbye_and_is_the_end() {
 impl Rig {
     /// What the peer sends comes in, and the answers go back.
     fn exchange(&mut self, peer: &mut ::srt::Connection) {
-        let (now, from) = (self.now.mono, SocketAddr::from(([192, 0, 2, 1], 9)));
+        let peer_address = SocketAddr::from(([192, 0, 2, 1], 9));
+        let (now, from) = (self.now.mono, Remote { peer: peer_address, local: None });
         let mut out = Datagrams::new();
         peer.poll_transmit(now, &mut out);
         for n in 0..out.len() {
-            self.call(|session, ctx| session.handle_datagram(ctx, PathId::default(), from, out.get(n)));
+            self.call(|session, ctx| {
+                session.handle_datagram(ctx, PathId::default(), from, &mut out.get(n).to_vec())
+            });
         }
         let mut answers = Datagrams::new();
-        self.call(|session, ctx| session.poll_datagrams(ctx, &mut answers));
+        self.call(|session, ctx| session.poll_datagrams(ctx, &|_| None, &mut answers));
         (0..answers.len()).for_each(|n| peer.handle_datagram(now, answers.get(n)));
     }
 }

@@ -71,6 +71,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ports: &[Port {
         name: "srt",
         publishers: true,
+        of_each_worker: false,
         listen: settings::listen,
         demux: |now, worker, secret| Box::new(SrtPort::new(now, worker, secret)),
     }],

@@ -1,6 +1,5 @@
 //! A push: publishes one of our streams to another SRT server. Its supervisor is control; one session is one attempt.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +15,8 @@ use crate::hub::Delivery;
 use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Reply, Session, To, UnitSink,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Remote, Reply, Session, Shared, To,
+    UnitSink,
 };
 use crate::stats::Figures;
 use crate::types::Handle;
@@ -62,13 +62,13 @@ impl SrtPush {
 }
 
 impl DatagramPeer for SrtPush {
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
         if let Some(connection) = self.connection() {
-            connection.handle_datagram(ctx.now.mono, from, datagram);
+            connection.handle_datagram(ctx.now.mono, from.peer, datagram);
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
         let peer = self.connection().and_then(|connection| connection.poll_datagrams(ctx.now.mono, out));
         To::of_socket(peer)
     }

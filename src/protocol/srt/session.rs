@@ -19,8 +19,8 @@ use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session, To,
-    UnitSink, asked_selection,
+    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote, Reply,
+    Session, Shared, To, UnitSink, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -216,15 +216,15 @@ impl SrtSession {
 }
 
 impl DatagramPeer for SrtSession {
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: SocketAddr, datagram: &[u8]) {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
         let now = ctx.now.mono;
-        if self.connection.derives(now, datagram) && !self.derivations.take(now, from.ip()) {
+        if self.connection.derives(now, datagram) && !self.derivations.take(now, from.peer.ip()) {
             return;
         }
         self.connection.handle_datagram(now, datagram);
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
         self.connection.poll_transmit(ctx.now.mono, out);
         To::PEER
     }
