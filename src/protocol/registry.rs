@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, http, http_live, planned, rtmp, srt};
+use super::{Format, http, http_live, planned, rtmp, srt, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
@@ -13,8 +13,8 @@ pub(super) static PROTOCOLS: [&Protocol; 6] = [
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
     &planned::RTSP_PROTOCOL,
-    &planned::WEBRTC_PROTOCOL,
     &srt::PROTOCOL,
+    &webrtc::PROTOCOL,
     &http_live::PROTOCOL,
 ];
 
@@ -39,6 +39,12 @@ impl Port {
     /// All ports.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROTOCOLS.iter().flat_map(|protocol| protocol.ports)
+    }
+
+    /// Whether each worker has a port of this name.
+    #[must_use]
+    pub fn is_of_each_worker(name: &str) -> bool {
+        Self::all().any(|port| port.name == name && port.of_each_worker)
     }
 }
 

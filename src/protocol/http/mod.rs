@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use crypto::Seed;
+use crypto::{Random, Seed};
 use wire::SendQueue;
 
 use super::row::{Bind, Listener, Protocol, Security};
@@ -98,6 +98,8 @@ pub struct HttpSession {
     granted: bool,
     /// Whether it is or was a viewer.
     watched: bool,
+    /// Names sessions that it creates.
+    random: Random,
     /// Whether the connection uses TLS.
     secure: bool,
     closed: bool,
@@ -106,8 +108,8 @@ pub struct HttpSession {
 impl HttpSession {
     /// An accepted connection.
     #[must_use]
-    pub(super) fn new(now: Now, peer: SocketAddr, _seed: Seed) -> Self {
-        Self::with_mounts(now, peer, &mounts::MOUNTS)
+    pub(super) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+        Self { random: seed.derive("http", 0).random(), ..Self::with_mounts(now, peer, &mounts::MOUNTS) }
     }
 
     /// An accepted connection that finds what `mounts` has.
@@ -124,6 +126,7 @@ impl HttpSession {
             subscriptions: 0,
             granted: false,
             watched: false,
+            random: Seed::from_number(0).random(),
             secure: false,
             closed: false,
         }
@@ -241,6 +244,18 @@ impl HttpSession {
             Err(Nowhere::Forbidden) => Response::error(403, "Forbidden"),
         };
         self.respond(ctx.now, fields, refusal);
+    }
+
+    /// A number that nobody else has.
+    pub(in crate::protocol) fn draw(&mut self) -> u64 {
+        self.random.u64()
+    }
+
+    /// Whether the client came over TLS: to this server, or to a proxy that is trusted.
+    pub(in crate::protocol) fn is_secure(&self, request: &Request) -> bool {
+        let proxied = self.client != self.peer;
+        self.secure
+            || (proxied && request.header("x-forwarded-proto").is_some_and(|proto| proto.trim() == "https"))
     }
 
     /// Has a conversation answer the request.

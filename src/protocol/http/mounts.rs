@@ -4,6 +4,7 @@
 use super::HttpSession;
 use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
 use crate::protocol::Context;
+use crate::protocol::webrtc::whip;
 
 /// Takes a request over: answers it, or has somebody answer it.
 pub type Handler = fn(&mut HttpSession, &Context<'_>, Asked);
@@ -37,6 +38,11 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
+    // WebRTC: an endpoint of each stream, and the URLs of sessions.
+    whip("/{app}/whip/{id}", whip::ENDPOINT, whip::OFFERS, whip::publish),
+    whip("/{app}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
+    whip("/{app}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
+    whip("/{app}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
     read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.
@@ -45,6 +51,10 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
 
 const fn api(path: &'static str, cors: Cors) -> Mount<Handler> {
     Mount { path, methods: Methods::Any, body: BodyKind::Any, cors, handler: HttpSession::control }
+}
+
+const fn whip(path: &'static str, methods: Methods, body: BodyKind, handler: Handler) -> Mount<Handler> {
+    Mount { path, methods, body, cors: whip::CORS, handler }
 }
 
 const fn read(path: &'static str, handler: Handler) -> Mount<Handler> {

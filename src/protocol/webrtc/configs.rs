@@ -1,0 +1,111 @@
+//! Configurations of what a publisher sends, as its frames tell: RTP has none beside them.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use media::CodecConfig;
+use media::codec::{Codec, av1, g711, h264, h265, opus, vp8, vp9};
+use media::nal::{self, Nals};
+use sdp::Format;
+
+/// The bit depth of a profile of VP9 (VP9 in ISOBMFF §2.2), in the upper half of the byte; 4:2:0, limited range below.
+const VP9_8_BITS: u8 = 8 << 4 | 1 << 1;
+const VP9_10_BITS: u8 = 10 << 4 | 1 << 1;
+/// Not specified (ISO/IEC 23091-2).
+const COLOUR_UNSPECIFIED: u8 = 2;
+/// Marker and version of an AV1CodecConfigurationRecord; 8 bits, 4:2:0.
+const AV1_MARKER_AND_VERSION: u8 = 0x81;
+const AV1_SUBSAMPLING_420: u8 = 0x0c;
+const AV1_LEVEL_4_0: u8 = 8;
+
+/// The configuration of a track before any frame; `None` where a key frame must tell.
+pub(super) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
+    Some(match codec {
+        Codec::Vp8 => CodecConfig::Vp8(vp8::Config::default()),
+        Codec::Vp9 => CodecConfig::Vp9(vp9_of(format)?),
+        // RFC 7587 §7: always two channels.
+        Codec::Opus => CodecConfig::Opus(opus::Config::of_channels(2).ok()?),
+        Codec::G711(law) => CodecConfig::G711(g711::Config { law, channels: 1 }),
+        Codec::H264
+        | Codec::H265
+        | Codec::Av1
+        | Codec::Aac
+        | Codec::Mp3
+        | Codec::Ac3
+        | Codec::Eac3
+        | Codec::Flac => return None,
+    })
+}
+
+fn vp9_of(format: &Format) -> Option<vp9::Config> {
+    let profile = u8::try_from(format.parameters.number("profile-id").unwrap_or(0)).ok()?;
+    let depth = if profile < 2 { VP9_8_BITS } else { VP9_10_BITS };
+    let colour = COLOUR_UNSPECIFIED;
+    vp9::Config::read(Bytes::copy_from_slice(&[1, 0, 0, 0, profile, 0, depth, colour, colour, colour, 0, 0]))
+        .ok()
+}
+
+/// The configuration that a key frame brings, and the frame without its parameter sets.
+pub(super) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig>, Bytes) {
+    let none = (None, payload.clone());
+    match codec {
+        Codec::H264 => {
+            let is_set = |nal: &[u8]| matches!(h264::nal_type(nal), h264::NAL_SPS | h264::NAL_PPS);
+            let of = |kind| nals(payload, move |nal| h264::nal_type(nal) == kind);
+            let config = h264::Config::of_sets(&of(h264::NAL_SPS), &of(h264::NAL_PPS));
+            config.map_or(none, |config| (Some(CodecConfig::H264(config)), without(payload, is_set)))
+        }
+        Codec::H265 => {
+            let kinds = [h265::NAL_VPS, h265::NAL_SPS, h265::NAL_PPS];
+            let is_set = |nal: &[u8]| h265::nal_type(nal).is_some_and(|kind| kinds.contains(&kind));
+            let [vps, sps, pps] =
+                kinds.map(|kind| nals(payload, move |nal| h265::nal_type(nal) == Some(kind)));
+            let config = h265::Config::of_sets(&vps, &sps, &pps);
+            config.map_or(none, |config| (Some(CodecConfig::H265(config)), without(payload, is_set)))
+        }
+        Codec::Av1 => (av1_of(payload).map(CodecConfig::Av1), payload.clone()),
+        Codec::Vp8
+        | Codec::Vp9
+        | Codec::Opus
+        | Codec::G711(_)
+        | Codec::Aac
+        | Codec::Mp3
+        | Codec::Ac3
+        | Codec::Eac3
+        | Codec::Flac => none,
+    }
+}
+
+fn nals(payload: &[u8], which: impl Fn(&[u8]) -> bool) -> Vec<&[u8]> {
+    Nals::new(payload, 4).flatten().filter(|nal| which(nal)).collect()
+}
+
+/// The NAL units that are not these; copied, once per key frame.
+fn without(payload: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Bytes {
+    let mut out = BytesMut::with_capacity(payload.len());
+    Nals::new(payload, 4)
+        .flatten()
+        .filter(|nal| !is_left_out(nal))
+        .for_each(|nal| nal::put_with_length(nal, &mut out));
+    out.freeze()
+}
+
+/// A record of the sequence header (AV1 in ISOBMFF §2.3.3).
+fn av1_of(payload: &Bytes) -> Option<av1::Config> {
+    let mut reader = wire::Reader::new(payload);
+    while !reader.is_empty() {
+        let obu = av1::read_obu(&mut reader).ok()?;
+        if obu.kind != av1::OBU_SEQUENCE_HEADER {
+            continue;
+        }
+        let mut record = BytesMut::new();
+        // seq_profile leads the header. The level is behind fields of many lengths, and the header itself tells it.
+        let profile = obu.body.first()? & 0xe0;
+        record.put_slice(&[AV1_MARKER_AND_VERSION, profile | AV1_LEVEL_4_0]);
+        record.put_slice(&[AV1_SUBSAMPLING_420, 0]);
+        // OBU header with a size field (AV1 §5.3.2).
+        record.put_u8(av1::OBU_SEQUENCE_HEADER << 3 | 2);
+        av1::put_leb128(obu.body.len(), &mut record);
+        record.put_slice(obu.body);
+        return av1::Config::read(record.freeze()).ok();
+    }
+    None
+}

@@ -1,0 +1,60 @@
+//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`whip`]).
+//!
+//! ```text
+//!     POST /{app}/whip/{id} --> http session --SpawnAt--> RtcPort --> RtcSession
+//!                       answer <--------- FromSession ----------------/   |
+//!     UDP datagram --> RtcPort (fragment, path) ---------------------> Peer --> Ingest --> hub
+//!     hub --> RtcPackage (packets, cut once) --> Viewer --> Peer (numbers, keys) --> UDP datagrams
+//! ```
+//!
+//! Each worker has a UDP port of its own and tells clients of that one, so that media comes to the worker whose session
+//! it is for. The machines are in the crate `webrtc` and below it; here is what the server adds: whose a datagram is
+//! ([`port`]), what a peer may do ([`session`]), which codecs ([`negotiation`]), times and configurations of frames
+//! ([`ingest`], [`configs`]), packets shared by viewers ([`package`]), and how one of them begins ([`viewer`]).
+
+mod configs;
+mod ingest;
+mod negotiation;
+mod package;
+mod port;
+mod session;
+mod settings;
+mod statistics;
+mod viewer;
+mod way;
+pub(super) mod whip;
+
+use super::FormatKind;
+use super::row::{Port, Protocol};
+use crate::types::Ingest;
+use package::RtcPackage;
+use port::RtcPort;
+
+/// The name of the port.
+const PORT: &str = "webrtc";
+
+/// The ingest of its streams.
+const INGEST: Ingest = Ingest { publish_type: "WebRTC", name: "webrtc" };
+
+/// Packets that all viewers share.
+static FORMAT: FormatKind = FormatKind {
+    name: "webrtc",
+    is_enabled: settings::is_enabled,
+    package: |_| Some(Box::new(RtcPackage::default())),
+    is_given_up_by_close: false,
+};
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    section: &settings::SECTION,
+    statistics: Some(&statistics::CATALOGUE),
+    formats: &[&FORMAT],
+    ports: &[Port {
+        name: PORT,
+        publishers: true,
+        of_each_worker: true,
+        listen: settings::listen,
+        demux: |now, worker, secret| Box::new(RtcPort::new(now, worker, secret)),
+    }],
+    ..Protocol::NONE
+};

@@ -1,0 +1,174 @@
+//! The packets of a stream, cut once for all WebRTC viewers of a worker.
+//!
+//! What viewers share is not bytes, since each has numbers and keys of its own, but the packets before those: a log per
+//! track, kept from the newest key frame on for those who join. The hub's [`Parts`] of a unit are its number in the
+//! list of cut units; viewers look it up in [`RtcPackage`] itself ([`Package::shared`]).
+//!
+//! WebRTC shows pictures in the order in which they come. Of a stream with B-frames those that nobody refers to are left
+//! out, and the rest sent: fewer pictures, in order.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use ::webrtc::{SentUnit, Track as Packets};
+use bytes::Bytes;
+use media::codec::{Codec, CodecConfig, h264};
+use media::nal::Nals;
+use media::{Timescale, Track, TrackId, TrackKind};
+use rtp::history::PacketLog;
+
+use crate::hub::{Chosen, Entry, Package, Parts};
+
+/// Bytes of a payload in the datagrams that viewers are sent (`Peer::payload_bytes_max` of the default configuration).
+const PAYLOAD_BYTES_MAX: usize = 1200 - 54;
+/// Cut units that are remembered: what a ring may hold.
+const UNITS_MAX: usize = 4096;
+/// Ticks of video in RTP.
+const VIDEO_TICKS: Timescale = Timescale::new(90_000);
+
+/// A track as packets.
+#[derive(Debug)]
+struct Cut {
+    track: TrackId,
+    codec: Codec,
+    packets: Packets,
+    /// The timestamp of the newest unit.
+    edge: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct RtcPackage {
+    cuts: Vec<Cut>,
+    units: VecDeque<SentUnit>,
+    /// The number of the first of `units`.
+    base: u64,
+    /// Pictures that were left out.
+    left_out: u64,
+    told: Cell<bool>,
+}
+
+/// Whether WebRTC carries a codec.
+pub(super) const fn is_carried(codec: Codec) -> bool {
+    match codec {
+        Codec::H264 | Codec::H265 | Codec::Vp8 | Codec::Vp9 | Codec::Av1 | Codec::Opus | Codec::G711(_) => {
+            true
+        }
+        Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => false,
+    }
+}
+
+/// The RTP clock of a codec (RFC 3551 §6, RFC 7587 §4.1).
+pub(super) const fn clock_of(codec: Codec) -> Timescale {
+    match codec {
+        Codec::Opus => Timescale::new(48_000),
+        Codec::G711(_) => Timescale::new(8_000),
+        Codec::H264
+        | Codec::H265
+        | Codec::Vp8
+        | Codec::Vp9
+        | Codec::Av1
+        | Codec::Aac
+        | Codec::Mp3
+        | Codec::Ac3
+        | Codec::Eac3
+        | Codec::Flac => VIDEO_TICKS,
+    }
+}
+
+impl RtcPackage {
+    /// The cut unit that the hub's parts name.
+    pub(super) fn unit(&self, parts: &Parts) -> Option<&SentUnit> {
+        let number = u64::from_le_bytes(parts.slices().first()?.first_chunk().copied()?);
+        self.units.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    /// The packets of a track.
+    pub(super) fn log(&self, track: TrackId) -> Option<&PacketLog> {
+        self.cut(track).map(|cut| cut.packets.log())
+    }
+
+    /// The codec of a track's packets, and the timestamp of its newest unit.
+    pub(super) fn edge(&self, track: TrackId) -> Option<(Codec, u32)> {
+        self.cut(track).map(|cut| (cut.codec, cut.edge))
+    }
+
+    /// The pictures that were left out, once there are any: for one line of the log.
+    pub(super) fn take_news(&self) -> Option<u64> {
+        (self.left_out > 0 && !self.told.replace(true)).then_some(self.left_out)
+    }
+
+    fn cut(&self, track: TrackId) -> Option<&Cut> {
+        self.cuts.iter().find(|cut| cut.track == track)
+    }
+
+    fn cut_mut(&mut self, track: &Track) -> Option<&mut Cut> {
+        let codec = track.config.codec();
+        if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
+            if self.cuts.get(at).is_some_and(|cut| cut.codec == codec) {
+                return self.cuts.get_mut(at);
+            }
+            self.cuts.swap_remove(at);
+        }
+        let packets = Packets::new(codec, PAYLOAD_BYTES_MAX)?;
+        self.cuts.push(Cut { track: track.id, codec, packets, edge: 0 });
+        self.cuts.last_mut()
+    }
+
+    fn push(&mut self, at: Instant, entry: &Entry, track: &Track) -> Option<u64> {
+        let unit = &entry.unit;
+        let clock = clock_of(track.config.codec());
+        // The lower half: RTP's clock wraps.
+        let timestamp = track.timescale.convert(unit.pts, clock) as u32;
+        let cut = self.cut_mut(track)?;
+        let sent = cut.packets.push(at, &track.config, unit.key_frame, timestamp, &unit.payload).ok()?;
+        cut.edge = timestamp;
+        if unit.key_frame {
+            cut.packets.hold(&sent);
+        }
+        self.units.push_back(sent);
+        while self.units.len() > UNITS_MAX {
+            self.units.pop_front();
+            self.base = self.base.saturating_add(1);
+        }
+        Some(self.base.saturating_add(self.units.len() as u64).saturating_sub(1))
+    }
+}
+
+impl Package for RtcPackage {
+    fn carries(&self, track: &Track) -> bool {
+        is_carried(track.config.codec())
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        // Parameter sets travel with the key frames.
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        let Some(track) = entry.tracks.get(entry.unit.track) else { return Parts::default() };
+        if is_left_out(entry, track) {
+            self.left_out = self.left_out.saturating_add(1);
+            return Parts::default();
+        }
+        let number = self.push(entry.received, entry, track);
+        number.map(|number| Parts::new([Bytes::copy_from_slice(&number.to_le_bytes())])).unwrap_or_default()
+    }
+
+    fn shared(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// A picture out of order that no other one refers to: nal_ref_idc is 0 (H.264 §7.4.1).
+fn is_left_out(entry: &Entry, track: &Track) -> bool {
+    let CodecConfig::H264(_) = &track.config else { return false };
+    let unit = &entry.unit;
+    if track.kind() != TrackKind::Video || unit.key_frame || unit.pts == unit.dts {
+        return false;
+    }
+    let mut pictures = Nals::new(&unit.payload, 4).flatten().filter(|nal| h264::is_picture(nal)).peekable();
+    pictures.peek().is_some() && pictures.all(|nal| nal.first().is_some_and(|head| head & 0x60 == 0))
+}

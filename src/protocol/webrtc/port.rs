@@ -1,0 +1,237 @@
+//! The UDP port of a worker's WebRTC peers.
+//!
+//! Nobody is let in by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
+//! ([`Demux::create`]). Its name in the port's table is the ICE fragment of our description; what comes by a path that
+//! it has validated is its own.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::webrtc::{Config, IceMode};
+use crypto::Seed;
+use dtls::Identity;
+use rtp::NtpAnchor;
+
+use super::session::{Ask, RtcSession};
+use super::settings::{CANDIDATES_MAX, RtcSettings};
+use super::way::path_of;
+use crate::auth::network;
+use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, Wanted};
+use crate::types::{ConnId, Now, WorkerId};
+
+/// Sessions of one worker.
+const SESSIONS_MAX: usize = 20_000;
+/// Sessions of one address (/64) that have no validated path yet. This machine is exempt, as of all limits for
+/// addresses.
+const WAITING_MAX: u32 = 256;
+/// A peer that has not shown a path by then is gone.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tells peers apart.
+#[derive(Debug)]
+pub(super) struct RtcPort {
+    sessions: ice::Demux<ConnId>,
+    identity: Option<Arc<Identity>>,
+    anchor: NtpAnchor,
+    /// Where it is bound, once it is.
+    bound: Option<SocketAddr>,
+    /// The addresses of the machine.
+    hosts: Vec<IpAddr>,
+    /// What sessions are made with, and the setting that it was made of.
+    config: Option<(Vec<IpAddr>, Arc<Config>)>,
+    /// Sessions without a validated path, by network; and of which network a session is.
+    waiting: HashMap<IpAddr, u32>,
+    waits: HashMap<ConnId, IpAddr>,
+}
+
+impl RtcPort {
+    pub(super) fn new(now: Now, worker: WorkerId, secret: &Seed) -> Self {
+        let identity = Identity::self_signed(&secret.derive("WebRTC identity", u64::from(worker.0)))
+            .inspect_err(|error| tracing::error!(%error, "no certificate for WebRTC"));
+        Self {
+            sessions: ice::Demux::new(),
+            identity: identity.ok().map(Arc::new),
+            anchor: NtpAnchor::new(now.mono, Duration::from_millis(now.wall_ms)),
+            bound: None,
+            hosts: Vec::new(),
+            config: None,
+            waiting: HashMap::new(),
+            waits: HashMap::new(),
+        }
+    }
+
+    fn config(&mut self, settings: &RtcSettings) -> Option<Arc<Config>> {
+        if let Some((of, config)) = &self.config
+            && *of == settings.candidates
+        {
+            return Some(Arc::clone(config));
+        }
+        let (bound, identity) = (self.bound?, self.identity.clone()?);
+        let addresses = candidates(bound, &settings.candidates, &self.hosts);
+        let ice = ice::LiteConfig { connect_timeout: CONNECT_TIMEOUT, ..ice::LiteConfig::default() };
+        let config = Arc::new(Config::new(IceMode::Lite { config: Arc::new(ice), addresses }, identity));
+        self.config = Some((settings.candidates.clone(), Arc::clone(&config)));
+        Some(config)
+    }
+
+    /// Counts a session that has no path yet. False when its network has too many.
+    fn begin_wait(&mut self, conn: ConnId, peer: IpAddr) -> bool {
+        if peer.is_loopback() {
+            return true;
+        }
+        let network = network(peer);
+        let waiting = self.waiting.entry(network).or_default();
+        if *waiting >= WAITING_MAX {
+            return false;
+        }
+        *waiting += 1;
+        self.waits.insert(conn, network);
+        true
+    }
+
+    fn end_wait(&mut self, conn: ConnId) {
+        let Some(network) = self.waits.remove(&conn) else { return };
+        if let Some(waiting) = self.waiting.get_mut(&network) {
+            *waiting = waiting.saturating_sub(1);
+            if *waiting == 0 {
+                self.waiting.remove(&network);
+            }
+        }
+    }
+
+    fn path(&self, remote: Remote) -> Option<ice::Path> {
+        Some(path_of(remote, self.bound?))
+    }
+}
+
+impl Demux for RtcPort {
+    fn route(&mut self, _ctx: &Context<'_>, from: Remote, datagram: &[u8], _reply: &mut Vec<u8>) -> Route {
+        let Some(path) = self.path(from) else { return Route::Drop };
+        match self.sessions.route(&path, datagram) {
+            ice::Route::Stun(conn) | ice::Route::Dtls(conn) | ice::Route::Rtp(conn) => Route::Session(conn),
+            ice::Route::Drop(_) => Route::Drop,
+        }
+    }
+
+    fn begin(&mut self, _: &Context<'_>, _: ConnId, _: SocketAddr, _: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        self.sessions.remove(conn);
+        self.end_wait(conn);
+    }
+
+    fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]) {
+        (self.bound, self.hosts, self.config) = (Some(address), hosts.to_vec(), None);
+    }
+
+    fn create(
+        &mut self,
+        ctx: &Context<'_>,
+        conn: ConnId,
+        wanted: Wanted,
+        seed: Seed,
+    ) -> Option<Box<dyn Session>> {
+        let config = self.config(RtcSettings::of(ctx.server))?;
+        let ask = wanted.what.downcast::<Ask>().ok()?;
+        if self.waits.len() + self.sessions.len() >= SESSIONS_MAX || !self.begin_wait(conn, wanted.peer.ip())
+        {
+            tracing::debug!(peer = %wanted.peer, "too many WebRTC sessions");
+            return None;
+        }
+        let session = RtcSession::new(ctx, (config, self.anchor, self.bound?), wanted.parent, *ask, seed);
+        if session.is_none() {
+            self.end_wait(conn);
+        }
+        Some(Box::new(session?))
+    }
+
+    fn claim(&mut self, conn: ConnId, claim: &Claim) {
+        match claim {
+            Claim::Name(name) => {
+                self.sessions.insert(name, conn);
+            }
+            Claim::Open(remote) => {
+                if let Some(path) = self.path(*remote)
+                    && self.sessions.open(path, conn)
+                {
+                    self.end_wait(conn);
+                }
+            }
+            Claim::Close(remote) => {
+                if let Some(path) = self.path(*remote) {
+                    self.sessions.close(&path, conn);
+                }
+            }
+        }
+    }
+}
+
+/// The addresses that peers are told of: those of the setting, else the one that the port is bound to, else those of the
+/// interfaces. Loopback is only for a port that is bound to it, or a machine that has nothing else.
+fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<SocketAddr> {
+    let with_port = |ip: &IpAddr| SocketAddr::new(*ip, bound.port());
+    if !setting.is_empty() {
+        return setting.iter().map(with_port).collect();
+    }
+    if !bound.ip().is_unspecified() {
+        return vec![bound];
+    }
+    let is_reached = |ip: &&IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => bound.is_ipv6() && !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    let mut found: Vec<SocketAddr> =
+        hosts.iter().filter(is_reached).take(CANDIDATES_MAX).map(with_port).collect();
+    // Peers prefer what stands first, and IPv4 reaches nearly everybody.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    if found.is_empty() {
+        found.push(SocketAddr::from(([127, 0, 0, 1], bound.port())));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_peers_are_told_of() {
+        let hosts = ips(&["127.0.0.1", "fd00::2", "192.0.2.2", "fe80::1", "::1", "169.254.3.4"]);
+        let told = |bound: &str, setting: &[&str]| {
+            let found = candidates(bound.parse().unwrap(), &ips(setting), &hosts);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told("[::]:5", &[]), ["192.0.2.2:5", "[fd00::2]:5"]);
+        assert_eq!(told("0.0.0.0:5", &[]), ["192.0.2.2:5"]);
+        assert_eq!(told("127.0.0.1:5", &[]), ["127.0.0.1:5"]);
+        assert_eq!(told("[::]:5", &["203.0.113.7"]), ["203.0.113.7:5"]);
+        assert_eq!(candidates("0.0.0.0:5".parse().unwrap(), &[], &[]), ["127.0.0.1:5".parse().unwrap()]);
+    }
+
+    #[test]
+    fn w_11_a_network_has_so_many_sessions_that_wait() {
+        let mut port = RtcPort::new(
+            Now { mono: std::time::Instant::now(), wall_ms: 0 },
+            WorkerId(0),
+            &Seed::from_number(1),
+        );
+        let conn = |slot| ConnId { slot, generation: 0 };
+        let of = |n: u32| ips(&[&format!("2001:db8::{n:x}")])[0];
+        assert!((0..WAITING_MAX).all(|n| port.begin_wait(conn(n), of(n))));
+        assert!(!port.begin_wait(conn(9000), of(9000)));
+        assert!(port.begin_wait(conn(9000), ips(&["2001:db8:1::1"])[0]), "another network");
+        assert!((0..1000).all(|n| port.begin_wait(conn(10_000 + n), ips(&["127.0.0.1"])[0])));
+        port.forget(conn(0));
+        assert!(port.begin_wait(conn(0), of(0)));
+        (0..=9000).for_each(|n| port.forget(conn(n)));
+        assert!(port.waiting.is_empty() && port.waits.is_empty());
+    }
+}

@@ -1,0 +1,642 @@
+//! A WebRTC peer of the server: it publishes a stream, or is sent one.
+//!
+//! It is made for somebody who speaks with the client about it, the asker: a request of WHIP or WHEP, or a signalling
+//! socket. Descriptions and news go between the two as [`ToSession`] and [`FromSession`]; media comes and goes by the
+//! port.
+//!
+//! | | with an offer of the client | without one |
+//! |---|---|---|
+//! | publishes | agreed on, asked for, granted: the answer | granted; the offer comes, and is answered |
+//! | plays | granted, tracks known: the answer | granted, tracks known: our offer; the answer comes |
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::webrtc::{CloseReason, Config, Peer};
+use crypto::Seed;
+use media::Tracks;
+use rtp::NtpAnchor;
+use sdp::Description;
+use wire::Datagrams;
+
+use super::ingest::Ingest;
+use super::negotiation;
+use super::package::RtcPackage;
+use super::settings::RtcAppSettings;
+use super::statistics::RtcFigures;
+use super::viewer::{Outcome, Viewer};
+use super::way::{Ways, path_of};
+use crate::auth::access::Params;
+use crate::hub::Delivery;
+use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamEnd};
+use crate::protocol::{
+    About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
+    Reply, Session, Shared, To, UnitSink,
+};
+use crate::stats::Figures;
+use crate::types::{Handle, SessionRef, StreamKey};
+
+/// Room for events that an idle session keeps.
+const EVENTS_KEPT: usize = 4;
+/// How long a viewer waits for the first tracks of its stream, and a client for anything but media.
+const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
+
+/// What a session is wanted for.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) publishes: bool,
+    pub(super) key: StreamKey,
+    pub(super) params: Params,
+    pub(super) user_agent: String,
+    pub(super) origin: String,
+    /// The client's offer, when it makes one.
+    pub(super) offer: Option<Description>,
+    /// Part of the session's public name: who knows it may speak for the client.
+    pub(super) secret: u64,
+}
+
+/// What an asker says to a session.
+#[derive(Debug, Clone)]
+pub(super) enum ToSession {
+    /// The client's offer.
+    Offer(Description),
+    /// The client's answer.
+    Answer(Description),
+    /// A candidate of the client.
+    Candidate(sdp::Candidate),
+    /// A later request, with the secret that its URL had.
+    Request { secret: u64, request: Later },
+    /// The client wants no more.
+    End,
+}
+
+/// A later request about a session.
+#[derive(Debug, Clone)]
+pub(super) enum Later {
+    /// The client ends it.
+    Delete,
+    /// The client tells candidates, or restarts ICE: the fragment of a description, and `If-Match`.
+    Patch { fragment: Box<Description>, if_match: Option<String> },
+}
+
+/// What a session says to its asker.
+#[derive(Debug, Clone)]
+pub(super) enum FromSession {
+    /// A publisher may send its offer.
+    Granted,
+    /// An answer, or our offer.
+    Described(Described),
+    /// Media can flow.
+    Connected,
+    /// The first media came, or was sent.
+    Started,
+    /// It will not come to anything.
+    Refused(Refused),
+    /// The stream has ended, or its session.
+    Ended,
+    /// The answer to a [`ToSession::Request`]: status, entity tag, and body.
+    Answered(u16, Option<String>, String),
+}
+
+/// A description of ours.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    /// The text.
+    pub(super) sdp: String,
+    /// The name of what it is about, for conditions of later requests.
+    pub(super) tag: String,
+    /// Of our offers: the track of each `mid`, as pages know it.
+    pub(super) names: Vec<(String, String)>,
+}
+
+/// Why it will not come to anything.
+#[derive(Debug, Clone)]
+pub(super) enum Refused {
+    /// Not allowed to publish.
+    Publish(Refusal),
+    /// Not allowed to play, or nothing there.
+    Play(NoSubscription),
+    /// The stream has no tracks yet.
+    NoTracks,
+    /// The descriptions have nothing in common, or the client's is none.
+    Description(::webrtc::Error),
+    /// The server closed it, or nothing came.
+    Closed,
+}
+
+/// What the peer is.
+#[derive(Debug)]
+enum Role {
+    /// Nothing yet, or nothing any more.
+    None,
+    /// Waits for the verdict on a publish; the answer to its offer, if it made one.
+    AskedPublish(Option<Described>),
+    /// May publish; its offer is to come.
+    Granted(Box<Grant>),
+    /// Publishes.
+    Publisher(Box<Ingest>),
+    /// Waits for the verdict on a play, or for tracks; its offer, if it made one.
+    AskedPlay(Option<Box<Description>>),
+    /// Was sent our offer for these tracks.
+    Offered(Arc<Tracks>),
+    /// Plays.
+    Viewer(Viewer),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct RtcSession {
+    peer: Box<Peer>,
+    bound: SocketAddr,
+    ways: Ways,
+    role: Role,
+    asker: SessionRef,
+    key: StreamKey,
+    secret: u64,
+    events: VecDeque<Event>,
+    /// It must have been described by then.
+    describe_by: Option<Instant>,
+    connected: bool,
+    started: bool,
+    closed: bool,
+}
+
+impl RtcSession {
+    /// `None` when there is no application of that name, or no certificate.
+    pub(super) fn new(
+        ctx: &Context<'_>,
+        (config, anchor, bound): (Arc<Config>, NtpAnchor, SocketAddr),
+        asker: SessionRef,
+        ask: Ask,
+        seed: Seed,
+    ) -> Option<Self> {
+        let peer = Peer::new(ctx.now.mono, config, anchor, seed).ok()?;
+        let mut session = Self {
+            peer: Box::new(peer),
+            bound,
+            ways: Ways::default(),
+            role: Role::None,
+            asker,
+            key: ask.key.clone(),
+            secret: ask.secret,
+            events: VecDeque::new(),
+            describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
+            connected: false,
+            started: false,
+            closed: false,
+        };
+        if ask.publishes {
+            session.ask_publish(ctx, ask)
+        } else {
+            session.ask_play(ask)
+        }
+        Some(session)
+    }
+
+    fn ask_publish(&mut self, ctx: &Context<'_>, ask: Ask) {
+        let mut answer = None;
+        if let Some(offer) = &ask.offer {
+            match self.answer_publisher(ctx, offer) {
+                Ok(described) => answer = Some(described),
+                Err(error) => return self.refuse(Refused::Description(error)),
+            }
+        }
+        self.role = Role::AskedPublish(answer);
+        let Ask { key, params, user_agent, .. } = ask;
+        let ask = PublishAsk { key, ingest: super::INGEST, user_agent, params, via: Vec::new() };
+        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+    }
+
+    fn ask_play(&mut self, ask: Ask) {
+        self.role = Role::AskedPlay(ask.offer.map(Box::new));
+        let Ask { key, params, origin, .. } = ask;
+        let format = Format::new(&super::FORMAT, 0);
+        let ask = PlayAsk { key, format, params, origin };
+        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+    }
+
+    // ---- descriptions
+
+    fn answer_publisher(
+        &mut self,
+        ctx: &Context<'_>,
+        offer: &Description,
+    ) -> Result<Described, ::webrtc::Error> {
+        let h264 = ctx.apps.get(&self.key.app).is_none_or(|app| RtcAppSettings::of(app).h264);
+        let answer =
+            self.peer.handle_offer(ctx.now.mono, offer, |_, media| negotiation::take(media, h264))?;
+        Ok(self.describe(&answer, Vec::new()))
+    }
+
+    fn describe(&self, description: &Description, names: Vec<(String, String)>) -> Described {
+        Described { sdp: description.write(), tag: self.peer.local_fragment().to_owned(), names }
+    }
+
+    /// Tells the asker, and begins to listen for the client.
+    fn send_description(&mut self, described: Described) {
+        self.describe_by = None;
+        self.events.push_back(Event::Claim(Claim::Name(self.peer.local_fragment().to_owned())));
+        self.tell(FromSession::Described(described));
+    }
+
+    fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
+        let Role::AskedPublish(answer) = &mut self.role else { return };
+        let answer = answer.take();
+        match (verdict, answer) {
+            (Ok(grant), Some(answer)) => {
+                self.begin_ingest(ctx, &grant);
+                self.send_description(answer);
+            }
+            (Ok(grant), None) => {
+                self.role = Role::Granted(Box::new(grant));
+                self.tell(FromSession::Granted);
+            }
+            (Err(refusal), _) => {
+                self.role = Role::None;
+                self.refuse(Refused::Publish(refusal));
+            }
+        }
+    }
+
+    fn begin_ingest(&mut self, ctx: &Context<'_>, grant: &Grant) {
+        self.role = Role::Publisher(Box::new(Ingest::new(ctx.now.mono, grant, self.peer.sections())));
+    }
+
+    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
+        match verdict {
+            // Held until the peer can be sent something.
+            Ok(tracks) => {
+                self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+                if tracks.is_empty() {
+                    self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT);
+                } else {
+                    self.describe_stream(ctx, tracks);
+                }
+            }
+            Err(why) => {
+                self.role = Role::None;
+                self.refuse(Refused::Play(why));
+            }
+        }
+    }
+
+    /// The tracks of the stream are known: answers the client's offer, or makes one.
+    fn describe_stream(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
+        let Role::AskedPlay(offer) = &mut self.role else { return };
+        let stream: &str = &self.key.id;
+        match offer.take() {
+            Some(offer) => {
+                let mut taken = negotiation::Taken::default();
+                let answer = self.peer.handle_offer(ctx.now.mono, &offer, |_, media| {
+                    negotiation::give(media, tracks, stream, &mut taken)
+                });
+                match answer {
+                    Ok(answer) => {
+                        self.role = Role::Viewer(Viewer::new(self.peer.sections(), tracks));
+                        let described = self.describe(&answer, Vec::new());
+                        self.send_description(described);
+                    }
+                    Err(error) => self.refuse(Refused::Description(error)),
+                }
+            }
+            None => match self.peer.offer(&negotiation::offered(tracks, stream)) {
+                Ok(offer) => {
+                    let names = negotiation::names(&offer);
+                    let described = self.describe(&offer, names);
+                    self.role = Role::Offered(Arc::new(tracks.clone()));
+                    self.send_description(described);
+                }
+                Err(error) => self.refuse(Refused::Description(error)),
+            },
+        }
+    }
+
+    fn message(&mut self, ctx: &Context<'_>, from: SessionRef, message: &Message) {
+        let Some(said) = message.content::<ToSession>() else { return };
+        match said {
+            ToSession::Request { secret, request } => self.later(ctx, from, *secret, request),
+            _ if from.conn != self.asker.conn => {}
+            ToSession::Offer(offer) => self.take_offer(ctx, offer),
+            ToSession::Answer(answer) => {
+                let Role::Offered(tracks) = &self.role else { return };
+                let tracks = Arc::clone(tracks);
+                match self.peer.handle_answer(ctx.now.mono, answer) {
+                    Ok(()) => self.role = Role::Viewer(Viewer::new(self.peer.sections(), &tracks)),
+                    Err(error) => self.refuse(Refused::Description(error)),
+                }
+            }
+            ToSession::Candidate(candidate) => self.peer.add_remote(ctx.now.mono, candidate),
+            ToSession::End => self.end(ctx, Departure::Clean),
+        }
+    }
+
+    fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
+        let answer = self.answer_publisher(ctx, offer);
+        match (answer, std::mem::replace(&mut self.role, Role::None)) {
+            (Ok(described), Role::Granted(grant)) => {
+                self.begin_ingest(ctx, &grant);
+                self.send_description(described);
+            }
+            // Another offer of a publisher: ICE begins anew.
+            (Ok(described), role @ Role::Publisher(_)) => {
+                self.role = role;
+                self.send_description(described);
+            }
+            (Err(error), Role::Granted(_)) => {
+                self.refuse(Refused::Description(error));
+                self.events.push_back(unpublished(Departure::Clean));
+            }
+            (_, role) => self.role = role,
+        }
+    }
+
+    /// A request for the session's own URL. Who does not know the secret hears that there is nothing.
+    fn later(&mut self, ctx: &Context<'_>, from: SessionRef, secret: u64, request: &Later) {
+        let answer = if secret != self.secret || self.closed {
+            FromSession::Answered(404, None, String::new())
+        } else {
+            match request {
+                Later::Delete => {
+                    self.end(ctx, Departure::Clean);
+                    FromSession::Answered(200, None, String::new())
+                }
+                Later::Patch { fragment, if_match } => self.patch(ctx, fragment, if_match.as_deref()),
+            }
+        };
+        self.events.push_back(Event::Tell { to: from, message: Message::new(answer) });
+    }
+
+    /// Candidates of the client, or a restart of ICE (RFC 9725 §4.3).
+    fn patch(&mut self, ctx: &Context<'_>, fragment: &Description, if_match: Option<&str>) -> FromSession {
+        let answered = |status| FromSession::Answered(status, None, String::new());
+        let Some(if_match) = if_match else { return answered(428) };
+        let is_any = matches!(if_match.trim(), "*" | "\"*\"");
+        if !is_any && if_match.trim().trim_matches('"') != self.peer.local_fragment() {
+            return answered(412);
+        }
+        if negotiation::restarts(fragment, self.peer.remote_fragment()) {
+            return match self.peer.restart_ice(ctx.now.mono, fragment) {
+                Ok(answer) => {
+                    let tag = self.peer.local_fragment().to_owned();
+                    self.events.push_back(Event::Claim(Claim::Name(tag.clone())));
+                    FromSession::Answered(200, Some(tag), negotiation::fragment_of(&answer))
+                }
+                Err(_) => answered(400),
+            };
+        }
+        for candidate in negotiation::candidates(fragment) {
+            self.peer.add_remote(ctx.now.mono, candidate);
+        }
+        answered(204)
+    }
+
+    // ---- the end
+
+    fn tell(&mut self, said: FromSession) {
+        self.events.push_back(Event::Tell { to: self.asker, message: Message::new(said) });
+    }
+
+    fn refuse(&mut self, why: Refused) {
+        let reason = match &why {
+            Refused::Publish(refusal) => format!("refused: {refusal:?}"),
+            Refused::Play(why) => format!("refused: {why:?}"),
+            Refused::NoTracks => "the stream has no tracks".to_owned(),
+            Refused::Description(error) => format!("descriptions do not fit: {error}"),
+            Refused::Closed => "closed".to_owned(),
+        };
+        self.tell(FromSession::Refused(why));
+        self.over(&reason, Departure::Clean);
+    }
+
+    /// Ends what the peer does, and says so to it.
+    fn end(&mut self, ctx: &Context<'_>, departure: Departure) {
+        self.peer.close(ctx.now.mono);
+        self.over("closed here", departure);
+    }
+
+    fn over(&mut self, reason: &str, departure: Departure) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.describe_by = None;
+        match std::mem::replace(&mut self.role, Role::None) {
+            Role::AskedPublish(_) | Role::Granted(_) | Role::Publisher(_) => {
+                self.events.push_back(unpublished(departure));
+            }
+            Role::AskedPlay(_) | Role::Offered(_) | Role::Viewer(_) => {
+                self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+            }
+            Role::None => {}
+        }
+        self.tell(FromSession::Ended);
+        self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+
+    // ---- events of the peer
+
+    fn drain_peer(&mut self, ctx: &Context<'_>) {
+        while self.events.is_empty()
+            && let Some(event) = self.peer.poll_event()
+        {
+            self.peer_event(ctx, event);
+        }
+    }
+
+    fn peer_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
+        match event {
+            ::webrtc::Event::PathOpened(path) => {
+                self.events.extend(self.ways.open(path).map(|way| Event::Claim(Claim::Open(way))));
+            }
+            ::webrtc::Event::PathClosed(path) => {
+                self.events.extend(self.ways.close(path).map(|way| Event::Claim(Claim::Close(way))));
+            }
+            ::webrtc::Event::Connected => {
+                self.connected = true;
+                self.tell(FromSession::Connected);
+                if let Role::Viewer(_) = self.role {
+                    self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: false });
+                }
+            }
+            ::webrtc::Event::Frame { section, frame, sampled } => {
+                if let Role::Publisher(ingest) = &mut self.role {
+                    ingest.frame(ctx.now.mono, section, frame, sampled);
+                    self.take_units();
+                }
+            }
+            ::webrtc::Event::PictureLost { section } => {
+                if let Role::Publisher(ingest) = &mut self.role {
+                    ingest.lost(section);
+                }
+            }
+            ::webrtc::Event::KeyFrameWanted { section } => {
+                if let Role::Viewer(viewer) = &self.role {
+                    let track = viewer.track_of(section);
+                    self.events.push_back(Event::KeyFrameNeeded { subscription: Handle::ONLY, track });
+                }
+            }
+            ::webrtc::Event::Closed(reason) => self.over(words(reason), Departure::Lost),
+            // A lite agent has no candidates to tell; of a section only the first format is taken.
+            _ => {}
+        }
+    }
+
+    fn take_units(&mut self) {
+        let Role::Publisher(ingest) = &mut self.role else { return };
+        while let Some((unit, tracks)) = ingest.poll_unit() {
+            if !std::mem::replace(&mut self.started, true) {
+                let message = Message::new(FromSession::Started);
+                self.events.push_back(Event::Tell { to: self.asker, message });
+            }
+            self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
+        }
+        let units = ingest.take_dropped();
+        if units > 0 {
+            self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units });
+        }
+    }
+}
+
+const fn unpublished(departure: Departure) -> Event {
+    Event::Unpublished { publication: Handle::ONLY, departure }
+}
+
+const fn words(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Local => "closed here",
+        CloseReason::ConnectTimeout => "no path to the peer",
+        CloseReason::ConsentExpired => "the peer is silent",
+        CloseReason::Peer => "the peer said goodbye",
+        CloseReason::Handshake(_) => "the handshake failed",
+        _ => "closed",
+    }
+}
+
+impl DatagramPeer for RtcSession {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
+        let path = path_of(from, self.bound);
+        self.ways.note(path, from);
+        self.peer.handle_datagram(ctx.now.mono, path, datagram);
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+        let viewer = if let Role::Viewer(viewer) = &self.role { Some(viewer) } else { None };
+        let package = viewer.and_then(|_| shared(Handle::ONLY)?.downcast_ref::<RtcPackage>());
+        let log = |section| package?.log(viewer?.track_of(section)?);
+        let path = self.peer.poll_transmit(ctx.now.mono, log, out);
+        let remote = path.and_then(|path| self.ways.find(path));
+        if remote.is_none() {
+            // Nobody to send it to: it counts as lost.
+            out.clear();
+        }
+        To { path: PathId::default(), remote }
+    }
+}
+
+impl UnitSink for RtcSession {
+    fn has_room(&self) -> bool {
+        self.connected && matches!(self.role, Role::Viewer(_))
+    }
+
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let Role::Viewer(viewer) = &mut self.role else { return };
+        if viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) == Outcome::OtherCodec {
+            self.end(ctx, Departure::Clean);
+            return;
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            self.tell(FromSession::Started);
+        }
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {}
+}
+
+impl Session for RtcSession {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {}
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::PublicationEnded { .. } => {
+                // The worker has ended it already.
+                self.role = Role::None;
+                self.end(ctx, Departure::Clean);
+            }
+            Reply::KeyFrameNeeded { track, .. } => {
+                if let Role::Publisher(ingest) = &self.role
+                    && let Some(section) = ingest.section_of(track)
+                {
+                    self.peer.request_key_frame(ctx.now.mono, section);
+                }
+            }
+            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
+            Reply::TracksKnown { tracks, .. } => self.describe_stream(ctx, tracks),
+            Reply::SubscriptionEnded { end, .. } => {
+                self.role = Role::None;
+                let _: StreamEnd = end;
+                self.end(ctx, Departure::Clean);
+            }
+            Reply::Message { from, message } => self.message(ctx, from, &message),
+            // A request that was answered is over; before, nobody would get the answer.
+            Reply::SessionEnded(_) if self.describe_by.is_some() => self.end(ctx, Departure::Clean),
+            Reply::SessionEnded(_)
+            | Reply::Wanted { .. }
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. } => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.peer.handle_timeout(ctx.now.mono);
+        if self.describe_by.is_some_and(|by| by <= ctx.now.mono) {
+            let why =
+                if matches!(self.role, Role::AskedPlay(_)) { Refused::NoTracks } else { Refused::Closed };
+            self.refuse(why);
+        }
+        if let Role::Publisher(ingest) = &mut self.role {
+            ingest.try_start(ctx.now.mono);
+            self.take_units();
+        }
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        let departure = match self.role {
+            // Its socket is gone, and may come again.
+            Role::Publisher(_) => Departure::Lost,
+            _ => Departure::Clean,
+        };
+        self.end(ctx, departure);
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            self.events.shrink_to(EVENTS_KEPT);
+            self.drain_peer(ctx);
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let ingest = if let Role::Publisher(ingest) = &self.role { ingest.poll_timeout() } else { None };
+        [self.peer.poll_timeout(), self.describe_by, ingest].into_iter().flatten().min()
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "webrtc", is_media: true, is_authenticated: self.connected }
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+
+    fn figures(&self) -> Option<Arc<dyn Figures>> {
+        self.connected.then(|| -> Arc<dyn Figures> { Arc::new(RtcFigures::of(&self.peer.stats())) })
+    }
+}

@@ -1,0 +1,141 @@
+//! Settings: `webrtc.*` of the server; of an application those that the reference has.
+
+use std::net::IpAddr;
+
+use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use crate::mail::SessionSettings;
+use crate::protocol::row::Bind;
+
+const SERVER: &[Key] = &[
+    key("webrtc.enabled", "true", "WebRTC publishers and viewers"),
+    key("webrtc.port", "50000", "First UDP port of WebRTC media, one per worker; 0: any free ones"),
+    key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
+];
+
+/// Addresses that `webrtc.candidates` may list, and that are offered.
+pub(super) const CANDIDATES_MAX: usize = 16;
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    read_server: |values| Ok(Extensions::of(RtcSettings::read(values)?)),
+    read_app: |values| Ok(Extensions::of(RtcAppSettings::read(values)?)),
+    ..Section::NONE
+};
+
+/// The WebRTC settings of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RtcSettings {
+    /// `webrtc.port`, unless `webrtc.enabled` is off.
+    port: Option<u16>,
+    /// `server.host`.
+    host: Option<IpAddr>,
+    /// `webrtc.candidates`.
+    pub(super) candidates: Vec<IpAddr>,
+}
+
+static DEFAULTS: RtcSettings = RtcSettings { port: None, host: None, candidates: Vec::new() };
+
+impl RtcSettings {
+    /// The WebRTC part of the session settings, or the defaults.
+    pub(super) fn of(settings: &SessionSettings) -> &Self {
+        settings.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let list = values.text("webrtc.candidates").split(',').map(str::trim).filter(|text| !text.is_empty());
+        let candidates: Result<Vec<IpAddr>, _> = list.map(str::parse).collect();
+        let candidates = candidates
+            .map_err(|_| values.bad("webrtc.candidates", "must be addresses, separated by commas"))?;
+        if candidates.len() > CANDIDATES_MAX {
+            return Err(
+                values.bad("webrtc.candidates", format!("must be {CANDIDATES_MAX} addresses at most"))
+            );
+        }
+        let port = values.port("webrtc.port")?;
+        Ok(Self {
+            port: values.boolean("webrtc.enabled")?.then_some(port),
+            host: values.host("server.host")?,
+            candidates,
+        })
+    }
+}
+
+/// The address of WebRTC media, on the first worker.
+pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
+    let settings = server.protocols.get::<RtcSettings>()?;
+    Some(Bind { host: settings.host, port: settings.port?, key: "webrtc.port" })
+}
+
+/// The WebRTC settings of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RtcAppSettings {
+    /// `webRTCEnabled`.
+    pub(super) enabled: bool,
+    /// `h264Enabled`: preferred when a publisher offers it.
+    pub(super) h264: bool,
+    /// `stunServerURI`, for pages that ask.
+    pub(super) stun: String,
+    /// `turnServerUsername`.
+    pub(super) turn_user: String,
+    /// `turnServerCredential`.
+    pub(super) turn_credential: String,
+}
+
+static APP_DEFAULTS: RtcAppSettings = RtcAppSettings {
+    enabled: true,
+    h264: true,
+    stun: String::new(),
+    turn_user: String::new(),
+    turn_credential: String::new(),
+};
+
+impl RtcAppSettings {
+    pub(super) fn of(app: &AppSettings) -> &Self {
+        app.protocols.get().unwrap_or(&APP_DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        Ok(Self {
+            enabled: values.boolean("webRTCEnabled")?,
+            h264: values.boolean("h264Enabled")?,
+            stun: values.text("stunServerURI").trim().to_owned(),
+            turn_user: values.text("turnServerUsername").to_owned(),
+            turn_credential: values.text("turnServerCredential").to_owned(),
+        })
+    }
+}
+
+/// Whether an application has WebRTC.
+pub(super) fn is_enabled(app: &AppSettings) -> bool {
+    RtcAppSettings::of(app).enabled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn c_03_candidates_are_addresses() {
+        let server = |value| ServerSettings::of(schema(), &[("webrtc.candidates", value)]);
+        let settings = server("203.0.113.7, 2001:db8::1").unwrap();
+        let read = settings.protocols.get::<RtcSettings>().unwrap();
+        assert_eq!(
+            read.candidates,
+            ["203.0.113.7".parse::<IpAddr>().unwrap(), "2001:db8::1".parse().unwrap()]
+        );
+        assert_eq!(listen(&settings), Some(Bind { host: None, port: 50_000, key: "webrtc.port" }));
+        for bad in ["example.com", "203.0.113.7:5000", &["192.0.2.1"; 17].join(",")] {
+            assert!(server(bad).unwrap_err().to_string().starts_with("webrtc.candidates"), "{bad}");
+        }
+        let off = ServerSettings::of(schema(), &[("webrtc.enabled", "false")]).unwrap();
+        assert_eq!(listen(&off), None);
+    }
+
+    #[test]
+    fn an_application_may_have_none() {
+        let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
+        assert!(is_enabled(&app(&[])) && !is_enabled(&app(&[("webRTCEnabled", "false")])));
+    }
+}

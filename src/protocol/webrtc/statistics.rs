@@ -1,0 +1,98 @@
+//! Figures of a peer.
+
+use serde_json::{Map, Value, json};
+use smallvec::smallvec;
+
+use crate::stats::{Catalogue, Figures, Values};
+
+/// The figures in `/metrics` (docs/metrics.md).
+pub(super) static CATALOGUE: Catalogue = Catalogue {
+    name: "webrtc",
+    counted: ["packets", "RTP packets of WebRTC", "RTP packets of one WebRTC peer"],
+    counters: &["received", "recovered", "lost", "nacked", "sent_again", "send_dropped"],
+    counters_of_each: 6,
+    gauges: &[
+        ("rtt_microseconds", "Round trip of a WebRTC peer"),
+        (
+            "jitter_ticks",
+            "Variance of the time between packets, in ticks of the clock of their source; the largest",
+        ),
+        ("remote_estimate_bits", "What the path could carry in a second, as the peer estimates it"),
+    ],
+};
+
+/// The statistics of a peer at one moment.
+#[derive(Debug)]
+pub(super) struct RtcFigures(::webrtc::Stats);
+
+impl RtcFigures {
+    pub(super) fn of(stats: &::webrtc::Stats) -> Self {
+        Self(stats.clone())
+    }
+
+    fn received(&self, of: impl Fn(&rtp::receive::ReceiveStats) -> u64) -> u64 {
+        self.0.received.iter().map(|(_, _, stats)| of(stats)).sum()
+    }
+
+    fn round_trip_us(&self) -> u64 {
+        self.0.round_trip.map_or(0, |round_trip| u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn jitter(&self) -> u64 {
+        self.0.received.iter().map(|(_, _, stats)| u64::from(stats.jitter)).max().unwrap_or(0)
+    }
+
+    fn resent(&self) -> u64 {
+        self.0.resent.iter().map(|(_, stats)| stats.resent).sum()
+    }
+}
+
+impl Figures for RtcFigures {
+    fn catalogue(&self) -> &'static Catalogue {
+        &CATALOGUE
+    }
+
+    fn counts(&self) -> Values {
+        smallvec![
+            self.received(|stats| stats.packets),
+            self.received(|stats| stats.recovered),
+            self.received(|stats| stats.lost),
+            self.received(|stats| stats.nacked),
+            self.resent(),
+            self.0.skipped,
+        ]
+    }
+
+    fn gauges(&self) -> Values {
+        smallvec![self.round_trip_us(), self.jitter(), self.0.remote_estimate.unwrap_or(0)]
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let profile = self.0.profile.map(|profile| format!("{profile:?}"));
+        let members = json!({
+            "rttMicroseconds": self.round_trip_us(),
+            "packetsReceived": self.received(|stats| stats.packets),
+            "packetsRecovered": self.received(|stats| stats.recovered),
+            "packetsLost": self.received(|stats| stats.lost),
+            "packetsSentAgain": self.resent(),
+            "packetsDropped": self.0.skipped,
+            "remoteEstimateBits": self.0.remote_estimate,
+            "srtpProfile": profile,
+        });
+        if let Value::Object(members) = members { members } else { Map::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_catalogue_has_its_value() {
+        let stats = ::webrtc::Stats::default();
+        let figures = RtcFigures::of(&stats);
+        assert_eq!(figures.counts().len(), CATALOGUE.counters.len());
+        assert_eq!(figures.gauges().len(), CATALOGUE.gauges.len());
+        assert_eq!(figures.members().keys().next().map(String::as_str), Some("rttMicroseconds"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Paths of ICE and ways of the shared port: the same addresses in two forms. A socket for both families names an IPv4
+//! peer as a mapped address; candidates, and what a peer is told of itself, have the plain one.
+
+use std::net::SocketAddr;
+
+use ice::Path;
+use smallvec::SmallVec;
+
+use crate::protocol::Remote;
+
+/// The path of what came by this way to a port that is bound to `bound`.
+pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let local = SocketAddr::new(remote.local.unwrap_or(bound.ip()), bound.port());
+    Path::udp(plain(local), plain(remote.peer))
+}
+
+/// The ways that a session has heard of, as the socket names them.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    open: SmallVec<[(Path, Remote); 1]>,
+    /// What came last: the answer to a check goes there, although nobody has validated it.
+    newest: Option<(Path, Remote)>,
+}
+
+impl Ways {
+    /// A datagram came by this one.
+    pub(super) fn note(&mut self, path: Path, remote: Remote) {
+        self.newest = Some((path, remote));
+    }
+
+    /// The path was validated; its way.
+    pub(super) fn open(&mut self, path: Path) -> Option<Remote> {
+        let remote = self.find(path)?;
+        if self.open.iter().all(|(known, _)| *known != path) {
+            self.open.push((path, remote));
+        }
+        Some(remote)
+    }
+
+    /// The path is no more; its way.
+    pub(super) fn close(&mut self, path: Path) -> Option<Remote> {
+        let remote = self.find(path);
+        self.open.retain(|(known, _)| *known != path);
+        remote
+    }
+
+    /// The way of a path.
+    pub(super) fn find(&self, path: Path) -> Option<Remote> {
+        let all = self.open.iter().chain(&self.newest);
+        all.into_iter().find(|(known, _)| *known == path).map(|(_, remote)| *remote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_addresses_are_plain_in_paths_and_mapped_again_on_the_way() {
+        let bound = "[::]:5000".parse().unwrap();
+        let remote = Remote {
+            peer: "[::ffff:192.0.2.9]:7".parse().unwrap(),
+            local: Some("::ffff:192.0.2.1".parse().unwrap()),
+        };
+        let path = path_of(remote, bound);
+        assert_eq!(path, Path::udp("192.0.2.1:5000".parse().unwrap(), "192.0.2.9:7".parse().unwrap()));
+        let mut ways = Ways::default();
+        assert_eq!(ways.open(path), None);
+        ways.note(path, remote);
+        assert_eq!(
+            (ways.find(path), ways.open(path), ways.open(path)),
+            (Some(remote), Some(remote), Some(remote))
+        );
+        assert_eq!(ways.open.len(), 1);
+        let other = Remote { peer: "[::ffff:192.0.2.9]:8".parse().unwrap(), ..remote };
+        ways.note(path_of(other, bound), other);
+        assert_eq!(ways.find(path), Some(remote));
+        assert_eq!(ways.close(path), Some(remote));
+        assert_eq!(ways.find(path), None);
+    }
+}

@@ -1,0 +1,405 @@
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, the answer with a URL of its own, by which the
+//! session is ended (DELETE), told candidates, or given another ICE (PATCH).
+//!
+//! The URL ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
+//! that comes to another worker finds it by one message, and who does not know the secret finds nothing.
+
+use std::time::{Duration, Instant};
+
+use sdp::Description;
+
+use super::session::{Ask, Described, FromSession, Later, Refused, ToSession};
+use crate::auth::access::{Params, is_stream_id};
+use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response};
+use crate::mail::{Message, NoSubscription, Refusal};
+use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
+use crate::protocol::{Context, Event, Reply};
+use crate::types::{ConnId, Handle, SessionRef, StreamKey, WorkerId};
+
+/// The media types of descriptions and of their fragments (RFC 8840 §9).
+const SDP: &str = "application/sdp";
+const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// The largest description.
+const BODY_BYTES_MAX: usize = 128 * 1024;
+/// Nothing is waited for any longer.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// How long a client that may come again should wait, in seconds.
+const RETRY_AFTER: &str = "2";
+
+/// Bodies of the rows.
+pub(in crate::protocol) const OFFERS: BodyKind = BodyKind::Of { types: &[SDP], bytes_max: BODY_BYTES_MAX };
+pub(in crate::protocol) const FRAGMENTS: BodyKind =
+    BodyKind::Of { types: &[FRAGMENT], bytes_max: BODY_BYTES_MAX };
+/// Methods of the rows.
+pub(in crate::protocol) const ENDPOINT: Methods = Methods::These(&[Method::Get, Method::Post]);
+pub(in crate::protocol) const SESSION: Methods =
+    Methods::These(&[Method::Get, Method::Patch, Method::Delete]);
+/// Pages of any origin, which may read what they need to go on.
+pub(in crate::protocol) const CORS: Cors = Cors {
+    pages: Pages::Any,
+    methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
+    exposed: Some("Location,ETag,Link,Accept-Patch"),
+};
+
+/// Handler: WHIP's endpoint.
+pub(in crate::protocol) fn publish(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+    begin(session, ctx, asked, true);
+}
+
+/// Handler: WHEP's endpoint.
+pub(in crate::protocol) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+    begin(session, ctx, asked, false);
+}
+
+fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: bool) {
+    let key = StreamKey::new(asked.name("app"), asked.name("id"));
+    let request = &asked.request;
+    if request.method != Method::Post {
+        // RFC 9725 §4.1: nothing to be seen. Players look whether there is anything at all (WHEP §4).
+        let answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
+        return session.respond(ctx.now, asked.fields, answer);
+    }
+    let offer = Description::read(&request.body);
+    let refusal = match &offer {
+        _ if !is_stream_id(&key.id) => {
+            Some("the stream id has other characters than letters, digits, '-', '_' and '.'".to_owned())
+        }
+        Err(error) => Some(error.to_string()),
+        Ok(offer) if !goes_right(offer, publishes) => Some("no section goes the right way".to_owned()),
+        Ok(_) => None,
+    };
+    let (Ok(offer), None) = (offer, &refusal) else {
+        return session.respond(ctx.now, asked.fields, Response::error(400, &refusal.unwrap_or_default()));
+    };
+    let base = base_of(session, request);
+    let ask = Ask {
+        publishes,
+        params: params_of(request),
+        user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
+        origin: request.header("origin").unwrap_or_default().to_owned(),
+        offer: Some(offer),
+        secret: session.draw(),
+        key,
+    };
+    let conversation = Opening::new(ctx, base, ask);
+    session.converse(asked, Box::new(conversation));
+}
+
+/// Whether any section of an offer can carry what is wanted (RFC 9725 §4.2).
+fn goes_right(offer: &Description, publishes: bool) -> bool {
+    let is_ours = |media: &&sdp::Media| {
+        let direction = offer.direction(media);
+        if publishes { direction.sends() } else { direction.receives() }
+    };
+    offer.media.iter().any(|media| is_ours(&media))
+}
+
+/// The parameters of the query, and the token of `Authorization`: `Bearer` before it is usual, and not needed.
+fn params_of(request: &Request) -> Params {
+    let mut params = request.query.clone();
+    if let Some(value) = request.header("authorization") {
+        let value = value.trim();
+        let bearer =
+            value.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer ")).map_or(0, str::len);
+        let token = value.get(bearer..).unwrap_or_default().trim();
+        params.retain(|(name, _)| name != "token");
+        params.push(("token".to_owned(), token.to_owned()));
+    }
+    params
+}
+
+/// The absolute URL of a request without its query: a session's is below.
+fn base_of(session: &HttpSession, request: &Request) -> String {
+    let host = request.header("host").unwrap_or_default();
+    let path = request.path.trim_end_matches('/');
+    if host.is_empty() {
+        return path.to_owned();
+    }
+    let scheme = if session.is_secure(request) { "https" } else { "http" };
+    format!("{scheme}://{host}{path}")
+}
+
+// ---- the beginning
+
+/// A POST that waits for its session.
+#[derive(Debug)]
+struct Opening {
+    base: String,
+    key: StreamKey,
+    publishes: bool,
+    secret: u64,
+    event: Option<Event>,
+    session: Option<SessionRef>,
+    response: Option<Response>,
+    until: Option<Instant>,
+}
+
+impl Opening {
+    fn new(ctx: &Context<'_>, base: String, ask: Ask) -> Self {
+        let (publishes, secret, key) = (ask.publishes, ask.secret, ask.key.clone());
+        let event =
+            Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
+        Self {
+            base,
+            key,
+            publishes,
+            secret,
+            event: Some(event),
+            session: None,
+            response: None,
+            until: ctx.now.mono.checked_add(PATIENCE),
+        }
+    }
+
+    fn respond(&mut self, response: Response) {
+        if self.until.take().is_some() {
+            self.response = Some(response);
+        }
+    }
+
+    fn created(&self, described: &Described) -> Response {
+        let Some(session) = self.session else { return unavailable() };
+        let location = format!("{}/{}", self.base, name_of(session, self.secret));
+        Response::with_body(201, SDP, described.sdp.clone())
+            .header("Location", location)
+            .header("ETag", format!("\"{}\"", described.tag))
+            .header("Accept-Patch", FRAGMENT)
+    }
+
+    fn heard(&mut self, said: &FromSession) {
+        match said {
+            FromSession::Described(described) => {
+                let response = self.created(described);
+                self.respond(response);
+            }
+            FromSession::Refused(why) => {
+                let response = refusal(why, &self.key, self.publishes);
+                self.respond(response);
+            }
+            FromSession::Ended => self.respond(unavailable()),
+            FromSession::Granted
+            | FromSession::Connected
+            | FromSession::Started
+            | FromSession::Answered(..) => {}
+        }
+    }
+}
+
+impl Conversation for Opening {
+    fn handle_message(&mut self, _ctx: &Context<'_>, _text: &str) {}
+
+    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Spawned { session: None, .. } => self.respond(unavailable()),
+            Reply::Spawned { session, .. } => self.session = session,
+            Reply::Message { from, message } if self.is_from(from) => {
+                if let Some(said) = message.content::<FromSession>() {
+                    self.heard(said);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.until.is_some_and(|until| until <= ctx.now.mono) {
+            if let Some(session) = self.session {
+                self.event = Some(Event::Tell { to: session, message: Message::new(ToSession::End) });
+            }
+            self.respond(unavailable());
+        }
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        self.event.take()
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.response.take().map(Action::Respond)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+impl Opening {
+    /// A session may have something to say before its parent has heard that it is there.
+    fn is_from(&self, from: SessionRef) -> bool {
+        self.session.is_some_and(|session| session.worker == from.worker && session.conn == from.conn)
+    }
+}
+
+fn unavailable() -> Response {
+    Response::error(503, "Service Unavailable").header("Retry-After", RETRY_AFTER)
+}
+
+/// The codes of docs/webrtc.md.
+fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
+    let later = |status, text: &str| Response::error(status, text).header("Retry-After", RETRY_AFTER);
+    match why {
+        Refused::Publish(Refusal::NoApplication) => Response::error(404, "no such application"),
+        Refused::Publish(Refusal::InUse) => Response::error(409, "the stream id is in use"),
+        Refused::Publish(Refusal::Loop) => Response::error(409, "the stream came through this server before"),
+        Refused::Publish(Refusal::NotAllowed(text)) => Response::text(403, *text),
+        Refused::Publish(Refusal::Denied(denial)) | Refused::Play(NoSubscription::Denied(denial)) => {
+            Response::text(403, denial.text(&key.id))
+        }
+        Refused::Publish(Refusal::Resources | Refusal::Draining)
+        | Refused::Play(NoSubscription::Unavailable)
+        | Refused::Closed => unavailable(),
+        Refused::Play(NoSubscription::NotFound) => later(409, "the stream is not live"),
+        Refused::Play(NoSubscription::Disabled) => Response::text(403, "WebRTC is switched off here"),
+        Refused::NoTracks => later(409, "the stream has sent nothing yet"),
+        // What the stream is cannot be changed for this viewer.
+        Refused::Description(::webrtc::Error::NothingInCommon) if !publishes => {
+            Response::error(406, "no codec of the stream is offered")
+        }
+        Refused::Description(::webrtc::Error::NothingInCommon) => {
+            Response::error(422, "no known codec is offered")
+        }
+        Refused::Description(error) => Response::error(400, &error.to_string()),
+    }
+}
+
+// ---- later requests
+
+/// The public name of a session.
+fn name_of(session: SessionRef, secret: u64) -> String {
+    let ConnId { slot, generation } = session.conn;
+    format!("{}-{slot:08x}{generation:08x}{secret:016x}", session.worker.0)
+}
+
+/// The session of a public name, and the secret in it.
+fn read_name(name: &str) -> Option<(SessionRef, u64)> {
+    let (worker, digits) = name.split_once('-')?;
+    if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let number = |from: usize, to: usize| u64::from_str_radix(digits.get(from..to)?, 16).ok();
+    let conn =
+        ConnId { slot: u32::try_from(number(0, 8)?).ok()?, generation: u32::try_from(number(8, 16)?).ok()? };
+    Some((SessionRef::new(WorkerId(worker.parse().ok()?), conn), number(16, 32)?))
+}
+
+/// Handler: a session's URL.
+pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
+    let request = &asked.request;
+    let found = read_name(asked.name("session"));
+    let later = match request.method {
+        Method::Delete => Ok(Later::Delete),
+        Method::Patch => Description::read_fragment(&request.body)
+            .map(|fragment| Later::Patch {
+                fragment: Box::new(fragment),
+                if_match: request.header("if-match").map(str::to_owned),
+            })
+            .map_err(|error| Response::error(400, &error.to_string())),
+        // RFC 9725 §4.1.
+        Method::Get | Method::Head | Method::Post | Method::Put | Method::Options => {
+            Err(Response::empty(200))
+        }
+    };
+    match (found, later) {
+        (_, Err(response)) => http.respond(ctx.now, asked.fields, response),
+        (None, Ok(_)) => http.respond(ctx.now, asked.fields, Response::error(404, "Not Found")),
+        (Some((to, secret)), Ok(request)) => {
+            let message = Message::new(ToSession::Request { secret, request });
+            let conversation = Following {
+                event: Some(Event::Tell { to, message }),
+                to,
+                response: None,
+                until: ctx.now.mono.checked_add(PATIENCE),
+            };
+            http.converse(asked, Box::new(conversation));
+        }
+    }
+}
+
+/// A later request that waits for the session's answer.
+#[derive(Debug)]
+struct Following {
+    event: Option<Event>,
+    to: SessionRef,
+    response: Option<Response>,
+    until: Option<Instant>,
+}
+
+impl Following {
+    fn respond(&mut self, response: Response) {
+        if self.until.take().is_some() {
+            self.response = Some(response);
+        }
+    }
+}
+
+impl Conversation for Following {
+    fn handle_message(&mut self, _ctx: &Context<'_>, _text: &str) {}
+
+    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::SessionEnded(_) => self.respond(Response::error(404, "Not Found")),
+            Reply::Message { from, message }
+                if from.conn == self.to.conn && from.worker == self.to.worker =>
+            {
+                let Some(FromSession::Answered(status, tag, body)) = message.content() else { return };
+                let response = match (*status, body.is_empty()) {
+                    (status, true) if status < 400 => Response::empty(status),
+                    (404, _) => Response::error(404, "Not Found"),
+                    (412, _) => Response::error(412, "Precondition Failed"),
+                    (428, _) => Response::error(428, "Precondition Required"),
+                    (status, true) => Response::error(status, "Bad Request"),
+                    (status, false) => Response::with_body(status, FRAGMENT, body.clone()),
+                };
+                let tagged = match tag {
+                    Some(tag) => response.header("ETag", format!("\"{tag}\"")),
+                    None => response,
+                };
+                self.respond(tagged);
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        if self.until.is_some_and(|until| until <= ctx.now.mono) {
+            self.respond(Response::error(404, "Not Found"));
+        }
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        self.event.take()
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.response.take().map(Action::Respond)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_was_written_and_nothing_else_is() {
+        let session = SessionRef::new(WorkerId(3), ConnId { slot: 7, generation: 0xffff_fffe });
+        let name = name_of(session, 0x0123_4567_89ab_cdef);
+        assert_eq!(name, "3-00000007fffffffe0123456789abcdef");
+        assert_eq!(read_name(&name), Some((session, 0x0123_4567_89ab_cdef)));
+        for bad in [
+            "",
+            "3",
+            "3-",
+            "-00000007fffffffe0123456789abcdef",
+            "3-00000007fffffffe0123456789abcde",
+            "3-00000007fffffffe0123456789abcdeg",
+            "70000-00000007fffffffe0123456789abcdef",
+            "3-+0000007fffffffe0123456789abcdef",
+        ] {
+            assert_eq!(read_name(bad), None, "{bad}");
+        }
+    }
+}
