@@ -71,7 +71,7 @@ impl Ingest {
     /// Continues the stream at the position of the grant.
     pub(super) fn new(now: Instant, grant: &Grant, sections: &[Section]) -> Self {
         let mut next = [0u8; 2];
-        let incoming = sections.iter().filter_map(|section| {
+        let incoming = sections.iter().filter(|section| section.direction.receives()).filter_map(|section| {
             let format = section.formats.first()?;
             let codec = codec_of_description(&format.remote)?;
             let n = next.get_mut(usize::from(codec.kind() == TrackKind::Audio))?;

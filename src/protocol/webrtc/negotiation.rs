@@ -57,13 +57,26 @@ pub(super) fn give(
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let is_free = |track: &&Track| !track.id.is_derived() && !taken.0.contains(&track.id);
     // The default track, as of a subscription without a selection.
-    let track = tracks.of_kind(kind).find(|track| is_carried(track.config.codec())).filter(is_free)?;
-    let formats = formats_of_track(track);
-    if media.select(&formats).is_empty() {
-        return None;
+    let track = tracks.of_kind(kind).find(|track| is_carried(track.config.codec())).filter(is_free);
+    if let Some(track) = track
+        && let formats = formats_of_track(track)
+        && !media.select(&formats).is_empty()
+    {
+        taken.0.push(track.id);
+        return Some(MediaPreference {
+            direction: Direction::SendOnly,
+            formats,
+            msid: Some(name_of(track, stream)),
+        });
     }
-    taken.0.push(track.id);
-    Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(track, stream)) })
+    idle(media)
+}
+
+/// A section that nothing is sent by. It is not rejected: some peers find the transport in it alone.
+fn idle(media: &Media) -> Option<MediaPreference> {
+    let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
+    let known = codecs.map(formats_of).find(|formats| !media.select(formats).is_empty());
+    Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
 /// The sections that we offer a viewer of these tracks: audio first, as pages have it.

@@ -48,7 +48,7 @@ impl Viewer {
     /// The sections that were agreed on, and the tracks that they were agreed on for.
     pub(super) fn new(sections: &[Section], tracks: &Tracks) -> Self {
         let mut outputs: Vec<Output> = Vec::new();
-        for section in sections {
+        for section in sections.iter().filter(|section| section.direction.sends()) {
             let codec = section.formats.first().and_then(|format| codec_of_description(&format.remote));
             let Some(codec) = codec else { continue };
             let is_free = |track: &&Track| outputs.iter().all(|output| output.track != track.id);

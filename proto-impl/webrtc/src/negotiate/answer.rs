@@ -1,7 +1,7 @@
 //! The answer to a peer's offer.
 
 use rtp::extension::ExtensionMap;
-use sdp::{Attribute, Description, Media, Setup};
+use sdp::{Attribute, Description, Direction, Media, Setup};
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
@@ -49,7 +49,7 @@ pub(crate) fn answer(
         description.media.push(answer);
         sections.push(section);
     }
-    if sections.is_empty() {
+    if !sections.iter().any(|section| section.direction.sends() || section.direction.receives()) {
         return Err(Error::NothingInCommon);
     }
     description.mirror_bundle(offer);
@@ -82,7 +82,9 @@ fn take(
     let selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
-    if selected.is_empty() || !(direction.sends() || direction.receives()) {
+    // One that we want idle is kept; one that only turns out so is of no use.
+    let is_idle = !(direction.sends() || direction.receives());
+    if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;
     }
     let mut answer = media.accept(&selected, offered, preference.direction);

@@ -37,7 +37,7 @@ pub struct SectionId(pub u8);
 /// Our preferences for a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPreference {
-    /// Whether we would send or receive.
+    /// Whether we would send or receive. Neither: the section is kept idle, for peers that cannot do without it.
     pub direction: Direction,
     /// The formats that we can send or receive, in order of preference. In an answer their payload types are the
     /// offer's.
