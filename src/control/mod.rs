@@ -250,6 +250,10 @@ impl Control {
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { session, peer, secure }, &request);
             }
+            ToControl::Record { session, key } => {
+                let response = rest::public_record(self, now, &key);
+                self.answer(session, response);
+            }
             ToControl::Report(worker, report) => self.report(now, worker, &report),
             ToControl::Measured(worker, figures) => self.measured(worker, *figures),
             ToControl::Connections { worker, stream, connections } => {

@@ -102,6 +102,14 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
+    /// A session wants the record of a stream, as those may see it who may not see credentials; answered as
+    /// [`Self::Rest`].
+    Record {
+        /// The session that waits for the answer.
+        session: SessionRef,
+        /// The stream.
+        key: StreamKey,
+    },
     /// The figures of the last second.
     Report(WorkerId, Report),
     /// All counters (answer to [`ToWorker::Measure`]).

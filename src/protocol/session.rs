@@ -188,6 +188,10 @@ pub enum Event {
         /// Whether it came over TLS.
         secure: bool,
     },
+    /// Wants the record of a stream, without credentials; answered by [`Reply::Rest`].
+    Record(StreamKey),
+    /// Wants to hear when a stream that is not there begins: [`Reply::StreamBegun`], once.
+    Await(StreamKey),
     /// A request has shown that somebody watches a stream.
     Watched(Watched),
     /// Work that may block; answered by [`Reply::Job`].
@@ -283,7 +287,9 @@ pub enum Reply<'a> {
         /// Why the stream ended.
         end: StreamEnd,
     },
-    /// The answer to [`Event::Rest`].
+    /// A stream that was waited for ([`Event::Await`]) has begun.
+    StreamBegun(&'a StreamKey),
+    /// The answer to [`Event::Rest`] and [`Event::Record`].
     Rest(crate::http::Response),
     /// The answer to [`Event::Job`].
     Job(JobDone),
@@ -317,7 +323,8 @@ impl Reply<'_> {
             | Self::Subscribe { subscription: handle, .. }
             | Self::TracksKnown { subscription: handle, .. }
             | Self::SubscriptionEnded { subscription: handle, .. } => Some(*handle),
-            Self::Rest(_)
+            Self::StreamBegun(_)
+            | Self::Rest(_)
             | Self::Job(_)
             | Self::Spawned { .. }
             | Self::Message { .. }

@@ -20,6 +20,8 @@ const PUSH_STALL: Duration = Duration::from_secs(10);
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Publications and subscriptions that one session may have at a time.
 pub(super) const ROLES_MAX: usize = 64;
+/// Streams that one session may have awaited.
+pub(super) const AWAITED_MAX: u16 = 1024;
 /// Sessions that one session may have created.
 pub(super) const CHILDREN_MAX: usize = 64;
 
@@ -226,6 +228,8 @@ pub(super) struct Conn {
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
+    /// How often it has said that it awaits a stream.
+    pub(super) awaits: u16,
 }
 
 impl Conn {
@@ -278,6 +282,7 @@ impl Conn {
                 skipped: 0,
             },
             family: None,
+            awaits: 0,
         }
     }
 

@@ -120,6 +120,11 @@ impl Worker {
                 let peer = conn.peer;
                 self.tell(ToControl::Rest { session, peer, secure, request });
             }
+            Event::Record(key) => {
+                let session = self.session_ref(id, Handle::ONLY);
+                self.tell(ToControl::Record { session, key });
+            }
+            Event::Await(key) => self.await_stream(id, key),
             Event::Job(job) => {
                 // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
                 if matches!(job.work, Work::FileOpen { .. }) {
@@ -216,6 +221,9 @@ impl Worker {
         self.leave_all(id);
         let Some(conn) = self.conns.remove(id) else { return };
         self.forget_peer(id, &conn);
+        if conn.awaits > 0 {
+            self.end_awaits(id);
+        }
         match conn.purpose {
             Purpose::Pull { pull, attempt } => self.forget_pull(id, pull, attempt, reason),
             Purpose::Push { push, attempt, .. } => {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use media::{TrackId, TrackSet};
 
-use super::conn::Purpose;
+use super::conn::{AWAITED_MAX, Purpose};
 use super::demand::Producer;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
@@ -27,6 +27,8 @@ pub(super) struct Live {
     pub(super) auto_start: BTreeSet<StreamKey>,
     /// Viewers who wait for theirs to be there.
     pub(super) waiting: BTreeMap<StreamKey, Vec<SubscriptionId>>,
+    /// Sessions that want to hear when a stream begins.
+    pub(super) awaited: BTreeMap<StreamKey, Vec<ConnId>>,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
 }
@@ -153,6 +155,31 @@ impl Worker {
         }
         self.arm_report();
         self.serve_waiting(&key);
+        for conn in self.live.awaited.remove(&key).unwrap_or_default() {
+            self.reply(conn, Reply::StreamBegun(&key));
+            self.touch(conn);
+        }
+    }
+
+    /// A session wants to hear of a stream.
+    pub(super) fn await_stream(&mut self, id: ConnId, key: StreamKey) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.awaits >= AWAITED_MAX || self.live.directory.contains_key(&key) {
+            return;
+        }
+        let sessions = self.live.awaited.entry(key).or_default();
+        if !sessions.contains(&id) {
+            sessions.push(id);
+            conn.awaits += 1;
+        }
+    }
+
+    /// A session that awaited streams is gone.
+    pub(super) fn end_awaits(&mut self, id: ConnId) {
+        self.live.awaited.retain(|_, sessions| {
+            sessions.retain(|session| *session != id);
+            !sessions.is_empty()
+        });
     }
 
     fn stream_down(&mut self, id: StreamId, end: StreamEnd) {

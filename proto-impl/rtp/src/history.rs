@@ -368,13 +368,15 @@ mod tests {
         let small = Bytes::from_static(b"x");
         let ids: Vec<PacketId> = (0..20_000).map(|n| log.push(start, packet(&small, n))).collect();
         assert_eq!((log.len(), log.bytes()), (LOG_PACKETS_MAX, LOG_PACKETS_MAX));
-        assert_eq!((log.get(ids[2499]), log.get(ids[2500]).unwrap().timestamp), (None, 2500));
+        let gone = ids.len() - LOG_PACKETS_MAX;
+        assert!(log.get(ids[gone - 1]).is_none() && log.get(ids[gone]).is_some());
+        assert_eq!(log.first_id(), ids[gone]);
         log.trim(at(start, 1000));
         assert_eq!(log.len(), LOG_PACKETS_MAX);
         log.trim(at(start, 1001));
-        assert!(log.is_empty() && log.bytes() == 0 && log.get(ids[4999]).is_none());
+        assert!(log.is_empty() && log.bytes() == 0 && log.get(ids[19_999]).is_none());
         let id = log.push(at(start, 1001), packet(&small, 9));
-        assert_eq!((id, log.get(id).unwrap().timestamp), (PacketId(5000), 9));
+        assert_eq!((id, log.get(id).unwrap().timestamp), (PacketId(20_000), 9));
         let large = Bytes::from(vec![0; 60_000]);
         for n in 0..500 {
             log.push(at(start, 1002), packet(&large, n));

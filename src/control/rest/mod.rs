@@ -46,6 +46,14 @@ use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
 
+/// The record of a stream as everybody may see it: without credentials.
+pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey) -> Response {
+    match control.records.find(&key.app, &key.id) {
+        Some(record) => mask::masked(Response::json(200, record.to_json(at.wall_ms))),
+        None => Response::error(404, "Not Found"),
+    }
+}
+
 pub use route::{Base, BodyKind, Policy, Route};
 pub use routes::routes;
 

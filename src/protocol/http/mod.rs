@@ -327,6 +327,7 @@ impl HttpSession {
             | Reply::PublicationEnded { .. }
             | Reply::KeyFrameNeeded { .. }
             | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
@@ -406,6 +407,7 @@ impl Session for HttpSession {
                     Reply::Publish { verdict: Ok(_), .. } | Reply::Subscribe { verdict: Ok(_), .. }
                 );
                 signalling.handle_reply(ctx, reply);
+                self.granted |= signalling.is_granted();
             }
             // The answer to a request that is over is nobody's.
             (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
@@ -431,6 +433,9 @@ impl Session for HttpSession {
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         if let Stage::Live(viewer) = &mut self.stage {
             viewer.end(ctx.now, &mut self.connection, StreamEnd::Drain);
+        }
+        if let Stage::Signalling(signalling) = &mut self.stage {
+            signalling.say_farewell(ctx.now);
         }
         match self.socket() {
             Some(socket) => socket.close(ctx.now.mono, websocket::code::AWAY, ""),

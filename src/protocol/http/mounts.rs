@@ -4,7 +4,7 @@
 use super::HttpSession;
 use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
 use crate::protocol::Context;
-use crate::protocol::webrtc::whip;
+use crate::protocol::webrtc::{signalling, whip};
 
 /// Takes a request over: answers it, or has somebody answer it.
 pub type Handler = fn(&mut HttpSession, &Context<'_>, Asked);
@@ -43,6 +43,13 @@ pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     whip("/{app}/whip/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
     whip("/{app}/whep/{id}", whip::ENDPOINT, whip::OFFERS, whip::play),
     whip("/{app}/whep/{id}/{session}", whip::SESSION, whip::FRAGMENTS, whip::session),
+    Mount {
+        path: "/{app}/websocket",
+        methods: READ,
+        body: BodyKind::Any,
+        cors: Cors::ANYONE,
+        handler: signalling::open,
+    },
     // A live stream: HTTP-FLV, and WS-FLV with an upgrade.
     read("/{app}/{id}.flv", HttpSession::live),
     // A blob that is published under that name, a file below webapps, or a built-in page.

@@ -29,6 +29,14 @@ pub trait Conversation: Debug + Send {
     fn poll_action(&mut self) -> Option<Action>;
     /// The next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
+    /// Whether the peer was granted anything: from then on it counts as known.
+    fn is_granted(&self) -> bool {
+        false
+    }
+    /// What a WebSocket is told when the server closes it.
+    fn farewell(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a conversation does with its connection.
@@ -140,6 +148,19 @@ impl Signalling {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let socket = self.socket.as_ref().and_then(|socket| socket.poll_timeout());
         [socket, self.conversation.poll_timeout()].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        self.conversation.is_granted()
+    }
+
+    /// The server closes the connection.
+    pub(super) fn say_farewell(&mut self, now: Now) {
+        if let (Some(socket), Some(text)) = (&mut self.socket, self.conversation.farewell())
+            && let Err(error) = socket.send_text(now.mono, &text)
+        {
+            tracing::debug!(%error, "WebSocket dropped");
+        }
     }
 
     pub(super) const fn is_over(&self) -> bool {

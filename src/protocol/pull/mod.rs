@@ -422,6 +422,7 @@ impl Session for PullSession {
             Reply::Subscribe { .. }
             | Reply::TracksKnown { .. }
             | Reply::SubscriptionEnded { .. }
+            | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }

@@ -317,7 +317,8 @@ impl Session for RtmpSession {
             Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
             // An encoder cannot be asked for anything over RTMP, and a player hears of tracks in their own messages.
             Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
-            Reply::Rest(_)
+            Reply::StreamBegun(_)
+            | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -269,7 +269,8 @@ impl Session for SrtSession {
             Reply::SubscriptionEnded { .. } => self.end_subscription(ctx),
             // A caller cannot be asked for anything, and a viewer hears of tracks in the tables.
             Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } | Reply::TracksKnown { .. } => {}
-            Reply::Rest(_)
+            Reply::StreamBegun(_)
+            | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -18,6 +18,7 @@ use rtp::NtpTime;
 use rtp::payload::{Frame, codec_of_description};
 
 use super::configs;
+use super::info::{Rates, TrackInfo};
 use crate::mail::Grant;
 
 /// Ticks of all tracks; every RTP clock rate in use divides it or is divided by it.
@@ -65,6 +66,7 @@ pub(super) struct Ingest {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     waiting_bytes: usize,
     dropped: u64,
+    rates: Rates,
 }
 
 impl Ingest {
@@ -98,6 +100,7 @@ impl Ingest {
             units: VecDeque::new(),
             waiting_bytes: 0,
             dropped: 0,
+            rates: Rates::default(),
         }
     }
 
@@ -132,6 +135,7 @@ impl Ingest {
         };
         let config_epoch = known.epoch;
         let dts = self.timeline.map(track, ticks.max(0).unsigned_abs() & ((1 << CLOCK_BITS) - 1));
+        self.rates.add(now, track, payload.len());
         self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
         let unit = AccessUnit { track, dts, pts: dts, key_frame: frame.key_frame, config_epoch, payload };
         self.units.push_back((unit, Arc::clone(&self.tracks)));
@@ -143,6 +147,11 @@ impl Ingest {
         if let Some(incoming) = self.sections.iter_mut().find(|one| one.section == section) {
             incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
         }
+    }
+
+    /// What the stream is.
+    pub(super) fn info(&self) -> Vec<TrackInfo> {
+        self.rates.info(&self.tracks)
     }
 
     /// The section of a track.

@@ -1,4 +1,5 @@
-//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`whip`]).
+//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`whip`]) and by the WebSocket of
+//! Ant Media's SDK ([`signalling`]).
 //!
 //! ```text
 //!     POST /{app}/whip/{id} --> http session --SpawnAt--> RtcPort --> RtcSession
@@ -13,12 +14,14 @@
 //! ([`ingest`], [`configs`]), packets shared by viewers ([`package`]), and how one of them begins ([`viewer`]).
 
 mod configs;
+mod info;
 mod ingest;
 mod negotiation;
 mod package;
 mod port;
 mod session;
 mod settings;
+pub(super) mod signalling;
 mod statistics;
 mod viewer;
 mod way;

@@ -21,6 +21,7 @@ use rtp::NtpAnchor;
 use sdp::Description;
 use wire::Datagrams;
 
+use super::info::TrackInfo;
 use super::ingest::Ingest;
 use super::negotiation;
 use super::package::RtcPackage;
@@ -29,7 +30,7 @@ use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
 use super::way::{Ways, path_of};
 use crate::auth::access::Params;
-use crate::hub::Delivery;
+use crate::hub::{Delivery, Pick, Selection};
 use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::{
     About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
@@ -64,8 +65,10 @@ pub(super) enum ToSession {
     Offer(Description),
     /// The client's answer.
     Answer(Description),
-    /// A candidate of the client.
-    Candidate(sdp::Candidate),
+    /// Which kinds of tracks a viewer wants.
+    Want { video: bool, audio: bool },
+    /// The client asks what the stream is.
+    Info,
     /// A later request, with the secret that its URL had.
     Request { secret: u64, request: Later },
     /// The client wants no more.
@@ -96,6 +99,8 @@ pub(super) enum FromSession {
     Refused(Refused),
     /// The stream has ended, or its session.
     Ended,
+    /// The tracks of the stream, as far as they are known.
+    Info(Vec<TrackInfo>),
     /// The answer to a [`ToSession::Request`]: status, entity tag, and body.
     Answered(u16, Option<String>, String),
 }
@@ -294,7 +299,8 @@ impl RtcSession {
                 });
                 match answer {
                     Ok(answer) => {
-                        self.role = Role::Viewer(Viewer::new(self.peer.sections(), tracks));
+                        let tracks = Arc::new(tracks.clone());
+                        self.role = Role::Viewer(Viewer::new(self.peer.sections(), &tracks));
                         let described = self.describe(&answer, Vec::new());
                         self.send_description(described);
                     }
@@ -327,7 +333,19 @@ impl RtcSession {
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
             }
-            ToSession::Candidate(candidate) => self.peer.add_remote(ctx.now.mono, candidate),
+            ToSession::Want { video, audio } => {
+                let pick = |wanted| if wanted { Pick::Default } else { Pick::None };
+                let selection = Selection { video: pick(*video), audio: pick(*audio), ..Selection::DEFAULT };
+                self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+            }
+            ToSession::Info => {
+                let tracks = match &self.role {
+                    Role::Viewer(viewer) => viewer.info(),
+                    Role::Publisher(ingest) => ingest.info(),
+                    _ => Vec::new(),
+                };
+                self.tell(FromSession::Info(tracks));
+            }
             ToSession::End => self.end(ctx, Departure::Clean),
         }
     }
@@ -583,6 +601,7 @@ impl Session for RtcSession {
             Reply::SessionEnded(_) if self.describe_by.is_some() => self.end(ctx, Departure::Clean),
             Reply::SessionEnded(_)
             | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::Spawned { .. } => {}

@@ -3,6 +3,7 @@
 //! A viewer begins with the newest key frame, which may be seconds old. That backlog is squeezed into [`SQUEEZED`] of its
 //! clock: it is decoded as it comes, and from the live edge on the viewer is on time. Audio begins at the edge.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::webrtc::{Peer, Section, SectionId};
@@ -10,6 +11,7 @@ use media::codec::Codec;
 use media::{Track, TrackId, TrackKind, Tracks};
 use rtp::payload::codec_of_description;
 
+use super::info::{Rates, TrackInfo};
 use super::package::{RtcPackage, clock_of};
 use crate::hub::Delivery;
 use crate::types::StreamKey;
@@ -33,6 +35,9 @@ pub(super) struct Viewer {
     outputs: Vec<Output>,
     /// A time of the stream in milliseconds, and when it is said to have been sampled.
     clock: Option<(i64, Instant)>,
+    rates: Rates,
+    /// The tracks of what was sent last.
+    tracks: Arc<Tracks>,
 }
 
 /// What became of a unit.
@@ -46,7 +51,7 @@ pub(super) enum Outcome {
 
 impl Viewer {
     /// The sections that were agreed on, and the tracks that they were agreed on for.
-    pub(super) fn new(sections: &[Section], tracks: &Tracks) -> Self {
+    pub(super) fn new(sections: &[Section], tracks: &Arc<Tracks>) -> Self {
         let mut outputs: Vec<Output> = Vec::new();
         for section in sections.iter().filter(|section| section.direction.sends()) {
             let codec = section.formats.first().and_then(|format| codec_of_description(&format.remote));
@@ -57,12 +62,17 @@ impl Viewer {
                 outputs.push(Output { section: section.id, track: track.id, codec, begun: false });
             }
         }
-        Self { outputs, clock: None }
+        Self { outputs, clock: None, rates: Rates::default(), tracks: Arc::clone(tracks) }
     }
 
     /// The track of a section.
     pub(super) fn track_of(&self, section: SectionId) -> Option<TrackId> {
         self.outputs.iter().find(|output| output.section == section).map(|output| output.track)
+    }
+
+    /// What the stream is.
+    pub(super) fn info(&self) -> Vec<TrackInfo> {
+        self.rates.info(&self.tracks)
     }
 
     /// Has a unit sent.
@@ -96,6 +106,10 @@ impl Viewer {
             }
             output.begun = true;
             peer.begin_behind(output.section, edge, behind, squeezed);
+        }
+        self.rates.add(now, output.track, entry.unit.payload.len());
+        if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
+            self.tracks = Arc::clone(&entry.tracks);
         }
         let ms = entry
             .tracks

@@ -180,6 +180,7 @@ impl Opening {
             FromSession::Granted
             | FromSession::Connected
             | FromSession::Started
+            | FromSession::Info(_)
             | FromSession::Answered(..) => {}
         }
     }

@@ -29,8 +29,11 @@ pub(crate) fn offer(
     let group = Group { semantics: Semantics::Bundle, mids: mids.clone() };
     description.attributes.push(Attribute::Group(group));
     let mut sources = Vec::new();
+    // Sections share a transport, and a payload type means one format on it (RFC 9143 §9.1).
+    let all = preferences.iter().flat_map(|(_, preference)| &preference.formats);
+    let mut taken: Vec<PayloadType> = all.map(Format::payload_type).collect();
     for (id, ((kind, preference), mid)) in (0..).map(SectionId).zip(preferences.iter().zip(mids)) {
-        let mut media = section(kind, preference, mid);
+        let mut media = section(kind, preference, mid, &mut taken);
         local.describe(&mut media, Setup::ActPass);
         if description.media.is_empty() {
             local.add_candidates(&mut media);
@@ -46,8 +49,15 @@ pub(crate) fn offer(
     (description, sources)
 }
 
-fn section(kind: &MediaKind, preference: &MediaPreference, mid: String) -> Media {
-    let rtx: Vec<(PayloadType, Format)> = rtx_formats(&preference.formats);
+fn section(
+    kind: &MediaKind,
+    preference: &MediaPreference,
+    mid: String,
+    taken: &mut Vec<PayloadType>,
+) -> Media {
+    // Chromium refuses a second source of audio: what is lost of that is repeated as it was.
+    let repaired = if *kind == MediaKind::Video { preference.formats.as_slice() } else { &[] };
+    let rtx: Vec<(PayloadType, Format)> = rtx_formats(repaired, taken);
     let mut types: Vec<PayloadType> = Vec::new();
     for format in &preference.formats {
         types.push(format.payload_type());
@@ -75,15 +85,13 @@ fn section(kind: &MediaKind, preference: &MediaPreference, mid: String) -> Media
 }
 
 /// An `rtx` for each format whose lost packets are asked for, under numbers that are free.
-fn rtx_formats(formats: &[Format]) -> Vec<(PayloadType, Format)> {
-    let mut free = (96..=127u8)
-        .rev()
-        .filter_map(PayloadType::new)
-        .filter(|number| formats.iter().all(|format| format.payload_type() != *number));
+fn rtx_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(PayloadType, Format)> {
+    let mut numbers = (96..=127u8).rev().filter_map(PayloadType::new);
     let repaired = formats.iter().filter(|format| format.feedback.contains(&sdp::Feedback::Nack));
     repaired
         .filter_map(|format| {
-            let payload_type = free.next()?;
+            let payload_type = numbers.find(|number| !taken.contains(number))?;
+            taken.push(payload_type);
             let clock_rate = format.rtpmap.clock_rate;
             let rtpmap = sdp::Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
             let parameters = sdp::Parameters::new().with("apt", format.payload_type());

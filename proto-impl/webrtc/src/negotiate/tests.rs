@@ -180,6 +180,15 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
         (theirs.credentials.ufrag(), ours.credentials.ufrag())
     );
     assert_eq!(here.candidates.len(), 1);
+    // On one transport a payload type means one format, and audio has no second source.
+    let mut types: Vec<u8> =
+        sent.media.iter().flat_map(Media::payload_types).map(|number| number.number()).collect();
+    let count = types.len();
+    types.sort_unstable();
+    types.dedup();
+    assert_eq!(types.len(), count);
+    assert!(here.sections[0].formats.iter().all(|format| format.rtx.is_none()));
+    assert!(here.sections[1].formats.iter().all(|format| format.rtx.is_some()));
     for (here, there) in here.sections.iter().zip(&there.sections) {
         assert_eq!(here.direction, there.direction.reverse());
         assert_eq!(there.remote_sources, [here.local_source.unwrap()]);

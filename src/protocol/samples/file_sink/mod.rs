@@ -127,6 +127,7 @@ impl Session for FileSink {
             | Reply::PublicationEnded { .. }
             | Reply::KeyFrameNeeded { .. }
             | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -126,6 +126,7 @@ impl Session for Transcoder {
             | Reply::PublicationEnded { .. }
             | Reply::KeyFrameNeeded { .. }
             | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }

@@ -1,0 +1,85 @@
+//! What a page may ask of a stream: its tracks, and how much of each there is.
+
+use std::time::{Duration, Instant};
+
+use media::{Track, TrackId, TrackKind, Tracks};
+use smallvec::SmallVec;
+
+/// How long is measured for a rate.
+const MEASURE: Duration = Duration::from_secs(1);
+
+/// A track of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TrackInfo {
+    pub(super) is_video: bool,
+    pub(super) codec: String,
+    /// Width and height of pictures, where the configuration tells.
+    pub(super) size: Option<(u32, u32)>,
+    /// Bits per second of late.
+    pub(super) bit_rate: u64,
+}
+
+/// The bytes of a track in the last second that is over.
+#[derive(Debug)]
+struct Rate {
+    track: TrackId,
+    since: Instant,
+    bytes: u64,
+    bit_rate: u64,
+}
+
+/// The rates of a few tracks.
+#[derive(Debug, Default)]
+pub(super) struct Rates(SmallVec<[Rate; 2]>);
+
+impl Rates {
+    /// So many bytes of a track came, or were sent.
+    pub(super) fn add(&mut self, now: Instant, track: TrackId, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let Some(rate) = self.0.iter_mut().find(|rate| rate.track == track) else {
+            return self.0.push(Rate { track, since: now, bytes, bit_rate: 0 });
+        };
+        let took = now.saturating_duration_since(rate.since);
+        if took >= MEASURE {
+            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+            rate.bit_rate = rate.bytes.saturating_mul(8000) / millis;
+            (rate.since, rate.bytes) = (now, 0);
+        }
+        rate.bytes = rate.bytes.saturating_add(bytes);
+    }
+
+    /// What these tracks are.
+    pub(super) fn info(&self, tracks: &Tracks) -> Vec<TrackInfo> {
+        let info = |track: &Track| TrackInfo {
+            is_video: track.kind() == TrackKind::Video,
+            codec: track.config.codec().to_string(),
+            size: track.config.picture_size(),
+            bit_rate: self.0.iter().find(|rate| rate.track == track.id).map_or(0, |rate| rate.bit_rate),
+        };
+        tracks.iter().filter(|track| !track.id.is_derived()).map(info).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_second() {
+        let start = Instant::now();
+        let mut rates = Rates::default();
+        let tracks = Tracks::new(
+            1,
+            [Track::new(
+                TrackId::VIDEO,
+                media::CodecConfig::Vp8(media::codec::vp8::Config::default()),
+                media::Timescale::MILLISECONDS,
+            )],
+        );
+        assert_eq!(rates.info(&tracks)[0].bit_rate, 0);
+        for n in 0..=40 {
+            rates.add(start + Duration::from_millis(50 * n), TrackId::VIDEO, 1000);
+        }
+        assert_eq!(rates.info(&tracks)[0].bit_rate, 160_000);
+    }
+}

@@ -1,0 +1,137 @@
+//! Our messages. The members and their order are those that the SDK's pages read.
+
+use serde_json::{Value, json};
+
+use super::super::info::TrackInfo;
+use super::super::session::Described;
+use super::super::settings::RtcAppSettings;
+use crate::auth::access::Denial;
+
+pub(super) fn pong() -> String {
+    json!({"command": "pong"}).to_string()
+}
+
+pub(super) fn ice_servers(settings: &RtcAppSettings) -> String {
+    json!({
+        "command": "iceServerConfig",
+        "stunServerUri": settings.stun,
+        "turnServerUsername": settings.turn_user,
+        "turnServerCredential": settings.turn_credential,
+    })
+    .to_string()
+}
+
+pub(super) fn start(id: &str) -> String {
+    json!({"command": "start", "streamId": id, "subscriberId": ""}).to_string()
+}
+
+/// An answer to a publisher's offer, or our offer to a viewer, with the tracks' names by `mid`.
+pub(super) fn configuration(id: &str, is_answer: bool, described: &Described) -> String {
+    let kind = if is_answer { "answer" } else { "offer" };
+    let mut message =
+        json!({"command": "takeConfiguration", "streamId": id, "type": kind, "sdp": described.sdp});
+    if !is_answer {
+        let names = described.names.iter().map(|(mid, name)| (mid.clone(), Value::from(name.as_str())));
+        if let Value::Object(members) = &mut message {
+            members.insert("idMapping".to_owned(), Value::Object(names.collect()));
+        }
+    }
+    message.to_string()
+}
+
+fn notification(definition: &str, id: &str) -> String {
+    json!({"command": "notification", "definition": definition, "streamId": id, "subscriberId": ""})
+        .to_string()
+}
+
+pub(super) fn started(id: &str, publishes: bool) -> String {
+    notification(if publishes { "publish_started" } else { "play_started" }, id)
+}
+
+pub(super) fn finished(id: &str, publishes: bool) -> String {
+    notification(if publishes { "publish_finished" } else { "play_finished" }, id)
+}
+
+pub(super) fn streaming_started(id: &str) -> String {
+    json!({"command": "notification", "definition": "streaming_started", "streamId": id}).to_string()
+}
+
+pub(super) fn server_will_stop() -> String {
+    json!({"command": "notification", "definition": "server_will_stop"}).to_string()
+}
+
+pub(super) fn error(definition: &str, id: Option<&str>) -> String {
+    match id {
+        Some(id) => json!({"command": "error", "definition": definition, "streamId": id}).to_string(),
+        None => json!({"command": "error", "definition": definition}).to_string(),
+    }
+}
+
+/// A stream that is not live: pages wait for [`streaming_started`].
+pub(super) fn not_there(id: &str) -> String {
+    no_stream(id, "stream_not_exist_or_not_streaming")
+}
+
+/// WebRTC is switched off.
+pub(super) fn not_enabled(id: &str) -> String {
+    no_stream(id, "webrtc_not_enabled")
+}
+
+fn no_stream(id: &str, information: &str) -> String {
+    json!({
+        "command": "error",
+        "definition": "no_stream_exist",
+        "streamId": id,
+        "error_code": "404",
+        "information": information,
+    })
+    .to_string()
+}
+
+pub(super) const fn denial(denial: &Denial) -> &'static str {
+    match denial {
+        Denial::Blocked(_) => "user_blocked",
+        Denial::Token
+        | Denial::Jwt
+        | Denial::Hash
+        | Denial::TimeCode
+        | Denial::LongName
+        | Denial::Connections
+        | Denial::Hook
+        | Denial::HookSilent
+        | Denial::Unsupported => "unauthorized_access",
+    }
+}
+
+/// One entry for each picture size: what there is to choose from.
+pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
+    let audio: u64 = tracks.iter().filter(|track| !track.is_video).map(|track| track.bit_rate).sum();
+    let entry = |track: &TrackInfo| {
+        let (width, height) = track.size.unwrap_or_default();
+        json!({
+            "streamWidth": width,
+            "streamHeight": height,
+            "videoBitrate": track.bit_rate,
+            "audioBitrate": audio,
+            "videoCodec": track.codec,
+        })
+    };
+    let mut entries: Vec<Value> = tracks.iter().filter(|track| track.is_video).map(entry).collect();
+    if entries.is_empty() {
+        // A list without an entry breaks the player's page.
+        entries.push(json!({
+            "streamWidth": 0, "streamHeight": 0, "videoBitrate": 0, "audioBitrate": audio, "videoCodec": "",
+        }));
+    }
+    json!({"command": "streamInformation", "streamId": id, "streamInfo": entries}).to_string()
+}
+
+pub(super) fn track_list(id: &str) -> String {
+    json!({"command": "trackList", "streamId": id, "trackList": [id]}).to_string()
+}
+
+/// The record is a text within the text: pages parse it a second time.
+pub(super) fn broadcast_object(id: &str, record: &str) -> String {
+    json!({"command": "notification", "definition": "broadcastObject", "streamId": id, "broadcast": record})
+        .to_string()
+}

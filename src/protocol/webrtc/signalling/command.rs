@@ -1,0 +1,81 @@
+//! Messages of the client: JSON objects whose members may be of any type, missing, empty or `null`.
+
+use serde_json::{Map, Value};
+
+use crate::auth::access::Params;
+
+/// Members that become parameters of a publish or a play, as those of a URL's query do.
+const PARAMS: [&str; 8] = [
+    "token",
+    "subscriberId",
+    "subscriberCode",
+    "subscriberName",
+    "streamName",
+    "mainTrack",
+    "metaData",
+    "role",
+];
+
+/// A message.
+#[derive(Debug)]
+pub(super) struct Command(Map<String, Value>);
+
+impl Command {
+    /// `None` of what is no JSON object with a command.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let Ok(Value::Object(members)) = serde_json::from_str(text) else { return None };
+        Some(Self(members)).filter(|command| !command.name().is_empty())
+    }
+
+    /// What is wanted.
+    pub(super) fn name(&self) -> &str {
+        self.text("command")
+    }
+
+    /// A member that is a text; empty where it is not.
+    pub(super) fn text(&self, member: &str) -> &str {
+        self.0.get(member).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A member that is true, as a value or as its word; a missing one is.
+    pub(super) fn flag(&self, member: &str) -> bool {
+        match self.0.get(member) {
+            Some(Value::Bool(flag)) => *flag,
+            Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+            Some(Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_)) | None => true,
+        }
+    }
+
+    /// The parameters, without those that are empty.
+    pub(super) fn params(&self) -> Params {
+        let present = PARAMS.iter().map(|name| ((*name).to_owned(), self.text(name).to_owned()));
+        present.filter(|(_, value)| !value.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w_09_what_is_no_command_is_none() {
+        let deep = format!("{}{}", r#"{"command":"#, "[".repeat(10_000));
+        let number = format!(r#"{{"command":{}}}"#, "9".repeat(100_000));
+        for bad in ["", "{", "[]", "1", "null", r#"{"streamId":"a"}"#, r#"{"command":7}"#, &deep, &number] {
+            assert!(Command::read(bad).is_none(), "{}", bad.get(..20).unwrap_or(bad));
+        }
+        let twice = Command::read(r#"{"command":"play","command":"stop"}"#).unwrap();
+        assert_eq!(twice.name(), "stop");
+    }
+
+    #[test]
+    fn members_of_any_type() {
+        let command = Command::read(
+            r#"{"command":"publish","streamId":null,"token":"t","subscriberId":"","video":false,"enabled":"true","metaData":7}"#,
+        );
+        let command = command.unwrap();
+        assert_eq!(command.params(), [("token".to_owned(), "t".to_owned())]);
+        assert_eq!(command.text("streamId"), "");
+        assert!(!command.flag("video") && command.flag("enabled") && command.flag("audio"));
+    }
+}
