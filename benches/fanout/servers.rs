@@ -54,6 +54,7 @@ impl Server {
                     "rtmp.port=0",
                     "rtmps.port=0",
                     "server.srt_port=0",
+                    "webrtc.port=0",
                 ];
                 let passphrase = format!("srt.passphrase={}", super::options::PASSPHRASE);
                 let of_class = (options.class == Class::SrtAes).then_some(passphrase.as_str());

@@ -146,6 +146,7 @@ impl Control {
         let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
         record.rtmp_viewer_count = sum(&|counts| counts.connected);
         (record.hls_viewer_count, record.dash_viewer_count) = (leased("hls"), leased("dash"));
+        record.webrtc_viewer_count = leased("webrtc");
         record.recount();
         if live.source != worker || !Self::is_delivered(live) {
             return;

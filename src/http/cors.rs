@@ -7,7 +7,7 @@ pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
 /// Methods that change nothing.
 const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Fields that it may send.
-const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
+pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
 /// The lifetime of a preflight, in seconds.
 const MAX_AGE: &str = "1800";
@@ -21,6 +21,8 @@ pub struct Policy<'a> {
     pub origins: Origins<'a>,
     /// The value of `Access-Control-Allow-Methods`.
     pub methods: &'a str,
+    /// The value of `Access-Control-Allow-Headers`.
+    pub fields: &'a str,
     /// The value of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'a str>,
 }
@@ -66,7 +68,7 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     let is_allowed = |method: &str| methods.split(',').any(|known| known == method);
     match request.header("access-control-request-method") {
         Some(method) if request.method == Method::Options => {
-            preflight(request, is_allowed(method.trim()), methods, &fields)
+            preflight(request, is_allowed(method.trim()), (methods, policy.fields), &fields)
         }
         Some(_) | None if !is_allowed(request.method.as_str()) => refused(),
         Some(_) | None => {
@@ -96,11 +98,11 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
 fn preflight(
     request: &Request,
     is_allowed: bool,
-    methods: &str,
+    (methods, allowed): (&str, &str),
     fields: &[(&'static str, String)],
 ) -> Verdict {
     let asked = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
-    let known = |field: &str| FIELDS.split(',').any(|known| known.eq_ignore_ascii_case(field));
+    let known = |field: &str| allowed.split(',').any(|known| known.eq_ignore_ascii_case(field));
     let all_known = asked.map(str::trim).filter(|field| !field.is_empty()).all(known);
     if !is_allowed || !all_known {
         return refused();
@@ -109,7 +111,7 @@ fn preflight(
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    answer.headers.push("Access-Control-Allow-Headers", FIELDS);
+    answer.headers.push("Access-Control-Allow-Headers", allowed);
     Verdict::Answer(Box::new(answer))
 }
 

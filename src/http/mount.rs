@@ -60,6 +60,8 @@ pub struct Cors {
     pub pages: Pages,
     /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'static str,
+    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them.
+    pub fields: &'static str,
     /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
     pub exposed: Option<&'static str>,
 }
@@ -77,7 +79,8 @@ pub enum Pages {
 
 impl Cors {
     /// Pages of any origin.
-    pub const ANYONE: Self = Self { pages: Pages::Any, methods: cors::METHODS, exposed: None };
+    pub const ANYONE: Self =
+        Self { pages: Pages::Any, methods: cors::METHODS, fields: cors::FIELDS, exposed: None };
     /// Pages of the origins that the operator names.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
     /// Pages of any origin that have a token.
@@ -92,7 +95,7 @@ impl Cors {
             Pages::Tokens => cors::Origins::Readers(origins),
             Pages::Named => cors::Origins::Named(origins),
         };
-        cors::Policy { origins, methods: self.methods, exposed: self.exposed }
+        cors::Policy { origins, methods: self.methods, fields: self.fields, exposed: self.exposed }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
 pub struct FormatKind {
     /// The name in metrics and hooks.
     pub name: &'static str,
+    /// The record's count of its viewers; `None`: the one of all that have none of their own.
+    pub counted_as: Option<&'static str>,
     /// Whether an application lets viewers play it.
     pub is_enabled: fn(&AppSettings) -> bool,
     /// Makes the package of a variant. `None`: the sessions take units as they are.

@@ -90,21 +90,27 @@ pub trait Demux: Debug + Send {
     /// A session is over.
     fn forget(&mut self, conn: ConnId);
 
-    /// The port is bound to this address. `hosts` are the addresses of the machine.
-    fn bound(&mut self, _address: SocketAddr, _hosts: &[IpAddr]) {}
-    /// Creates the session that another one wants at this port ([`Event::SpawnAt`]). `None`: there is no room, or it is
-    /// none of this protocol's.
-    fn create(
-        &mut self,
-        _ctx: &Context<'_>,
-        _conn: ConnId,
-        _wanted: Wanted,
-        _seed: Seed,
-    ) -> Option<Box<dyn Session>> {
+    /// How sessions are made that others ask for, if any are.
+    fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {
         None
     }
+}
+
+/// A shared port where sessions are made because another session asks, not because a datagram has come.
+pub trait SessionsOnRequest {
+    /// The port is bound to this address. `hosts` are the addresses of the machine.
+    fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]);
+    /// Creates the session that another one wants ([`Event::SpawnAt`]). `None`: there is no room, or it is none of this
+    /// protocol's.
+    fn create(
+        &mut self,
+        ctx: &Context<'_>,
+        conn: ConnId,
+        wanted: Wanted,
+        seed: Seed,
+    ) -> Option<Box<dyn Session>>;
     /// A session says what is its own ([`Event::Claim`]).
-    fn claim(&mut self, _conn: ConnId, _claim: &Claim) {}
+    fn claim(&mut self, conn: ConnId, claim: &Claim);
 }
 
 /// A session that another one wants at a shared port.

@@ -49,6 +49,11 @@ impl Port {
 }
 
 impl Format {
+    /// The counts of viewers that formats have of their own.
+    pub fn counts() -> impl Iterator<Item = &'static str> + Clone {
+        PROTOCOLS.iter().flat_map(|protocol| protocol.formats).filter_map(|kind| kind.counted_as)
+    }
+
     /// The default tracks in a variant of the kind with this name.
     #[must_use]
     pub fn find(name: &str, variant: u64) -> Option<Self> {

@@ -187,7 +187,7 @@ impl Worker {
     /// The port is bound to this address. `hosts` are the addresses of the machine.
     pub fn port_bound(&mut self, port: &'static Port, address: SocketAddr, hosts: &[IpAddr]) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
-            demux.bound(address, hosts);
+            demux.on_request().into_iter().for_each(|sessions| sessions.bound(address, hosts));
         }
     }
 
@@ -224,7 +224,9 @@ impl Worker {
         let ctx = context!(self);
         let (port, demux) = self.ports.list.iter_mut().find(|(of, _)| of.name == port)?;
         let wanted = Wanted { parent, peer, what };
-        if let Ok(session) = catch_unwind(AssertUnwindSafe(|| demux.create(&ctx, id, wanted, seed))) {
+        if let Ok(session) =
+            catch_unwind(AssertUnwindSafe(|| demux.on_request()?.create(&ctx, id, wanted, seed)))
+        {
             return Some((port, session?));
         }
         demux.forget(id);
@@ -239,7 +241,7 @@ impl Worker {
             if let DatagramPath::Port(port, _) = path
                 && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
             {
-                demux.claim(id, claim);
+                demux.on_request().into_iter().for_each(|sessions| sessions.claim(id, claim));
             }
         }
     }

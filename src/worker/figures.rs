@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use super::conn::{Conn, Purpose};
+use super::conn::{Conn, Purpose, Subscription};
 use super::deadlines::Timer;
 use super::streams::SourceCount;
 use crate::hub::{Forwarded, Stream};
 use crate::mail::{Report, SourceFigures, ToControl};
-use crate::protocol::catalogues;
+use crate::protocol::{Format, catalogues};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
     Traffic, WorkerFigures,
 };
-use crate::types::{ConnId, StreamId};
+use crate::types::{ConnId, StreamId, SubscriptionId};
 
 /// The interval of reports to control while anything is live: counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -80,8 +80,13 @@ impl Worker {
                 .iter()
                 .filter_map(|(&id, count)| self.source_figures(id, *count))
                 .collect(),
-            viewers: self.live.streams.values().map(|stream| (stream.id, self.viewers(stream))).collect(),
-            leased: self.polled.leases.counts().collect(),
+            viewers: self
+                .live
+                .streams
+                .values()
+                .map(|stream| (stream.id, self.viewers(stream, None)))
+                .collect(),
+            leased: self.polled.leases.counts().chain(self.counted_apart()).collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
         if !self.live.streams.is_empty() {
@@ -108,10 +113,23 @@ impl Worker {
         })
     }
 
-    fn viewers(&self, stream: &Stream) -> u32 {
-        let is_viewer = |conn: &Conn| matches!(conn.purpose, Purpose::Peer | Purpose::Ended);
-        let viewers = stream.subscribers.iter().filter(|one| self.conns.get(one.conn).is_some_and(is_viewer));
-        u32::try_from(viewers.count()).unwrap_or(u32::MAX)
+    /// The viewers of a stream whose formats have this count.
+    fn viewers(&self, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
+        let is_viewer = |one: &&SubscriptionId| {
+            let Some(conn) = self.conns.get(one.conn) else { return false };
+            let playing = conn.subscription(one.handle).and_then(Subscription::playing);
+            let count = playing.map(|playing| playing.format.kind().counted_as);
+            matches!(conn.purpose, Purpose::Peer | Purpose::Ended) && count == Some(counted_as)
+        };
+        u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The viewers of formats with counts of their own.
+    fn counted_apart(&self) -> impl Iterator<Item = (StreamId, &'static str, u32)> {
+        let counts = Format::counts();
+        self.live.streams.values().flat_map(move |stream| {
+            counts.clone().map(move |count| (stream.id, count, self.viewers(stream, Some(count))))
+        })
     }
 
     /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it

@@ -46,3 +46,4 @@ mod srt_interop;
 mod srt_relay;
 mod tls;
 mod web_socket;
+mod webrtc;

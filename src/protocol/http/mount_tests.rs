@@ -9,12 +9,16 @@ use crypto::Seed;
 use super::mounts::{Asked, Handler};
 use super::tests::Rig;
 use super::{Action, Conversation, HttpSession};
-use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Pages, Response, websocket};
+use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Pages, Response, cors, websocket};
 use crate::protocol::{ByteStream, Context, Event, Reply, Session};
 
 /// Pages of other origins may send offers and candidates, and read where the session is (RFC 9725 §4.4).
-const WHIP_CORS: Cors =
-    Cors { pages: Pages::Any, methods: "POST,PATCH,DELETE,OPTIONS", exposed: Some("Location,ETag,Link") };
+const WHIP_CORS: Cors = Cors {
+    pages: Pages::Any,
+    methods: "POST,PATCH,DELETE,OPTIONS",
+    fields: cors::FIELDS,
+    exposed: Some("Location,ETag,Link"),
+};
 
 static MOUNTS: Mounts<Handler> = Mounts(&[
     Mount {

@@ -141,6 +141,7 @@ const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// HTTP-FLV.
 pub(super) static FLV: FormatKind = FormatKind {
     name: "flv",
+    counted_as: None,
     is_enabled: |app| app.http_flv_enabled,
     package: |_| Some(Box::new(FlvPackage::new(false))),
     is_given_up_by_close: false,
@@ -149,6 +150,7 @@ pub(super) static FLV: FormatKind = FormatKind {
 /// WS-FLV.
 pub(super) static WS_FLV: FormatKind = FormatKind {
     name: "ws-flv",
+    counted_as: None,
     is_enabled: |app| app.http_flv_enabled,
     package: |_| Some(Box::new(FlvPackage::new(true))),
     is_given_up_by_close: false,

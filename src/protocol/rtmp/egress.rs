@@ -23,6 +23,7 @@ pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
 /// RTMP messages.
 pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtmp",
+    counted_as: None,
     is_enabled: super::is_playback_enabled,
     package: |variant| Some(Box::new(RtmpPackage::of_variant(variant))),
     is_given_up_by_close: true,

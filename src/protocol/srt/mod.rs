@@ -58,6 +58,7 @@ const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
 /// MPEG-TS packets.
 static FORMAT: FormatKind = FormatKind {
     name: "ts",
+    counted_as: None,
     is_enabled: is_playback_enabled,
     package: |_| Some(Box::new(TsPackage::new())),
     is_given_up_by_close: false,

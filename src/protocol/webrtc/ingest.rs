@@ -33,7 +33,7 @@ const START_BYTES_MAX: usize = 4 << 20;
 /// How far a frame moves its section towards where the publisher's reports have it: an eighth of the way, 10 ms at most.
 const SLEW_SHARE: i64 = 8;
 const SLEW_MAX: i64 = 900;
-/// Farther away it is moved there at once: 500 ms.
+/// Farther behind it is moved there at once: 500 ms.
 const STEP: i64 = 45_000;
 
 /// A section that is received.
@@ -221,7 +221,8 @@ fn place(
         return at;
     };
     let error = wanted.saturating_sub(at);
-    let step = if error.abs() > STEP { error } else { (error / SLEW_SHARE).clamp(-SLEW_MAX, SLEW_MAX) };
+    // Times do not run backwards: what is too late by far is moved over many frames, what is too early at once.
+    let step = if error > STEP { error } else { (error / SLEW_SHARE).clamp(-SLEW_MAX, SLEW_MAX) };
     *offset = offset.saturating_add(step);
     own.saturating_add(*offset)
 }

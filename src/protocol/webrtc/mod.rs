@@ -42,6 +42,7 @@ const INGEST: Ingest = Ingest { publish_type: "WebRTC", name: "webrtc" };
 /// Packets that all viewers share.
 static FORMAT: FormatKind = FormatKind {
     name: "webrtc",
+    counted_as: Some("webrtc"),
     is_enabled: settings::is_enabled,
     package: |_| Some(Box::new(RtcPackage::default())),
     is_given_up_by_close: false,

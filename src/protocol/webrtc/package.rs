@@ -16,7 +16,7 @@ use ::webrtc::{SentUnit, Track as Packets};
 use bytes::Bytes;
 use media::codec::{Codec, CodecConfig, h264};
 use media::nal::Nals;
-use media::{Timescale, Track, TrackId, TrackKind};
+use media::{AccessUnit, Timescale, Track, TrackId};
 use rtp::history::PacketLog;
 
 use crate::hub::{Chosen, Entry, Package, Parts};
@@ -25,6 +25,8 @@ use crate::hub::{Chosen, Entry, Package, Parts};
 const PAYLOAD_BYTES_MAX: usize = 1200 - 54;
 /// Cut units that are remembered: what a ring may hold.
 const UNITS_MAX: usize = 4096;
+/// The bits of a NAL unit's head that say how much others depend on it.
+const NAL_REF_IDC: u8 = 0x60;
 /// Ticks of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 
@@ -36,6 +38,8 @@ struct Cut {
     packets: Packets,
     /// The timestamp of the newest unit.
     edge: u32,
+    /// The latest time at which a picture since the key frame is shown.
+    latest: i64,
 }
 
 /// See the module.
@@ -113,7 +117,7 @@ impl RtcPackage {
             self.cuts.swap_remove(at);
         }
         let packets = Packets::new(codec, PAYLOAD_BYTES_MAX)?;
-        self.cuts.push(Cut { track: track.id, codec, packets, edge: 0 });
+        self.cuts.push(Cut { track: track.id, codec, packets, edge: 0, latest: i64::MIN });
         self.cuts.last_mut()
     }
 
@@ -123,6 +127,13 @@ impl RtcPackage {
         // The lower half: RTP's clock wraps.
         let timestamp = track.timescale.convert(unit.pts, clock) as u32;
         let cut = self.cut_mut(track)?;
+        if unit.key_frame {
+            cut.latest = unit.pts;
+        } else if unit.pts < cut.latest && is_referred_to_by_none(unit, &track.config) {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        cut.latest = cut.latest.max(unit.pts);
         let sent = cut.packets.push(at, &track.config, unit.key_frame, timestamp, &unit.payload).ok()?;
         cut.edge = timestamp;
         if unit.key_frame {
@@ -149,10 +160,6 @@ impl Package for RtcPackage {
 
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
         let Some(track) = entry.tracks.get(entry.unit.track) else { return Parts::default() };
-        if is_left_out(entry, track) {
-            self.left_out = self.left_out.saturating_add(1);
-            return Parts::default();
-        }
         let number = self.push(entry.received, entry, track);
         number.map(|number| Parts::new([Bytes::copy_from_slice(&number.to_le_bytes())])).unwrap_or_default()
     }
@@ -162,13 +169,9 @@ impl Package for RtcPackage {
     }
 }
 
-/// A picture out of order that no other one refers to: nal_ref_idc is 0 (H.264 §7.4.1).
-fn is_left_out(entry: &Entry, track: &Track) -> bool {
-    let CodecConfig::H264(_) = &track.config else { return false };
-    let unit = &entry.unit;
-    if track.kind() != TrackKind::Video || unit.key_frame || unit.pts == unit.dts {
-        return false;
-    }
+/// Whether no other picture refers to it: nal_ref_idc is 0 (H.264 §7.4.1).
+fn is_referred_to_by_none(unit: &AccessUnit, config: &CodecConfig) -> bool {
+    let CodecConfig::H264(_) = config else { return false };
     let mut pictures = Nals::new(&unit.payload, 4).flatten().filter(|nal| h264::is_picture(nal)).peekable();
-    pictures.peek().is_some() && pictures.all(|nal| nal.first().is_some_and(|head| head & 0x60 == 0))
+    pictures.peek().is_some() && pictures.all(|nal| nal.first().is_some_and(|head| head & NAL_REF_IDC == 0))
 }

@@ -18,7 +18,7 @@ use super::session::{Ask, RtcSession};
 use super::settings::{CANDIDATES_MAX, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;
-use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, Wanted};
+use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
 use crate::types::{ConnId, Now, WorkerId};
 
 /// Sessions of one worker.
@@ -124,6 +124,12 @@ impl Demux for RtcPort {
         self.end_wait(conn);
     }
 
+    fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {
+        Some(self)
+    }
+}
+
+impl SessionsOnRequest for RtcPort {
     fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]) {
         (self.bound, self.hosts, self.config) = (Some(address), hosts.to_vec(), None);
     }

@@ -77,7 +77,7 @@ impl Figures for RtcFigures {
             "packetsSentAgain": self.resent(),
             "packetsDropped": self.0.skipped,
             "remoteEstimateBits": self.0.remote_estimate,
-            "srtpProfile": profile,
+            "protectionProfile": profile,
         });
         if let Value::Object(members) = members { members } else { Map::new() }
     }

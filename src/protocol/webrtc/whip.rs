@@ -38,6 +38,7 @@ pub(in crate::protocol) const SESSION: Methods =
 pub(in crate::protocol) const CORS: Cors = Cors {
     pages: Pages::Any,
     methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
+    fields: "accept,origin,content-type,authorization,if-match",
     exposed: Some("Location,ETag,Link,Accept-Patch"),
 };
 
@@ -52,7 +53,7 @@ pub(in crate::protocol) fn play(session: &mut HttpSession, ctx: &Context<'_>, as
 }
 
 fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: bool) {
-    let key = StreamKey::new(asked.name("app"), asked.name("id"));
+    let key = StreamKey::new(asked.name("any"), asked.name("id"));
     let request = &asked.request;
     if request.method != Method::Post {
         // RFC 9725 §4.1: nothing to be seen. Players look whether there is anything at all (WHEP §4).

@@ -69,9 +69,10 @@ impl Api {
         body: Option<&str>,
     ) -> Option<Reply> {
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let body_head = body.map_or_else(String::new, |body| {
-            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
-        });
+        let typed = fields.to_ascii_lowercase().contains("content-type:");
+        let body_type = if typed { "" } else { "Content-Type: application/json\r\n" };
+        let body_head =
+            body.map_or_else(String::new, |body| format!("{body_type}Content-Length: {}\r\n", body.len()));
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n{fields}{body_head}\r\n{}",
             self.0,

@@ -83,6 +83,7 @@ impl Server {
             "rtmp.port=0",
             "rtmps.port=0",
             "server.srt_port=0",
+            "webrtc.port=0",
         ]
         .iter()
         .chain(settings)

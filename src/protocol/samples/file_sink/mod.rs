@@ -34,8 +34,13 @@ pub(in crate::protocol) static KIND: SinkKind = SinkKind {
 };
 
 /// Units as they are.
-static FORMAT: FormatKind =
-    FormatKind { name: "units", is_enabled: |_| true, package: |_| None, is_given_up_by_close: false };
+static FORMAT: FormatKind = FormatKind {
+    name: "units",
+    counted_as: None,
+    is_enabled: |_| true,
+    package: |_| None,
+    is_given_up_by_close: false,
+};
 
 /// The state of the file.
 #[derive(Debug)]

@@ -25,8 +25,13 @@ pub(in crate::protocol) static DERIVATION: Derivation =
     Derivation { name: "g711-law", offer, begin: |_, from, _| Box::new(Transcoder::new(from.id)) };
 
 /// Units as they are.
-static FORMAT: FormatKind =
-    FormatKind { name: "units", is_enabled: |_| true, package: |_| None, is_given_up_by_close: false };
+static FORMAT: FormatKind = FormatKind {
+    name: "units",
+    counted_as: None,
+    is_enabled: |_| true,
+    package: |_| None,
+    is_given_up_by_close: false,
+};
 
 fn offer(from: &Track, _settings: &AppSettings) -> Option<Track> {
     let CodecConfig::G711(Config { law: Law::A, channels }) = from.config else { return None };

@@ -1,0 +1,318 @@
+//! WebRTC on the whole server: WHIP, WHEP and the SDK's socket with stacks that are not ours, and requests that are
+//! refused.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use media::codec::Codec;
+use sdp::{Direction, MediaKind};
+use serde_json::Value;
+use webrtc::{Config, IceMode, MediaPreference, Peer, offered_formats};
+
+use crate::support::{Program, Server, coded_file, ffmpeg9, media_file, python, run, secs, wait_for};
+
+/// A driver of aiortc; it goes on until its standard input is closed, or to its end.
+struct Browser(Child);
+
+impl Browser {
+    fn start(verb: &str, url: &str, what: &str) -> Self {
+        let mut command = Command::new(python());
+        command
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"))
+            .args([verb, url, what]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    /// What it says at its end.
+    fn finish(mut self) -> Value {
+        self.0.stdin.take().unwrap().flush().unwrap();
+        let output = self.0.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+fn whip(server: &Server, name: &str) -> String {
+    format!("http://{}/live/whip/{name}", server.http)
+}
+
+fn whep(server: &Server, name: &str) -> String {
+    format!("http://{}/live/whep/{name}", server.http)
+}
+
+fn wait_for_stream(server: &Server, name: &str) {
+    wait_for("the stream", secs(30), || {
+        server.api().broadcast("live", name).is_some_and(|broadcast| broadcast["status"] == "broadcasting")
+    });
+}
+
+fn frames(facts: &Value, kind: &str) -> u64 {
+    facts["frames"][kind].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_browser_publishes_and_browsers_and_files_play() {
+    let server = Server::start(&["server.workers=2"]);
+    let publisher = Browser::start("publish", &whip(&server, "a"), "H264");
+    wait_for_stream(&server, "a");
+    assert_eq!(server.api().broadcast("live", "a").unwrap()["publishType"], "WebRTC");
+    let facts = Browser::start("play", &whep(&server, "a"), "60").finish();
+    assert!(frames(&facts, "video") >= 60 && frames(&facts, "audio") >= 60, "{facts}");
+    assert_eq!((&facts["falls"]["video"], &facts["falls"]["audio"]), (&0.into(), &0.into()), "{facts}");
+    assert_eq!(facts["delete"], 200);
+    let url = format!("http://{}/live/a.flv", server.http);
+    let decode = ["-v", "error", "-i", &url, "-t", "2", "-f", "null", "-"];
+    let (status, _, errors) = run(Command::new(ffmpeg9()).args(decode));
+    assert!(status.success() && errors.is_empty(), "{errors}");
+    assert_eq!(publisher.finish()["delete"], 200);
+    // A goodbye ends the stream at once, and with it its record.
+    wait_for("the end", secs(5), || server.api().broadcast("live", "a").is_none());
+}
+
+/// What ffmpeg sends by WHIP is what a file has, to the byte.
+#[test]
+fn ffmpeg_publishes_by_whip() {
+    let server = Server::start(&[]);
+    let coding = [
+        "-c:v",
+        "libx264",
+        "-profile:v",
+        "baseline",
+        "-bf",
+        "0",
+        "-g",
+        "30",
+        "-c:a",
+        "libopus",
+        "-ar",
+        "48000",
+    ];
+    let file = coded_file("h264-opus-baseline", &coding);
+    let url = whip(&server, "f");
+    let _publisher = Program::start(
+        Command::new(ffmpeg9())
+            .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"])
+            .arg(&file)
+            .args(["-c", "copy", "-f", "whip", &url]),
+    );
+    wait_for_stream(&server, "f");
+    let played = format!("http://{}/live/f.flv", server.http);
+    let of = |input: &str, seconds: &str| {
+        let arguments = ["-v", "error", "-i", input, "-t", seconds, "-an", "-f", "framemd5", "-"];
+        let (status, text, errors) = run(Command::new(ffmpeg9()).args(arguments));
+        assert!(status.success(), "{errors}");
+        let hash = |line: &str| line.rsplit(',').next().unwrap_or_default().trim().to_owned();
+        text.lines().filter(|line| !line.starts_with('#')).map(hash).collect::<Vec<_>>()
+    };
+    let source = of(file.to_str().unwrap(), "60");
+    let came = of(&played, "2");
+    assert!(came.len() >= 30, "{}", came.len());
+    // It goes round: what came is a piece of the file, or of its end and its beginning.
+    let twice = [source.clone(), source].concat();
+    assert!(twice.windows(came.len()).any(|piece| piece == came), "other pictures came");
+}
+
+#[test]
+fn an_encoder_publishes_and_a_browser_plays_at_once() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/r"));
+    wait_for_stream(&server, "r");
+    // Late in a group of pictures: it is shown from its beginning on.
+    std::thread::sleep(Duration::from_millis(1500));
+    let facts = Browser::start("play", &whep(&server, "r"), "60").finish();
+    assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (60, &0.into()), "{facts}");
+    // AAC is not carried: the section is kept, and is silent.
+    assert_eq!(facts["kinds"], serde_json::json!(["video"]), "{facts}");
+    assert!(server.log().contains("protocol=\"webrtc\""), "{}", server.log());
+}
+
+/// B-frames are left out, and what is left comes in order.
+#[test]
+fn pictures_out_of_order_are_left_out() {
+    let server = Server::start(&[]);
+    let coding = ["-c:v", "libx264", "-bf", "2", "-x264-params", "b-pyramid=none", "-g", "30", "-an"];
+    let file = coded_file("h264-b-frames", &coding);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/b"));
+    wait_for_stream(&server, "b");
+    let facts = Browser::start("play", &whep(&server, "b"), "30").finish();
+    assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (30, &0.into()), "{facts}");
+    assert!(server.log().contains("B-frames are not sent to WebRTC viewers"));
+}
+
+#[test]
+fn the_sdk_publishes_and_plays_on_one_socket_each() {
+    let server = Server::start(&["server.workers=2"]);
+    let url = format!("ws://{}/live/websocket", server.http);
+    // The viewer is there first: it is told that there is nothing, and when there is.
+    let viewer = Browser::start("sdk-play", &url, "s");
+    wait_for("the viewer", secs(20), || server.log().contains("refused: NotFound"));
+    let publisher = Browser::start("sdk-publish", &url, "s");
+    let played = viewer.finish();
+    assert!(frames(&played, "video") >= 60 && frames(&played, "audio") >= 60, "{played}");
+    assert_eq!(played["names"]["0"], "ARDAMSas");
+    assert_eq!(played["names"]["1"], "ARDAMSvs");
+    assert_eq!(
+        (&played["info"][0]["streamHeight"], &played["info"][0]["videoCodec"]),
+        (&480.into(), &"H264".into())
+    );
+    assert_eq!(played["record"]["streamId"], "s");
+    assert_eq!(
+        (&played["record"]["webRTCViewerCount"], &played["record"]["rtmpViewerCount"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(played["heard"][0], "no_stream_exist", "{played}");
+    let published = publisher.finish();
+    assert_eq!(
+        published["heard"],
+        serde_json::json!([
+            "iceServerConfig",
+            "start",
+            "takeConfiguration",
+            "publish_started",
+            "publish_finished"
+        ])
+    );
+}
+
+// ---- requests
+
+/// An offer of ours, for requests that are judged and not followed.
+fn offer(codec: Codec, direction: Direction) -> String {
+    let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(1)).unwrap());
+    let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
+    let now = Instant::now();
+    let anchor = rtp::NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
+    let mut peer = Peer::new(now, config, anchor, Seed::from_number(2)).unwrap();
+    let preference = MediaPreference { direction, formats: offered_formats(codec, 96), msid: None };
+    peer.offer(&[(MediaKind::Video, preference)]).unwrap().write()
+}
+
+const SDP: (&str, &str) = ("Content-Type", "application/sdp");
+const FRAGMENT: (&str, &str) = ("Content-Type", "application/trickle-ice-sdpfrag");
+
+fn header(reply: &crate::support::Reply, name: &str) -> String {
+    let found = reply.head.lines().find_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        field.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+    });
+    found.unwrap_or_default()
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_code() {
+    let server = Server::start(&["server.workers=2"]);
+    let post = |path: &str, body: &str| server.api().call_with("POST", path, &[SDP], Some(body));
+    let sends = offer(Codec::H264, Direction::SendOnly);
+    let takes = offer(Codec::H264, Direction::RecvOnly);
+    assert_eq!(post("/live/whip/a", "v=0\r\nnonsense").status, 400);
+    assert_eq!(post("/live/whip/a", &takes).status, 400, "a publisher that sends nothing");
+    assert_eq!(post("/live/whep/a", &sends).status, 400, "a player that takes nothing");
+    assert_eq!(post("/live/whip/a%20b", &sends).status, 400);
+    assert_eq!(post("/nowhere/whip/a", &sends).status, 404);
+    let typed =
+        server.api().call_with("POST", "/live/whip/a", &[("Content-Type", "text/plain")], Some(&sends));
+    assert_eq!(typed.status, 415);
+    let offline = post("/live/whep/a", &takes);
+    assert_eq!((offline.status, header(&offline, "Retry-After").is_empty()), (409, false));
+    let publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/a"));
+    wait_for_stream(&server, "a");
+    assert_eq!(post("/live/whip/a", &sends).status, 409, "in use");
+    assert_eq!(post("/live/whep/a", &offer(Codec::Vp8, Direction::RecvOnly)).status, 406);
+    assert_eq!(server.api().get("/live/whip/a").status, 200);
+    assert_eq!(server.api().call("PUT", "/live/whip/a", None).status, 405);
+    drop(publisher);
+}
+
+#[test]
+fn a_session_has_a_url_that_every_worker_knows() {
+    let server = Server::start(&["server.workers=4"]);
+    let reply = server.api().call_with(
+        "POST",
+        "/live/whip/u?token=t",
+        &[SDP],
+        Some(&offer(Codec::H264, Direction::SendOnly)),
+    );
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    let (location, tag) = (header(&reply, "Location"), header(&reply, "ETag"));
+    let base = format!("http://{}/live/whip/u/", server.http);
+    assert!(location.starts_with(&base) && !location.contains('?'), "{location}");
+    assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() > 4, "{tag}");
+    let path = location.strip_prefix(&format!("http://{}", server.http)).unwrap().to_owned();
+    let patch = |fields: &[(&str, &str)], body: &str| {
+        let all: Vec<_> = std::iter::once(FRAGMENT).chain(fields.iter().copied()).collect();
+        server.api().call_with("PATCH", &path, &all, Some(body))
+    };
+    let candidate = "a=ice-ufrag:EEEE\r\na=ice-pwd:aaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+    // A connection each: the kernel gives them to all workers.
+    for _ in 0..8 {
+        assert_eq!(patch(&[], candidate).status, 428);
+        assert_eq!(patch(&[("If-Match", "\"other\"")], candidate).status, 412);
+    }
+    let fragment = "a=ice-ufrag:EEEE\r\na=ice-pwd:aaaaaaaaaaaaaaaaaaaaaaaa\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\n";
+    let restarted = patch(&[("If-Match", "*")], fragment);
+    assert_eq!(restarted.status, 200, "{}", restarted.body);
+    assert!(
+        restarted.body.contains("a=ice-ufrag:") && header(&restarted, "ETag") != tag,
+        "{}",
+        restarted.body
+    );
+    let candidates = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=ice-ufrag:EEEE\r\na=candidate:1 1 udp 1 192.0.2.7 5000 typ host\r\n";
+    let again = header(&restarted, "ETag");
+    assert_eq!(patch(&[("If-Match", &again)], candidates).status, 204);
+    // Nobody guesses it: the secret is looked at.
+    let wrong = format!("{}{}", &path[..path.len() - 1], if path.ends_with('0') { "1" } else { "0" });
+    for _ in 0..4 {
+        assert_eq!(server.api().delete(&wrong).status, 404);
+    }
+    assert_eq!(server.api().delete("/live/whip/u/0-00000000000000000000000000000000").status, 404);
+    assert_eq!(server.api().delete(&path).status, 200);
+    assert_eq!(server.api().delete(&path).status, 404);
+}
+
+#[test]
+fn a_token_comes_in_its_header() {
+    let server = Server::start(&["app.publishTokenControlEnabled=true"]);
+    let offer = offer(Codec::H264, Direction::SendOnly);
+    let post = |fields: &[(&str, &str)]| {
+        let all: Vec<_> = std::iter::once(SDP).chain(fields.iter().copied()).collect();
+        server.api().call_with("POST", "/live/whip/t", &all, Some(&offer))
+    };
+    let refused = post(&[]);
+    assert_eq!((refused.status, refused.body.as_str()), (403, "Invalid Token for streamId:t"));
+    let expires = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600;
+    let made =
+        server.api().get(&format!("/live/rest/v2/broadcasts/t/token?expireDate={expires}&type=publish"));
+    let token = made.json()["tokenId"].as_str().unwrap().to_owned();
+    assert_eq!(post(&[("Authorization", "Bearer wrong")]).status, 403);
+    assert_eq!(post(&[("Authorization", &format!("bearer {token}"))]).status, 201);
+}
+
+#[test]
+fn pages_of_other_origins_may_publish_and_read_where() {
+    let server = Server::start(&[]);
+    let origin = ("Origin", "https://page.example");
+    let asked = [
+        origin,
+        ("Access-Control-Request-Method", "PATCH"),
+        ("Access-Control-Request-Headers", "content-type,if-match,authorization"),
+    ];
+    let preflight = server.api().call_with("OPTIONS", "/live/whip/a/0-00", &asked, None);
+    assert_eq!(preflight.status, 200, "{}", preflight.head);
+    assert!(header(&preflight, "Access-Control-Allow-Methods").contains("PATCH"), "{}", preflight.head);
+    assert!(header(&preflight, "Access-Control-Allow-Headers").to_lowercase().contains("if-match"));
+    let reply = server.api().call_with(
+        "POST",
+        "/live/whip/a",
+        &[SDP, origin],
+        Some(&offer(Codec::H264, Direction::SendOnly)),
+    );
+    assert_eq!((reply.status, header(&reply, "Access-Control-Allow-Origin")), (201, "*".to_owned()));
+    for field in ["Location", "ETag", "Link"] {
+        assert!(header(&reply, "Access-Control-Expose-Headers").contains(field), "{}", reply.head);
+    }
+}
