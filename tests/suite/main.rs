@@ -47,3 +47,4 @@ mod srt_relay;
 mod tls;
 mod web_socket;
 mod webrtc;
+mod webrtc_rows;

@@ -49,6 +49,8 @@ pub struct Server {
     pub rtmp: SocketAddr,
     pub rtmps: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
+    /// The media port of each worker.
+    pub webrtc: Vec<SocketAddr>,
 }
 
 impl Server {
@@ -116,6 +118,7 @@ impl Server {
         let ready: serde_json::Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("ready line {line:?}"));
         assert_eq!(ready["event"], "ready");
+        let of_workers = ready["webrtc"].as_array().into_iter().flatten();
         let address = |name: &str| ready[name].as_str().map(|address| address.parse().unwrap());
         Self {
             http: address("http").unwrap(),
@@ -123,6 +126,7 @@ impl Server {
             rtmp: address("rtmp").unwrap(),
             rtmps: address("rtmps"),
             srt: address("srt"),
+            webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
             home: None,
         }
