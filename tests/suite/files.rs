@@ -57,6 +57,49 @@ fn files_go_before_pages_and_are_sent_whole_or_in_parts() {
 }
 
 #[test]
+fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
+    let server = Server::start(&[]);
+    let scripts = [
+        "publish.js",
+        "publisher.js",
+        "sources.js",
+        "test_pattern.js",
+        "play.js",
+        "mpegts.js",
+        "whip.js",
+        "figures.js",
+    ];
+    let scripts = scripts.map(|name| (format!("/live/{name}"), "text/javascript"));
+    let others = [
+        ("/live/?id=a&token=t", "text/html"),
+        ("/live/play.html?id=a", "text/html"),
+        ("/live/page.css", "text/css"),
+        ("/page.css", "text/css"),
+    ];
+    for (target, kind) in others.map(|(target, kind)| (target.to_owned(), kind)).into_iter().chain(scripts) {
+        let (status, head, body) = ask(server.http, &target, "");
+        assert!(status == 200 && !body.is_empty(), "{target}: {head}");
+        let content_type = format!("Content-Type: {kind};charset=utf-8\r\n");
+        for field in [
+            content_type.as_str(),
+            "Content-Security-Policy: default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; \
+             object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'\r\n",
+            "Referrer-Policy: no-referrer\r\n",
+            "X-Content-Type-Options: nosniff\r\n",
+            "Cache-Control: no-cache\r\n",
+        ] {
+            assert!(format!("{head}\r\n").contains(field), "{target}: {field} in {head}");
+        }
+    }
+    let (_, _, page) = ask(server.http, "/live/", "");
+    assert!(
+        String::from_utf8(page).unwrap().contains(r#"src="publish.js""#),
+        "an application's page publishes"
+    );
+    assert_eq!(ask(server.http, "/publish.js", "").0, 404);
+}
+
+#[test]
 fn h_13_no_range_gets_more_than_the_file() {
     let server = Server::start(&[]);
     let bytes = noise(100_000);

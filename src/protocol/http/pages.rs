@@ -8,6 +8,10 @@ use crate::http::{Request, Resource, Response, Selection};
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; object-src 'none'; \
                       base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+const HTML: &str = "text/html;charset=utf-8";
+const SCRIPT: &str = "text/javascript;charset=utf-8";
+const STYLE: &str = "text/css;charset=utf-8";
+
 /// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
@@ -18,55 +22,33 @@ pub(super) struct Page {
     body: &'static str,
 }
 
+impl Page {
+    /// A page of the server's own.
+    const fn of_root(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
+        Self { app: Some("root"), name, content_type, body }
+    }
+
+    /// A page of each application.
+    const fn of_apps(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
+        Self { app: None, name, content_type, body }
+    }
+}
+
 const PAGES: &[Page] = &[
-    Page {
-        app: Some("root"),
-        name: "index.html",
-        content_type: "text/html;charset=utf-8",
-        body: include_str!("pages/status.html"),
-    },
-    Page {
-        app: Some("root"),
-        name: "reference.html",
-        content_type: "text/html;charset=utf-8",
-        body: include_str!("pages/reference.html"),
-    },
-    Page {
-        app: Some("root"),
-        name: "reference.js",
-        content_type: "text/javascript;charset=utf-8",
-        body: include_str!("pages/reference.js"),
-    },
-    Page {
-        app: None,
-        name: "index.html",
-        content_type: "text/html;charset=utf-8",
-        body: include_str!("pages/index.html"),
-    },
-    Page {
-        app: None,
-        name: "play.html",
-        content_type: "text/html;charset=utf-8",
-        body: include_str!("pages/play.html"),
-    },
-    Page {
-        app: None,
-        name: "play.js",
-        content_type: "text/javascript;charset=utf-8",
-        body: include_str!("pages/play.js"),
-    },
-    Page {
-        app: None,
-        name: "mpegts.js",
-        content_type: "text/javascript;charset=utf-8",
-        body: include_str!("pages/vendor/mpegts.js"),
-    },
-    Page {
-        app: None,
-        name: "page.css",
-        content_type: "text/css;charset=utf-8",
-        body: include_str!("pages/page.css"),
-    },
+    Page::of_root("index.html", HTML, include_str!("pages/status.html")),
+    Page::of_root("reference.html", HTML, include_str!("pages/reference.html")),
+    Page::of_root("reference.js", SCRIPT, include_str!("pages/reference.js")),
+    Page::of_apps("page.css", STYLE, include_str!("pages/page.css")),
+    Page::of_apps("index.html", HTML, include_str!("pages/index.html")),
+    Page::of_apps("publish.js", SCRIPT, include_str!("pages/publish.js")),
+    Page::of_apps("publisher.js", SCRIPT, include_str!("pages/publisher.js")),
+    Page::of_apps("sources.js", SCRIPT, include_str!("pages/sources.js")),
+    Page::of_apps("test_pattern.js", SCRIPT, include_str!("pages/test_pattern.js")),
+    Page::of_apps("play.html", HTML, include_str!("pages/play.html")),
+    Page::of_apps("play.js", SCRIPT, include_str!("pages/play.js")),
+    Page::of_apps("mpegts.js", SCRIPT, include_str!("pages/vendor/mpegts.js")),
+    Page::of_apps("whip.js", SCRIPT, include_str!("pages/whip.js")),
+    Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
 ];
 
 /// The page of a path below `webapps`.
@@ -129,10 +111,81 @@ mod tests {
         }
     }
 
+    /// The values of an attribute, or what else follows this opening up to a quotation mark.
+    fn quoted<'a>(body: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
+        body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
+    }
+
+    fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
+        PAGES.iter().filter(move |page| page.name.ends_with(extension) && page.name != "mpegts.js")
+    }
+
     #[test]
     fn pages_run_no_script_of_their_own_lines() {
-        for page in PAGES.iter().filter(|page| page.name.ends_with(".html")) {
-            assert!(!page.body.contains("<script>") && !page.body.contains("style="), "{}", page.name);
+        assert!(pages_of(".html").count() >= 4);
+        for page in pages_of(".html") {
+            let lines = page.body.to_ascii_lowercase();
+            for script in lines.split("<script").skip(1) {
+                let (tag, rest) = script.split_once('>').unwrap();
+                assert!(tag.contains("src=") && rest.starts_with("</script>"), "{}: {tag}", page.name);
+            }
+            // Spaces and quotation marks before `=` are allowed by HTML, and not in our pages.
+            for inline in ["style=", "<style", "javascript:", " on"] {
+                let is_handler = |rest: &str| rest.bytes().take_while(u8::is_ascii_alphabetic).count() > 0;
+                let found = lines.split(inline).skip(1).any(|rest| {
+                    inline != " on"
+                        || is_handler(rest) && rest.trim_start_matches(char::is_alphabetic).starts_with('=')
+                });
+                assert!(!found, "{}: {inline}", page.name);
+            }
         }
+    }
+
+    #[test]
+    fn pages_and_modules_name_files_that_are_built_in() {
+        for page in pages_of(".html") {
+            let app = page.app.unwrap_or("live");
+            let names = [r#"src=""#, r#"href=""#, r#"action=""#].map(|opening| quoted(page.body, opening));
+            for name in names.into_iter().flatten() {
+                let path =
+                    name.strip_prefix('/').map_or(format!("{app}/{name}"), |name| format!("root/{name}"));
+                assert!(found(&path).is_some() || path == "root/openapi.json", "{}: {name}", page.name);
+            }
+        }
+        for page in pages_of("") {
+            assert!(!page.body.contains("://"), "{} names another origin", page.name);
+        }
+        let mut imports = 0;
+        for page in pages_of(".js") {
+            for name in quoted(page.body, " from \"./") {
+                imports += 1;
+                assert_eq!(found(&format!("live/{name}")), Some(SCRIPT), "{}: {name}", page.name);
+            }
+        }
+        assert!(imports >= 6, "{imports}");
+    }
+
+    #[test]
+    fn what_modules_show_is_text() {
+        for page in pages_of(".js") {
+            for markup in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+            {
+                assert!(!page.body.contains(markup), "{}: {markup}", page.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_play_link_has_nothing_of_the_publisher() {
+        let publish = PAGES.iter().find(|page| page.name == "publish.js").unwrap();
+        let link = publish
+            .body
+            .split("function showLink()")
+            .nth(1)
+            .and_then(|rest| rest.split("\n}").next())
+            .unwrap();
+        assert_eq!(link.matches("searchParams.set(\"id\", idField.value)").count(), 1, "{link}");
+        assert!(!link.contains("query") && !link.contains("token"), "{link}");
     }
 }

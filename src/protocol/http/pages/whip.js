@@ -1,0 +1,140 @@
+// WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): an offer by POST, and the URL of a session in the answer.
+//
+// The server is an ICE-lite agent with all its candidates in the answer, and learns ours from their checks. So the offer is
+// posted without candidates, and no PATCH follows.
+
+/** Longer than the server waits for a publisher's admission or a viewer's stream. */
+const PATIENCE_MS = 15000;
+/** A server that does not answer is not waited for at the end. */
+const GOODBYE_MS = 1000;
+
+/** A request that the server refused, or that it did not answer. */
+export class Refusal extends Error {
+  /**
+   * @param {number} status of HTTP; 0: no answer
+   * @param {string} text what the server says
+   */
+  constructor(status, text) {
+    super(text.replace(/\.$/, "") || (status ? `status ${status}` : "the server does not answer"));
+    this.name = "Refusal";
+    this.status = status;
+  }
+}
+
+/**
+ * The ICE servers of `Link` fields (RFC 9725 §4.6).
+ * @param {string | null} field all `Link` fields, joined by commas
+ * @returns {RTCIceServer[]}
+ */
+export function iceServersOf(field) {
+  const link = /<([^>]*)>((?:\s*;\s*[\w-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^",;\s]*))?)*)/g;
+  const parameter = /;\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",;\s]*))/g;
+  const servers = [];
+  for (const [, urls, rest] of (field || "").matchAll(link)) {
+    const values = {};
+    for (const [, name, quoted, plain] of rest.matchAll(parameter)) {
+      values[name.toLowerCase()] = quoted === undefined ? plain : quoted.replace(/\\(.)/g, "$1");
+    }
+    if (!(values.rel || "").toLowerCase().split(/\s+/).includes("ice-server") || !/^(stun|turn)s?:/i.test(urls)) continue;
+    const { username, credential } = values;
+    servers.push(username === undefined ? { urls } : { urls, username, credential: credential || "" });
+  }
+  return servers;
+}
+
+/**
+ * The URL of a session. A proxy that ends TLS may have hidden the scheme from the server: the page's own is taken then.
+ * @param {string | null} location
+ * @param {string} endpoint
+ * @returns {string | null}
+ */
+export function sessionUrl(location, endpoint) {
+  if (!location) return null;
+  const base = new URL(endpoint);
+  const url = new URL(location, base);
+  if (url.host === base.host) url.protocol = base.protocol;
+  return url.href;
+}
+
+/** A session at a WHIP or WHEP endpoint. */
+export class Session {
+  #token;
+
+  constructor(url, etag, token) {
+    /** Where the session is ended; `null` when the server did not say. */
+    this.url = url;
+    /** The tag of the ICE session, for conditional PATCH requests. */
+    this.etag = etag;
+    this.#token = token;
+  }
+
+  /**
+   * Offers what the peer connection has transceivers for, and applies the answer.
+   * @param {RTCPeerConnection} peer
+   * @param {string} endpoint absolute URL
+   * @param {string | null} token sent as `Authorization: Bearer`
+   * @returns {Promise<Session>}
+   * @throws {Refusal}
+   */
+  static async open(peer, endpoint, token = null) {
+    const offer = await peer.createOffer();
+    const headers = { "Content-Type": "application/sdp", Accept: "application/sdp", ...authorization(token) };
+    const { response, body } = await exchange(endpoint, { method: "POST", headers, body: offer.sdp });
+    if (response.status !== 201) throw new Refusal(response.status, textOf(response, body));
+    const session = new Session(sessionUrl(response.headers.get("Location"), endpoint), response.headers.get("ETag"), token);
+    try {
+      const iceServers = iceServersOf(response.headers.get("Link"));
+      // Gathering starts with the local description, so it is set once the servers are known.
+      if (iceServers.length) peer.setConfiguration({ ...peer.getConfiguration(), iceServers });
+      await peer.setLocalDescription(offer);
+      await peer.setRemoteDescription({ type: "answer", sdp: body });
+    } catch (error) {
+      session.end(peer);
+      throw error;
+    }
+    return session;
+  }
+
+  /**
+   * Ends the session, also while the page is being left, then the peer connection: its goodbye would come before the
+   * request, and be taken for a break.
+   * @param {RTCPeerConnection} peer
+   */
+  end(peer) {
+    const url = this.url;
+    this.url = null;
+    const timer = setTimeout(() => peer.close(), GOODBYE_MS);
+    const closed = () => {
+      clearTimeout(timer);
+      peer.close();
+    };
+    if (!url) return closed();
+    const headers = authorization(this.#token);
+    fetch(url, { method: "DELETE", headers, keepalive: true, cache: "no-store" }).then(closed, closed);
+  }
+}
+
+/** @returns {Promise<{ response: Response, body: string }>} */
+async function exchange(url, init) {
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort(), PATIENCE_MS);
+  try {
+    const response = await fetch(url, { ...init, cache: "no-store", signal: abort.signal });
+    return { response, body: await response.text() };
+  } catch {
+    throw new Refusal(0, "");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What an error says: the server's are text, or a page with a message. */
+function textOf(response, body) {
+  const isPage = (response.headers.get("Content-Type") || "").includes("html");
+  // A document that is only parsed runs and loads nothing.
+  const page = isPage && new DOMParser().parseFromString(body, "text/html");
+  const text = page ? page.querySelector("p")?.textContent.replace(/^Message\s*/, "") || page.title : body;
+  return text.trim().slice(0, 200);
+}
+
+const authorization = (token) => (token ? { Authorization: `Bearer ${token}` } : {});
