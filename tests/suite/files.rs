@@ -65,6 +65,8 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
         "sources.js",
         "test_pattern.js",
         "play.js",
+        "play_webrtc.js",
+        "play_flv.js",
         "mpegts.js",
         "whip.js",
         "figures.js",
@@ -72,7 +74,7 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
     let scripts = scripts.map(|name| (format!("/live/{name}"), "text/javascript"));
     let others = [
         ("/live/?id=a&token=t", "text/html"),
-        ("/live/play.html?id=a", "text/html"),
+        ("/live/play.html?id=a&playOrder=webrtc,flv", "text/html"),
         ("/live/page.css", "text/css"),
         ("/page.css", "text/css"),
     ];

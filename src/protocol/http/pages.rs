@@ -46,6 +46,8 @@ const PAGES: &[Page] = &[
     Page::of_apps("test_pattern.js", SCRIPT, include_str!("pages/test_pattern.js")),
     Page::of_apps("play.html", HTML, include_str!("pages/play.html")),
     Page::of_apps("play.js", SCRIPT, include_str!("pages/play.js")),
+    Page::of_apps("play_webrtc.js", SCRIPT, include_str!("pages/play_webrtc.js")),
+    Page::of_apps("play_flv.js", SCRIPT, include_str!("pages/play_flv.js")),
     Page::of_apps("mpegts.js", SCRIPT, include_str!("pages/vendor/mpegts.js")),
     Page::of_apps("whip.js", SCRIPT, include_str!("pages/whip.js")),
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
@@ -162,7 +164,7 @@ mod tests {
                 assert_eq!(found(&format!("live/{name}")), Some(SCRIPT), "{}: {name}", page.name);
             }
         }
-        assert!(imports >= 6, "{imports}");
+        assert!(imports >= 8, "{imports}");
     }
 
     #[test]

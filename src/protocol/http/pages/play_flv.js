@@ -1,0 +1,125 @@
+// Plays a stream over HTTP-FLV by mpegts.js, close to the live edge.
+
+const SETTINGS = {
+  // What is in the buffer is delay: played a little faster until half a second is left.
+  liveSync: true,
+  liveSyncMaxLatency: 0.9,
+  liveSyncTargetLatency: 0.5,
+  liveSyncPlaybackRate: 1.1,
+  enableStashBuffer: false,
+  lazyLoad: false,
+  autoCleanupSourceBuffer: true,
+};
+
+/** mpegts.js counts in KiB. */
+const BITS_OF_KIB = 8 * 1024;
+
+/** Names of codecs by the first letters of their RFC 6381 names. */
+const CODECS = { avc: "H264", hvc: "H265", hev: "H265", av0: "AV1", vp0: "VP9", mp4: "AAC", mp3: "MP3", opu: "Opus", fla: "FLAC", "ac-": "AC-3" };
+
+const nameOf = (codec) => CODECS[codec.toLowerCase().slice(0, 3)] || codec;
+
+let library = null;
+
+/** The library is loaded once, and only by pages that need it. */
+function load() {
+  library ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL("mpegts.js", import.meta.url).href;
+    script.onload = () => resolve(globalThis.mpegts);
+    script.onerror = () => {
+      library = null;
+      script.remove();
+      reject(new Error("mpegts.js cannot be loaded"));
+    };
+    document.head.append(script);
+  });
+  return library;
+}
+
+/** A viewer's connection. */
+export class FlvPlayer {
+  #video;
+  #events;
+  #player = null;
+  #media = {};
+  #bits = undefined;
+  #frames = null;
+  #isOver = false;
+
+  /**
+   * @param {HTMLVideoElement} video
+   * @param {{ url: string }} way absolute URL
+   * @param {import("./play_webrtc.js").Events} events
+   */
+  constructor(video, { url }, events) {
+    this.#video = video;
+    this.#events = events;
+    load().then(
+      (mpegts) => this.#start(mpegts, url),
+      (error) => this.#over("failed", error.message),
+    );
+  }
+
+  #start(mpegts, url) {
+    if (this.#isOver) return;
+    if (!mpegts.isSupported()) return this.#over("unplayable", "This browser cannot play FLV.");
+    const player = mpegts.createPlayer({ type: "flv", isLive: true, url }, SETTINGS);
+    this.#player = player;
+    // The library goes on with what it has begun after an event, so it is destroyed later.
+    const later = (act) => setTimeout(act, 0);
+    player.on(mpegts.Events.ERROR, (...error) => later(() => this.#failed(mpegts, ...error)));
+    player.on(mpegts.Events.LOADING_COMPLETE, () => later(() => this.#over("ended", "The stream has ended.")));
+    player.on(mpegts.Events.MEDIA_INFO, (info) => {
+      this.#media = info;
+      this.#events.onPlaying();
+    });
+    player.on(mpegts.Events.STATISTICS_INFO, ({ speed }) => { this.#bits = speed * BITS_OF_KIB; });
+    player.attachMediaElement(this.#video);
+    player.load();
+    this.#events.onMedia();
+  }
+
+  #failed(mpegts, kind, detail, info) {
+    const status = info && info.code;
+    if (status === 404) return this.#over("offline", "Not Found");
+    if (status === 401 || status === 403) return this.#over("refused", info.msg || "");
+    if (kind === mpegts.ErrorTypes.MEDIA_ERROR) return this.#over("unplayable", detail);
+    this.#over("failed", "The connection was lost.");
+  }
+
+  #over(outcome, text) {
+    if (this.#isOver) return;
+    this.stop();
+    this.#events.onOver(outcome, text);
+  }
+
+  /** Ends it; no event follows. */
+  stop() {
+    this.#isOver = true;
+    this.#player?.destroy();
+    this.#player = null;
+  }
+
+  /** @returns {Promise<Partial<import("./figures.js").Figures>>} */
+  async figures() {
+    const { videoCodec, audioCodec } = this.#media;
+    const { videoWidth, videoHeight, buffered, currentTime } = this.#video;
+    const end = buffered.length ? buffered.end(buffered.length - 1) : undefined;
+    return {
+      codec: [videoCodec, audioCodec].filter(Boolean).map(nameOf).join(", ") || undefined,
+      resolution: videoWidth ? `${videoWidth} × ${videoHeight}` : undefined,
+      fps: this.#fps(),
+      bitsPerSecond: this.#bits,
+      latencyMs: end === undefined ? undefined : Math.max(0, end - currentTime) * 1000,
+    };
+  }
+
+  #fps() {
+    const now = { count: this.#video.getVideoPlaybackQuality().totalVideoFrames, at: performance.now() };
+    const before = this.#frames;
+    this.#frames = now;
+    if (!before || now.count < before.count) return undefined;
+    return ((now.count - before.count) * 1000) / (now.at - before.at);
+  }
+}
