@@ -135,8 +135,8 @@ pub enum Claim {
     Close(Remote),
 }
 
-/// Figures of some connection; for tests of other rooms.
+/// Figures of a connection of each protocol that has them; for tests of other rooms.
 #[cfg(test)]
-pub(crate) fn figures_for_tests() -> Arc<dyn Figures> {
-    srt::figures_for_tests()
+pub(crate) fn figures_for_tests() -> [Arc<dyn Figures>; 2] {
+    [srt::figures_for_tests(), webrtc::figures_for_tests()]
 }

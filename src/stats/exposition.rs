@@ -430,14 +430,16 @@ mod tests {
             ring_bytes: 9,
         });
         let peer = "192.0.2.1:9000".parse().unwrap();
-        let row = ConnectionFigures {
-            key: StreamKey::new("live", "s"),
-            role: Role::Viewer,
-            peer,
-            figures: crate::protocol::figures_for_tests(),
-        };
-        Totals::add(&mut figures.totals, &*row.figures);
-        figures.connections.push(row);
+        for of_protocol in crate::protocol::figures_for_tests() {
+            let row = ConnectionFigures {
+                key: StreamKey::new("live", "s"),
+                role: Role::Viewer,
+                peer,
+                figures: of_protocol,
+            };
+            Totals::add(&mut figures.totals, &*row.figures);
+            figures.connections.push(row);
+        }
         let jobs = vec![JobCounts { class: "resolve", waiting: 2, refused: 5 }];
         let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures.clone(), figures] };
         let text = render(page);

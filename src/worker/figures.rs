@@ -1,5 +1,6 @@
 //! A worker's figures: a report each second while anything is live, and everything on request.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::Worker;
@@ -38,6 +39,8 @@ pub(super) struct Meter {
     /// Mail that the shell knows of and has not handed over.
     pub(super) mail_waiting: usize,
     report_armed: bool,
+    /// Streams that were reported to have viewers in a count of their own.
+    counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
 impl Meter {
@@ -54,6 +57,7 @@ impl Meter {
             forwarded: Vec::new(),
             mail_waiting: 0,
             report_armed: false,
+            counted_apart: BTreeSet::new(),
         }
     }
 }
@@ -73,6 +77,7 @@ impl Worker {
         let busy = self.meter.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
         self.meter.busy = Duration::ZERO;
         self.meter.busy_since = self.now.mono;
+        let counted_apart = self.counted_apart();
         let report = Report {
             sources: self
                 .live
@@ -86,7 +91,7 @@ impl Worker {
                 .values()
                 .map(|stream| (stream.id, self.viewers(stream, None)))
                 .collect(),
-            leased: self.polled.leases.counts().chain(self.counted_apart()).collect(),
+            leased: self.polled.leases.counts().chain(counted_apart).collect(),
             busy_permille: u16::try_from(busy).unwrap_or(1000),
         };
         if !self.live.streams.is_empty() {
@@ -124,12 +129,21 @@ impl Worker {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// The viewers of formats with counts of their own.
-    fn counted_apart(&self) -> impl Iterator<Item = (StreamId, &'static str, u32)> {
-        let counts = Format::counts();
-        self.live.streams.values().flat_map(move |stream| {
-            counts.clone().map(move |count| (stream.id, count, self.viewers(stream, Some(count))))
-        })
+    /// The viewers of formats with counts of their own; none of a stream is told once.
+    fn counted_apart(&mut self) -> Vec<(StreamId, &'static str, u32)> {
+        let mut told = std::mem::take(&mut self.meter.counted_apart);
+        let mut counts = Vec::new();
+        for stream in self.live.streams.values() {
+            for count in Format::counts() {
+                let viewers = self.viewers(stream, Some(count));
+                if viewers > 0 || told.remove(&(stream.id, count)) {
+                    counts.push((stream.id, count, viewers));
+                }
+            }
+        }
+        let with_viewers = counts.iter().filter(|(.., viewers)| *viewers > 0);
+        self.meter.counted_apart = with_viewers.map(|(stream, count, _)| (*stream, *count)).collect();
+        counts
     }
 
     /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it

@@ -150,7 +150,13 @@ fn the_sdk_publishes_and_plays_on_one_socket_each() {
     let url = format!("ws://{}/live/websocket", server.http);
     // The viewer is there first: it is told that there is nothing, and when there is.
     let viewer = Browser::start("sdk-play", &url, "s");
-    wait_for("the viewer", secs(20), || server.log().contains("refused: NotFound"));
+    wait_for("the viewer to be refused", secs(20), || {
+        let page = server.api().get("/metrics").body;
+        let ended = "millstream_sessions_ended_total{worker=";
+        let lines =
+            page.lines().filter(|line| line.starts_with(ended) && line.contains("protocol=\"webrtc\""));
+        lines.filter(|line| !line.ends_with(" 0")).count() > 0
+    });
     let publisher = Browser::start("sdk-publish", &url, "s");
     let played = viewer.finish();
     assert!(frames(&played, "video") >= 60 && frames(&played, "audio") >= 60, "{played}");

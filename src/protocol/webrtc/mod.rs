@@ -62,3 +62,8 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     ..Protocol::NONE
 };
+
+#[cfg(test)]
+pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
+    std::sync::Arc::new(statistics::RtcFigures::of(&::webrtc::Stats::default()))
+}

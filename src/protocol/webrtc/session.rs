@@ -163,6 +163,8 @@ pub(super) struct RtcSession {
     events: VecDeque<Event>,
     /// It must have been described by then.
     describe_by: Option<Instant>,
+    /// Allowed to do what it asked for: its end is worth a line of the log.
+    granted: bool,
     connected: bool,
     started: bool,
     closed: bool,
@@ -188,6 +190,7 @@ impl RtcSession {
             secret: ask.secret,
             events: VecDeque::new(),
             describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
+            granted: false,
             connected: false,
             started: false,
             closed: false,
@@ -249,6 +252,7 @@ impl RtcSession {
     fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
         let Role::AskedPublish(answer) = &mut self.role else { return };
         let answer = answer.take();
+        self.granted = verdict.is_ok();
         match (verdict, answer) {
             (Ok(grant), Some(answer)) => {
                 self.begin_ingest(ctx, &grant);
@@ -270,6 +274,7 @@ impl RtcSession {
     }
 
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
+        self.granted = verdict.is_ok();
         match verdict {
             // Held until the peer can be sent something.
             Ok(tracks) => {
@@ -494,6 +499,10 @@ impl RtcSession {
                     self.events.push_back(Event::KeyFrameNeeded { subscription: Handle::ONLY, track });
                 }
             }
+            // Who says goodbye means it; who is silent may come back.
+            ::webrtc::Event::Closed(CloseReason::Peer) => {
+                self.over(words(CloseReason::Peer), Departure::Clean)
+            }
             ::webrtc::Event::Closed(reason) => self.over(words(reason), Departure::Lost),
             // A lite agent has no candidates to tell; of a section only the first format is taken.
             _ => {}
@@ -644,7 +653,7 @@ impl Session for RtcSession {
     }
 
     fn about(&self) -> About {
-        About { protocol: "webrtc", is_media: true, is_authenticated: self.connected }
+        About { protocol: "webrtc", is_media: self.granted, is_authenticated: self.connected }
     }
 
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
