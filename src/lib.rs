@@ -18,3 +18,6 @@ pub mod stats;
 pub mod store;
 pub mod types;
 pub mod worker;
+
+#[cfg(test)]
+mod tests;

@@ -429,16 +429,17 @@ fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::tests::TempFolder;
+
     use super::*;
 
-    /// A folder of its own for each test, removed at the end.
-    struct Home(PathBuf);
+    /// A home that is not there yet.
+    struct Home(PathBuf, #[expect(dead_code, reason = "the folder goes with it")] TempFolder);
 
     impl Home {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("millstream-config-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            Self(path)
+        fn new() -> Self {
+            let folder = TempFolder::new();
+            Self(folder.join("home"), folder)
         }
 
         fn options(&self, set: &[&str], environment: &[(&str, &str)]) -> Options {
@@ -452,15 +453,9 @@ mod tests {
         }
     }
 
-    impl Drop for Home {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn first_start_makes_the_home_and_the_second_reads_the_same() {
-        let home = Home::new("first");
+        let home = Home::new();
         let first = Config::open(&home.options(&[], &[])).unwrap();
         assert_eq!(first.warnings, Vec::<String>::new());
         assert_eq!(first.apps.iter().map(|a| &*a.name).collect::<Vec<_>>(), ["LiveApp", "live"]);
@@ -480,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_removed_application_does_not_come_back() {
-        let home = Home::new("removed");
+        let home = Home::new();
         Config::open(&home.options(&[], &[])).unwrap();
         fs::remove_dir_all(home.0.join("webapps/LiveApp")).unwrap();
         let config = Config::open(&home.options(&[], &[])).unwrap();
@@ -489,7 +484,7 @@ mod tests {
 
     #[test]
     fn set_wins_over_the_environment_over_the_file() {
-        let home = Home::new("precedence");
+        let home = Home::new();
         Config::open(&home.options(&[], &[])).unwrap();
         let text = fs::read_to_string(server_file(&home.0)).unwrap();
         let text = properties::set_lines(
@@ -539,7 +534,7 @@ mod tests {
 
     #[test]
     fn c_01_c_03_a_bad_file_is_one_clear_line() {
-        let home = Home::new("bad");
+        let home = Home::new();
         Config::open(&home.options(&[], &[])).unwrap();
         let file = app_file(&home.0, "live");
         let check = |bytes: &[u8], words: &[&str]| {
@@ -562,7 +557,7 @@ mod tests {
 
     #[test]
     fn an_application_that_cannot_be_made_leaves_no_folder() {
-        let home = Home::new("create");
+        let home = Home::new();
         Config::open(&home.options(&[], &[])).unwrap();
         let folder = home.0.join("webapps/new");
         let bad = home.options(&["app.remoteAllowedCIDR=10.0.0.0/33"], &[]);
@@ -581,7 +576,7 @@ mod tests {
 
     #[test]
     fn reading_alone_makes_nothing() {
-        let home = Home::new("read");
+        let home = Home::new();
         assert!(Config::read(&home.options(&[], &[])).unwrap().apps.is_empty());
         assert!(!home.0.exists());
     }

@@ -139,19 +139,18 @@ mod tests {
     use socket2::{Domain, Socket, Type};
     use std::io::IoSlice;
 
+    use crate::tests::TempFolder;
+
     use super::super::tls::{CertificateFiles, load_client};
     use super::*;
 
     /// A server's transport that has more inside than the kernel takes, its peer, and how many bytes are on the way.
     fn stuck() -> (Transport, ClientConnection, std::net::TcpStream, usize) {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("millstream-linger-{}-{number}", std::process::id()));
+        let folder = TempFolder::new();
         let [certificate, chain, key] = ["c.pem", "chain.pem", "k.pem"].map(|name| folder.join(name));
         let files = CertificateFiles { certificate, chain, key };
         files.make_missing(vec!["localhost".into()]).unwrap();
         let configs = files.load().unwrap();
-        std::fs::remove_dir_all(folder).unwrap();
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

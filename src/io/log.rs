@@ -140,12 +140,13 @@ impl RotatedFile {
 
 #[cfg(test)]
 mod tests {
+    use crate::tests::TempFolder;
+
     use super::*;
 
     #[test]
     fn errors_have_a_file_of_their_own() {
-        let directory = std::env::temp_dir().join(format!("millstream-errors-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = TempFolder::new();
         let path = directory.join("millstream-error.log");
         let mut output = Output {
             file: RotatedFile::open(directory.join("millstream.log")),
@@ -156,19 +157,17 @@ mod tests {
         let line = "2026-11-22 10:06:15,178 [main] ERROR a - broken\n";
         output.write_all(line.as_bytes()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn full_files_are_numbered_and_the_oldest_goes() {
-        let directory = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = TempFolder::new();
         let mut file = RotatedFile::open(directory.join("millstream.log"));
         file.bytes_max = 10;
         for n in 0..30 {
             file.write_line(format!("line number {n}\n").as_bytes()).unwrap();
         }
-        let mut names: Vec<_> = std::fs::read_dir(&directory)
+        let mut names: Vec<_> = std::fs::read_dir(&*directory)
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -176,6 +175,5 @@ mod tests {
         assert_eq!(names.len(), usize::try_from(FILES).unwrap());
         assert_eq!(std::fs::read_to_string(directory.join("millstream.log")).unwrap(), "line number 29\n");
         assert_eq!(std::fs::read_to_string(directory.join("millstream.log.1")).unwrap(), "line number 28\n");
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -237,27 +237,21 @@ mod crash_tests;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    struct Folder(PathBuf);
+    use crate::tests::TempFolder;
+
+    use super::*;
+
+    struct Folder(TempFolder);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("millstream-store-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+        fn new() -> Self {
+            Self(TempFolder::new())
         }
 
         fn file(&self) -> PathBuf {
             self.0.join("store.redb")
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -275,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_was_committed_is_there_again() {
-        let folder = Folder::new("reopen");
+        let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1"), put("b", "2")]).unwrap();
         store.commit(&[put("a", "3"), Op::Delete(key("b")), put("c", "4")]).unwrap();
@@ -288,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_rebuild_is_a_fresh_file_with_what_it_was_given() {
-        let folder = Folder::new("rebuild");
+        let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
         store.rebuild(&[(key("z"), Bytes::from_static(b"9"))]).unwrap();
@@ -300,7 +294,7 @@ mod tests {
 
     #[test]
     fn each_sort_of_record_has_its_own_ids() {
-        let folder = Folder::new("kinds");
+        let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         let all: Vec<(Key, Bytes)> = Kind::ALL
             .map(|kind| {
@@ -318,7 +312,7 @@ mod tests {
 
     #[test]
     fn b_10_a_file_of_the_first_layout_opens_and_becomes_the_present_one() {
-        let folder = Folder::new("upgrade");
+        let folder = Folder::new();
         {
             let database = Database::builder().create(folder.file()).unwrap();
             let transaction = database.begin_write().unwrap();
@@ -342,7 +336,7 @@ mod tests {
 
     #[test]
     fn b_04_after_a_failure_only_a_rebuild_helps() {
-        let folder = Folder::new("unknown");
+        let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
         // A directory where the fresh file shall be: the rebuild fails, and nothing is written meanwhile.
@@ -360,7 +354,7 @@ mod tests {
 
     #[test]
     fn b_07_ten_updates_of_each_record_leave_a_file_of_at_most_four_times_its_size() {
-        let folder = Folder::new("growth");
+        let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         let text = "x".repeat(1000);
         for round in 0..11 {
@@ -382,7 +376,7 @@ mod tests {
 
     #[test]
     fn b_05_a_second_process_is_told() {
-        let folder = Folder::new("lock");
+        let folder = Folder::new();
         let store = RedbStore::open(&folder.file()).unwrap();
         assert!(matches!(RedbStore::open(&folder.file()), Err(Error::Locked(_))));
         drop(store);
@@ -391,7 +385,7 @@ mod tests {
 
     #[test]
     fn b_05_empty_directory_and_junk_are_refused() {
-        let folder = Folder::new("junk");
+        let folder = Folder::new();
         fs::write(folder.file(), b"").unwrap();
         assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
         fs::write(folder.file(), vec![7u8; 9000]).unwrap();
@@ -428,7 +422,7 @@ mod tests {
 
     #[test]
     fn b_05_a_flipped_bit_is_harmless_or_refused() {
-        let folder = Folder::new("flip");
+        let folder = Folder::new();
         let (bytes, all) = small_file(&folder);
         assert!(whole_or_refused(&folder, &bytes, &all, "unchanged"));
         // Every byte of the header, and of the rest a sample that walks through all bit positions.
@@ -442,7 +436,7 @@ mod tests {
 
     #[test]
     fn b_05_a_truncated_file_is_refused() {
-        let folder = Folder::new("truncate");
+        let folder = Folder::new();
         let (bytes, all) = small_file(&folder);
         let step = (bytes.len() / 60).max(1);
         for length in (1..bytes.len()).step_by(step).chain([1, 63, 64, 511, 4095, 4096, bytes.len() - 1]) {

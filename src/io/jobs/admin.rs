@@ -106,29 +106,30 @@ fn read_part(path: &Path, offset: i64, size: usize) -> io::Result<(String, u64)>
 
 #[cfg(test)]
 mod tests {
+    use crate::tests::TempFolder;
+
     use super::*;
 
     #[test]
     fn a_part_of_the_log_is_where_it_was_asked_for() {
-        let path = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
+        let folder = TempFolder::new();
+        let path = folder.join("log");
         fs::write(&path, "one two three").unwrap();
         let part = |offset, size| read_part(&path, offset, size).unwrap();
         assert_eq!(part(4, 3), ("two".to_owned(), 13));
         assert_eq!(part(-1, 5), ("three".to_owned(), 13));
         assert_eq!(part(-1, 100).0, "one two three");
         assert_eq!(part(i64::MAX, 5).0, "");
-        fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn the_bytes_of_a_folder_are_those_of_its_files() {
-        let folder = std::env::temp_dir().join(format!("millstream-folder-{}", std::process::id()));
+        let folder = TempFolder::new();
         fs::create_dir_all(folder.join("a/b")).unwrap();
         fs::write(folder.join("x"), "123").unwrap();
         fs::write(folder.join("a/b/y"), "4567").unwrap();
         std::os::unix::fs::symlink("/usr", folder.join("out")).unwrap();
         assert_eq!(folder_bytes(&folder, 0, &mut 0), Some(7));
         assert_eq!(folder_bytes(&folder.join("none"), 0, &mut 0), None);
-        fs::remove_dir_all(folder).unwrap();
     }
 }

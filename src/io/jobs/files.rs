@@ -188,12 +188,15 @@ impl AppendFile for OpenForAppend {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
+
+    use crate::tests::TempFolder;
+
+    use super::*;
 
     #[test]
     fn h_16_nothing_leads_out_of_the_folder() {
-        let home = std::env::temp_dir().join(format!("millstream-disk-{}", std::process::id()));
+        let home = TempFolder::new();
         let root = home.join("www");
         fs::create_dir_all(root.join("live/streams")).unwrap();
         fs::create_dir_all(home.join("www_secret")).unwrap();
@@ -225,12 +228,11 @@ mod tests {
         let pipe = CString::new(root.join("live/pipe").to_str().unwrap()).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(pipe.to_str().unwrap()).status().unwrap().success());
         assert_eq!(open("live/pipe").unwrap_err(), FileError::NotFound);
-        fs::remove_dir_all(home).unwrap();
     }
 
     #[test]
     fn h_16_what_is_written_lies_in_the_folder_too() {
-        let home = std::env::temp_dir().join(format!("millstream-append-{}", std::process::id()));
+        let home = TempFolder::new();
         let root = home.join("www");
         fs::create_dir_all(root.join("live")).unwrap();
         fs::create_dir_all(home.join("outside")).unwrap();
@@ -256,13 +258,11 @@ mod tests {
         assert!(matches!(append("live"), Err(AppendError::Path)));
         assert_eq!(fs::read(home.join("outside/x")).unwrap(), b"secret");
         assert_eq!(fs::read_dir(home.join("outside")).unwrap().count(), 1);
-        fs::remove_dir_all(home).unwrap();
     }
 
     #[test]
     fn a_file_grows_by_what_is_appended_and_its_folders_are_made() {
-        let root = std::env::temp_dir().join(format!("millstream-grow-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
+        let root = TempFolder::new();
         let path = || ["live", "streams", "a.flv"].map(str::to_owned).to_vec();
         // More pieces than one write takes, empty ones among them.
         let pieces: Vec<Bytes> = (0..2000).map(|n| Bytes::from("ab".repeat(n % 3))).collect();
@@ -279,6 +279,5 @@ mod tests {
             fs::read(root.join("live/streams/a.flv")).unwrap(),
             [&pieces.concat()[..], b"end"].concat()
         );
-        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -220,12 +220,13 @@ fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) 
 
 #[cfg(test)]
 mod tests {
+    use crate::tests::TempFolder;
+
     use super::*;
 
-    fn files(name: &str) -> CertificateFiles {
-        let folder =
-            std::env::temp_dir().join(format!("millstream-certificates-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+    /// The files of a folder that is not there yet.
+    fn files(folder: &TempFolder) -> CertificateFiles {
+        let folder = folder.join("conf");
         CertificateFiles {
             certificate: folder.join("fullchain.pem"),
             chain: folder.join("chain.pem"),
@@ -235,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_first_start_makes_a_certificate_that_loads_and_the_second_keeps_it() {
-        let files = files("first");
+        let folder = TempFolder::new();
+        let files = files(&folder);
         assert!(files.make_missing(vec!["localhost".into(), "127.0.0.1".into()]).unwrap());
         assert_eq!(fs::metadata(&files.key).unwrap().mode() & 0o777, 0o600);
         files.load().unwrap();
@@ -246,7 +248,8 @@ mod tests {
 
     #[test]
     fn a_key_whose_certificate_could_not_be_written_is_in_nobodys_way() {
-        let mut files = files("half");
+        let home = TempFolder::new();
+        let mut files = files(&home);
         let folder = files.key.parent().unwrap().to_owned();
         fs::create_dir_all(&folder).unwrap();
         // No folder can be made where a file is.
@@ -262,7 +265,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_named_without_the_key() {
-        let (files, other) = (files("mix"), files("other"));
+        let (one, another) = (TempFolder::new(), TempFolder::new());
+        let (files, other) = (files(&one), files(&another));
         files.make_missing(vec!["a".into()]).unwrap();
         other.make_missing(vec!["b".into()]).unwrap();
         let mixed = CertificateFiles { key: other.key.clone(), ..files.clone() };
