@@ -24,6 +24,7 @@ mod crash;
 mod differential;
 mod files;
 mod floods;
+mod harness;
 mod hooks;
 mod http_flv;
 mod http_rows;

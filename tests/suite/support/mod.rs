@@ -2,6 +2,7 @@
 
 mod api;
 mod bystander;
+mod captured;
 mod media;
 mod ports;
 mod programs;
@@ -20,6 +21,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use api::{Api, Reply, raw_exchange};
 pub use bystander::Bystander;
+pub use captured::Captured;
 pub use media::{coded_file, make_once, media_file, source_packets};
 pub use ports::{own_port, wait_until_bound};
 pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::{Api, secs, wait_for};
+use super::{Api, Captured, secs, wait_for};
 
 static HOMES: AtomicU32 = AtomicU32::new(0);
 
@@ -39,10 +39,11 @@ impl Drop for Home {
     }
 }
 
-/// A running server; ended when dropped.
+/// A running server; ended when dropped. When its test fails, the end of its standard error is shown.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
+    errors: Captured,
     home: Option<Home>,
     pub http: SocketAddr,
     pub https: Option<SocketAddr>,
@@ -111,12 +112,16 @@ impl Server {
 
     /// Starts a command made by [`Server::command`] (or a wrapper of one) and reads its ready line.
     pub fn spawn(command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let errors = Captured::new();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.writer()).spawn();
         let mut child = child.unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: serde_json::Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("ready line {line:?}"));
+        let Ok(ready) = serde_json::from_str::<serde_json::Value>(&line) else {
+            let _ = child.kill();
+            let status = child.wait();
+            panic!("{status:?}, ready line {line:?}, standard error:\n{}", errors.tail());
+        };
         assert_eq!(ready["event"], "ready");
         let of_workers = ready["webrtc"].as_array().into_iter().flatten();
         let address = |name: &str| ready[name].as_str().map(|address| address.parse().unwrap());
@@ -128,6 +133,7 @@ impl Server {
             srt: address("srt"),
             webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
+            errors,
             home: None,
         }
     }
@@ -238,5 +244,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            eprintln!("standard error of the server {}:\n{}", self.pid(), self.errors.tail());
+        }
     }
 }
