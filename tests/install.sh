@@ -1,7 +1,10 @@
 #!/bin/sh
 # Installs what the tests run besides Rust, only what is missing: Debian packages, and Python packages into tests/.venv.
+# Where nothing is missing, no right is needed.
 set -eu
 cd "$(dirname "$0")"
+# Debian has nginx in a folder that only root's path names.
+PATH=$PATH:/usr/sbin:/sbin
 
 missing=
 need() { # PROGRAM PACKAGE...
@@ -35,7 +38,13 @@ for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad c
 done
 if [ -n "$missing" ]; then
     as_root=
-    [ "$(id -u)" = 0 ] || as_root=sudo
+    if [ "$(id -u)" != 0 ]; then
+        as_root=sudo
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "missing, and there is no sudo; as root: apt-get install$missing" >&2
+            exit 1
+        fi
+    fi
     echo "installing:$missing"
     $as_root apt-get update -qq
     # shellcheck disable=SC2086

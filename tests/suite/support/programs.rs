@@ -152,6 +152,11 @@ fn packet(line: &str, ticks: &[f64]) -> Packet {
     (stream, ms(1), ms(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
 }
 
+/// Where Debian has nginx; the path of a user that is not root leaves it out.
+fn path_with_sbin() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
 /// nginx with the RTMP module: an application `live` that takes anything.
 #[derive(Debug)]
 pub struct Nginx {
@@ -179,6 +184,7 @@ impl Nginx {
     /// Starts it again after [`Nginx::stop`], on the same port.
     pub fn resume(&mut self) {
         let mut command = Command::new("nginx");
+        command.env("PATH", path_with_sbin());
         command.arg("-p").arg(self.home.path()).arg("-c").arg(self.home.path().join("nginx.conf"));
         self.program = Some(Program::start(command.arg("-e").arg(self.home.path().join("error.log"))));
         wait_for("nginx", secs(10), || std::net::TcpStream::connect(self.address).is_ok());
