@@ -13,7 +13,7 @@ use millstream::config::{Config, Options};
 use millstream::io::{self, AddUserError, Notice, Server, StopReason, load, log};
 use millstream::protocol::{self, Addresses};
 use millstream::store::{RedbStore, Store};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 /// Exit codes (design: command line).
@@ -72,6 +72,8 @@ fn serve(options: &Options) -> ExitCode {
 /// Turns signals into notices.
 fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    // A file at the limit of its size (RLIMIT_FSIZE) fails the write, as a full disk does, and does not kill.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let forward = move || {
         for signal in signals.forever() {
             if notices.send(Notice::Signal(signal)).is_err() {
