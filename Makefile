@@ -56,7 +56,7 @@ fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done
 
 kills: ## 200 times kill -9 under concurrent writers
-	MILLSTREAM_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
+	SUITE_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
 
 seeds: ## 1000 simulated lives of a stream, and of viewers that select its tracks
 	MILLSTREAM_SEEDS=1000 cargo test --release -p millstream --lib --locked selection_tests

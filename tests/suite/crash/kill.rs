@@ -66,8 +66,8 @@ fn check(server: &Server, known: &BTreeMap<String, Known>, seed: u64) {
 
 #[test]
 fn b_01_no_acknowledged_write_is_lost_by_kill_9() {
-    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |text| text.parse().unwrap());
-    let seed = std::env::var("MILLSTREAM_SEED").map_or_else(
+    let kills = std::env::var("SUITE_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let seed = std::env::var("SUITE_SEED").map_or_else(
         |_| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
         |text| text.parse().unwrap(),
     );
