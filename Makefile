@@ -3,7 +3,7 @@
 SECONDS ?= 60
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes instructions fuzz kills seeds clean
+.PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-registry instructions fuzz kills seeds clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
 	@cargo run --release --locked -- $(ARGS)
@@ -47,6 +47,9 @@ bench: ## Fan-out beside nginx-rtmp and a bare sending loop; see docs/benchmarks
 
 bench-flv bench-flvs bench-ws bench-srt bench-srt-aes: ## The same with viewers of HTTP-FLV, HTTPS-FLV, FLV over WebSocket, SRT
 	cargo bench --bench fanout --locked -- --protocol $(@:bench-%=%)
+
+bench-registry: ## What a stream costs control beside ten thousand others
+	cargo bench --bench registry --locked
 
 instructions: ## Ratios of instruction counts; needs valgrind
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; }

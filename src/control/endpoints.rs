@@ -17,7 +17,7 @@ use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::Control;
 use super::broadcast::{EndpointRecord, status};
-use super::registry::Live;
+use super::live::Live;
 use super::supervisor::{Job, RemoteHost};
 
 /// An endpoint of a live stream.
@@ -50,7 +50,7 @@ impl Control {
     pub(super) fn reconcile_pushes(&mut self, now: Now, key: &StreamKey) {
         let Some(stream) = self.stream_of(key) else { return };
         let list = self.records.get(key).and_then(|record| record.end_point_list.clone()).unwrap_or_default();
-        let Some(live) = self.registry.live.get(&stream) else { return };
+        let Some(live) = self.registry.get(&stream) else { return };
         let mut kept = Vec::new();
         for id in live.pushes.clone() {
             let Some(push) = self.outbound.pushes.by_id.get(&id) else { continue };
@@ -73,7 +73,7 @@ impl Control {
                 kept.extend(self.begin_push(now, key, stream, endpoint));
             }
         }
-        if let Some(live) = self.registry.live.get_mut(&stream) {
+        if let Some(live) = self.registry.get_mut(&stream) {
             live.pushes = kept;
         }
     }
@@ -124,7 +124,7 @@ impl Control {
     pub(super) fn order_push(&mut self, id: PushId, address: SocketAddr) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Push(id)) else { return };
-        let Some(live) = self.registry.live.get(&push.stream) else { return };
+        let Some(live) = self.registry.get(&push.stream) else { return };
         let mut via = live.via.clone();
         via.push(via_entry(&self.config.node, &push.key));
         let order = PushOrder {
@@ -136,7 +136,7 @@ impl Control {
             via,
             settings: live.settings.clone(),
         };
-        let worker = live.source;
+        let worker = live.source().worker;
         self.outbound.supervisor.open(Job::Push(id), worker);
         self.post(worker, ToWorker::StartPush(Box::new(order)));
     }
@@ -163,7 +163,7 @@ impl Control {
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
-        let settings = self.registry.live.get(&push.stream).map(|live| live.settings.clone());
+        let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.random);
         tracing::info!(%key, url = redact(&url), failures, reason, "push failed");

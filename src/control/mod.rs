@@ -18,6 +18,7 @@ mod endpoints;
 mod from_json;
 pub mod hooks;
 mod jobs;
+mod live;
 mod management;
 mod metrics;
 mod purge;
@@ -56,10 +57,10 @@ use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::Hooks;
 use jobs::Outbox;
+use live::Registry;
 use management::Management;
 use purge::AppChanges;
 use records::{Auxiliary, Records};
-use registry::Registry;
 use rest::scan::Scans;
 use sources::Sources;
 use stats::Figures;
@@ -339,7 +340,7 @@ impl Control {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
-            self.registry.deadline(),
+            self.registry.first_grace().map(|(until, _)| until),
             self.access.admissions.deadline(),
             self.outbound.supervisor.deadline(),
             self.outbound.sources.deadline(),

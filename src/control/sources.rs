@@ -200,8 +200,8 @@ impl Control {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let (key, target) = (source.key.clone(), source.target.clone());
-        let live = self.stream_of(&key).and_then(|stream| self.registry.live.get(&stream));
-        let worker = live.map(|live| live.source).unwrap_or_else(|| self.least_loaded(now));
+        let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
+        let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target };
@@ -305,8 +305,8 @@ impl Control {
         let (mut idle, mut aged) = (Vec::new(), Vec::new());
         for (key, id) in &self.outbound.sources.by_key {
             let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
-            let live = self.registry.find(key).and_then(|stream| self.registry.live.get(&stream));
-            if live.is_some_and(|live| live.viewers.values().any(|viewers| viewers.total() > 0)) {
+            let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
+            if live.is_some_and(|live| live.viewers().any(|viewers| viewers.total() > 0)) {
                 source.watched = now.mono;
             }
             let age = |since: Instant| now.mono.saturating_duration_since(since);

@@ -8,6 +8,7 @@ use crate::mail::{Report, ViewerCounts};
 use crate::types::{Now, StreamId, WorkerId};
 
 use super::connections::ConnectionQuestions;
+use super::live::Live;
 use super::metrics::Scrape;
 use super::{Control, wall};
 use crate::stats::{ControlFigures, HostFigures, JobCounts};
@@ -92,11 +93,11 @@ impl Control {
     /// Figures of now.
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
-        let viewers = self.registry.live.values().flat_map(|live| live.viewers.values());
+        let viewers = self.registry.all().flat_map(Live::viewers);
         let (pushes_broadcasting, pulls_broadcasting) = self.outbound.supervisor.broadcasting();
         ControlFigures {
             records: self.records.total(),
-            live: self.registry.live.len(),
+            live: self.registry.len(),
             pushes: self.outbound.pushes.len(),
             pushes_broadcasting,
             pulls: self.outbound.sources.len(),
@@ -117,30 +118,19 @@ impl Control {
         for figures in &report.sources {
             self.note_source(worker, figures);
         }
-        for live in self.registry.live.values_mut() {
-            live.viewers.remove(&worker);
-        }
-        for (stream, viewers) in &report.viewers {
-            if let Some(live) = self.registry.live.get_mut(stream) {
-                live.viewers.entry(worker).or_default().connected = *viewers;
-            }
-        }
-        for (stream, protocol, viewers) in &report.leased {
-            if let Some(live) = self.registry.live.get_mut(stream) {
-                live.viewers.entry(worker).or_default().leased.insert(protocol, *viewers);
-            }
-        }
-        for stream in self.registry.streams() {
+        let mut streams = self.registry.set_viewers(worker, report);
+        streams.extend(self.registry.of_worker(worker));
+        for stream in streams {
             self.refresh_record(now, worker, stream);
         }
     }
 
     /// Puts the figures of a stream into its record.
     fn refresh_record(&mut self, now: Now, worker: WorkerId, stream: StreamId) {
-        let Some(live) = self.registry.live.get(&stream) else { return };
+        let Some(live) = self.registry.get(&stream) else { return };
         let Some(record) = self.records.get_mut(&live.key) else { return };
         let sum = |count: &dyn Fn(&ViewerCounts) -> u32| {
-            let viewers: u64 = live.viewers.values().map(|counts| u64::from(count(counts))).sum();
+            let viewers: u64 = live.viewers().map(|counts| u64::from(count(counts))).sum();
             i32::try_from(viewers).unwrap_or(i32::MAX)
         };
         let leased = |protocol| sum(&|counts| counts.leased.get(protocol).copied().unwrap_or(0));
@@ -148,7 +138,7 @@ impl Control {
         (record.hls_viewer_count, record.dash_viewer_count) = (leased("hls"), leased("dash"));
         record.webrtc_viewer_count = leased("webrtc");
         record.recount();
-        if live.source != worker || !Self::is_delivered(live) {
+        if live.source().worker != worker || !Self::is_delivered(live) {
             return;
         }
         let started = record.start_time;

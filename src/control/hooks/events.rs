@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
-use crate::control::registry::Live;
+use crate::control::live::Live;
 use crate::control::{Control, wall};
 use crate::jobs::Work;
 use crate::mail::StreamEnd;
@@ -148,7 +148,7 @@ impl Control {
     /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
     /// publishes it after an outage.
     pub(in crate::control) fn source_started(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.live.get_mut(&stream) else { return };
+        let Some(live) = self.registry.get_mut(&stream) else { return };
         if std::mem::replace(&mut live.told.announced, true) {
             return;
         }
@@ -166,7 +166,7 @@ impl Control {
     fn announced_subtracks(&self, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.stream_of(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = self.records.subtracks(main).filter_map(stream);
-        live.filter(|stream| self.registry.live.get(stream).is_some_and(|live| live.told.announced)).count()
+        live.filter(|stream| self.registry.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
     /// A stream is over, and its record still there.
@@ -226,7 +226,7 @@ impl Control {
     }
 
     fn arm_status(&mut self, now: Now, stream: StreamId) {
-        let Some(live) = self.registry.live.get(&stream) else { return };
+        let Some(live) = self.registry.get(&stream) else { return };
         let period = self.apps.get(&live.key.app).and_then(|app| app.hooks.status_period);
         if let Some(at) = period.and_then(|period| now.mono.checked_add(period)) {
             self.hooks.idles.statuses.insert((at, stream));
@@ -235,7 +235,7 @@ impl Control {
 
     /// The figures of a stream. Not while its publisher is waited for, and not while older hooks of it wait.
     fn hook_status(&mut self, now: Now, stream: StreamId) {
-        let Some(key) = self.registry.live.get(&stream).map(|live| live.key.clone()) else { return };
+        let Some(key) = self.registry.get(&stream).map(|live| live.key.clone()) else { return };
         if self.publisher_of(&key).is_none() || self.hooks.has_line(&key) {
             return;
         }

@@ -72,9 +72,8 @@ pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply 
 /// `GET /applications/live-streams/{app}`.
 pub(super) fn live_streams(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
-    let of_app = control.registry.live.values().filter(|live| &*live.key.app == app);
-    let rows = of_app.map(|live| {
-        let viewers: u64 = live.viewers.values().map(crate::mail::ViewerCounts::total).sum();
+    let rows = control.registry.of_app(app).map(|(_, live)| {
+        let viewers: u64 = live.viewers().map(crate::mail::ViewerCounts::total).sum();
         json!({ "name": &*live.key.id, "watcherCount": viewers.to_string() })
     });
     Reply::Now(object(200, &rows.collect::<Vec<_>>()))
@@ -359,21 +358,15 @@ impl Control {
         self.apps.insert(settings.name.clone(), settings.clone());
         self.post_all(&ToWorker::App(settings));
         self.app_changed(now, &name);
-        let of_app = self.registry.live.values().map(|live| live.key.clone());
-        for key in of_app.filter(|key| key.app == name).collect::<Vec<_>>() {
+        let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
+        for key in of_app.collect::<Vec<_>>() {
             self.review_viewers(&key);
         }
     }
 
     /// The application is gone; so are its streams.
     pub(in crate::control) fn remove_app(&mut self, now: Now, name: &Arc<str>) {
-        let streams: Vec<_> = self
-            .registry
-            .live
-            .iter()
-            .filter(|(_, live)| live.key.app == *name)
-            .map(|(stream, _)| *stream)
-            .collect();
+        let streams: Vec<_> = self.registry.of_app(name).map(|(stream, _)| stream).collect();
         let streams_ended = streams.len();
         for stream in streams {
             self.end_stream(now, stream, StreamEnd::Deleted);

@@ -82,7 +82,7 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
 /// and audio together.
 pub(super) fn stream_info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
-    let live = control.stream_of(&key).and_then(|stream| control.registry.live.get(&stream));
+    let live = control.stream_of(&key).and_then(|stream| control.registry.get(&stream));
     let (Some(live), Some(record)) = (live, control.records.get(&key)) else { return empty_list() };
     let info = StreamInfo {
         video_height: record.height,

@@ -93,7 +93,7 @@ impl Control {
 }
 
 fn everything(control: &Control, now: Now) -> Value {
-    let live = control.registry.live.len();
+    let live = control.registry.len();
     let mut all = json!({
         "instanceId": control.config.node,
         "cpuUsage": cpu(control, now),

@@ -60,8 +60,8 @@ pub(super) fn active(control: &mut Control, now: Now, call: &Call<'_>) -> Reply 
 
 /// Live streams whose record says so at this moment.
 fn live_count(control: &Control, now: Now, call: &Call<'_>) -> usize {
-    let of_app = control.registry.live.values().filter(|live| live.key.app == call.app.name);
-    let shown = of_app.filter_map(|live| control.records.get(&live.key));
+    let of_app = control.registry.of_app(&call.app.name);
+    let shown = of_app.filter_map(|(_, live)| control.records.get(&live.key));
     shown.filter(|record| record.effective_status(now.wall_ms) == status::BROADCASTING).count()
 }
 

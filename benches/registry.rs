@@ -1,0 +1,164 @@
+//! What a stream that comes and goes costs control beside few others and beside ten thousand: the ratio says whether
+//! anything walks all streams. `make bench-registry`.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a program: figures for people, and it stops at what it did not expect"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use media::Position;
+use millstream::auth::{CidrList, OutboundPolicy};
+use millstream::config::{AppSettings, ServerSettings};
+use millstream::control::{Control, ControlConfig, Output};
+use millstream::mail::{Departure, PublishRequest, Report, SourceFigures, ToControl, ToWorker};
+use millstream::protocol::Addresses;
+use millstream::store::{self, Memory};
+use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
+
+/// Streams that stay, in the two runs.
+const STANDING: [usize; 2] = [100, 10_000];
+/// Streams that come and go beside them, and reports.
+const ROUNDS: usize = 2000;
+const WORKERS: u16 = 2;
+
+fn main() {
+    let [few, many] = STANDING.map(measure);
+    println!(
+        "{:<44} {:>10} {:>10} {:>7}",
+        "µs each, beside so many streams", STANDING[0], STANDING[1], "ratio"
+    );
+    let names = [
+        "a stream comes and goes",
+        "... before it heard that it may",
+        "a report of a worker with one stream",
+    ];
+    for (name, (few, many)) in names.iter().zip(few.into_iter().zip(many)) {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6 / ROUNDS as f64;
+        let ratio = many.as_secs_f64() / few.as_secs_f64();
+        println!("{name:<44} {:>10.1} {:>10.1} {ratio:>7.1}", micros(few), micros(many));
+    }
+}
+
+/// The times of all rounds of each kind, beside so many streams of the first worker.
+fn measure(standing: usize) -> [Duration; 3] {
+    let mut bench = Bench::new();
+    for n in 0..standing {
+        bench.publish(&format!("standing{n}"), 0);
+    }
+    let begin = Instant::now();
+    for n in 0..ROUNDS {
+        let (session, stream) = bench.publish(&format!("guest{n}"), 1);
+        bench.mail(ToControl::PublisherGone {
+            session,
+            stream,
+            departure: Departure::Clean,
+            position: Position::default(),
+            epoch: 0,
+        });
+    }
+    let come_and_go = begin.elapsed();
+
+    let begin = Instant::now();
+    for n in 0..ROUNDS {
+        let (session, _) = bench.publish(&format!("abandoned{n}"), 1);
+        bench.mail(ToControl::PublishAbandoned(session));
+    }
+    let abandoned = begin.elapsed();
+
+    let (_, stream) = bench.publish("reported", 1);
+    let begin = Instant::now();
+    for n in 0..ROUNDS {
+        bench.mail(ToControl::Report(WorkerId(1), report(stream, n as u64)));
+    }
+    [come_and_go, abandoned, begin.elapsed()]
+}
+
+fn report(stream: StreamId, bytes: u64) -> Report {
+    let source = SourceFigures {
+        stream,
+        received_bytes: bytes,
+        position: Position { dts_ms: 1, started: true },
+        epoch: 0,
+        width: 1280,
+        height: 720,
+        video_codec: None,
+        dropped: 0,
+        silent_ms: 0,
+    };
+    Report { sources: vec![source], viewers: vec![(stream, 3)], ..Report::default() }
+}
+
+/// Control with a store in memory, and nobody behind the workers.
+struct Bench {
+    control: Control,
+    store: Memory,
+    now: Now,
+    conns: u32,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
+        let server = [("limits.publishers_per_address", "1000000")];
+        let config = ControlConfig {
+            server: Arc::new(ServerSettings::with(&server).unwrap()),
+            apps: vec![Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap())],
+            workers: WORKERS,
+            node: "bench".into(),
+            host_address: "127.0.0.1".into(),
+            outbound: OutboundPolicy {
+                deny: CidrList::default(),
+                public_only: false,
+                own_addresses: Vec::new(),
+                own_ports: Vec::new(),
+            },
+            addresses: Addresses::of(&[("rtmp", 1935)]),
+        };
+        let control = Control::new(now, config, Vec::new(), &Seed::from_number(1)).unwrap();
+        Self { control, store: Memory::new(), now, conns: 0 }
+    }
+
+    /// A stream of a new publisher.
+    fn publish(&mut self, id: &str, worker: u16) -> (SessionRef, StreamId) {
+        self.conns += 1;
+        let session = SessionRef::new(WorkerId(worker), ConnId { slot: self.conns, generation: 0 });
+        let verdict = self.mail(ToControl::Publish(PublishRequest {
+            session,
+            key: StreamKey::new("live", id),
+            ingest: Ingest { publish_type: "RTMP", name: "rtmp" },
+            peer: "198.51.100.7:4000".parse().unwrap(),
+            user_agent: String::new(),
+            params: Vec::new(),
+            via: Vec::new(),
+            pull: None,
+        }));
+        (session, verdict.unwrap())
+    }
+
+    /// The stream that was granted on the way.
+    fn mail(&mut self, mail: ToControl) -> Option<StreamId> {
+        self.control.handle_mail(self.now, mail);
+        let mut granted = None;
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Worker(_, ToWorker::Verdict { verdict, .. }) => {
+                    granted = Some(verdict.unwrap().stream)
+                }
+                Output::Store(request) => {
+                    let reply = store::handle(&mut self.store, request);
+                    self.control.handle_store(self.now, reply);
+                }
+                _ => {}
+            }
+        }
+        granted
+    }
+}

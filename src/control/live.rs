@@ -1,0 +1,472 @@
+//! All live streams, and what they are found by: key, publisher, worker, network, application.
+//!
+//! What a stream is found by changes in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
+//! [`Registry::set_viewers`] alone: with ten thousand streams nothing that happens to one of them walks all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use media::Position;
+
+use crate::auth::access::Params;
+use crate::auth::network;
+use crate::config::AppSettings;
+use crate::mail::{PublishRequest, Report, SourceFigures, ViewerCounts};
+use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+
+/// Whether a publisher is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Live(SessionRef),
+    Grace(Instant),
+    /// A pull whose source is between two attempts.
+    Awaited,
+}
+
+/// Where a stream comes from: its publisher, or the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) state: State,
+    pub(super) worker: WorkerId,
+    pub(super) ingest: Ingest,
+    /// From where, as addresses are counted.
+    network: IpAddr,
+}
+
+impl Source {
+    pub(super) fn of(request: &PublishRequest) -> Self {
+        Self {
+            state: State::Live(request.session),
+            worker: request.session.worker,
+            ingest: request.ingest,
+            network: network(request.peer.ip()),
+        }
+    }
+
+    /// What an operator has ordered is nobody's.
+    fn counted_network(&self) -> Option<IpAddr> {
+        (self.ingest != Ingest::PULL).then_some(self.network)
+    }
+}
+
+/// What has been reported about a stream, and to whom.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Hooks: that it is live.
+    pub(super) announced: bool,
+    /// Workers: to tell of its viewers.
+    pub(super) viewers: bool,
+}
+
+/// The totals that publishers have sent.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// Bytes of publishers before the present one.
+    pub(super) bytes_before: u64,
+    /// The last report about the present one.
+    pub(super) figures: Option<SourceFigures>,
+}
+
+/// How a publisher came.
+#[derive(Debug)]
+pub(super) struct Granted {
+    /// When.
+    pub(super) at: Instant,
+    /// Where the clock of the stream stood.
+    pub(super) from: Position,
+}
+
+/// One life of a stream, from its first publisher to its end.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) key: StreamKey,
+    pub(super) settings: Arc<AppSettings>,
+    source: Source,
+    /// The clock and its epoch; at most a second old.
+    pub(super) position: Position,
+    pub(super) epoch: u32,
+    /// The silence of the publisher at the last report, in milliseconds.
+    pub(super) silent_ms: u64,
+    /// Servers before this one, for pushes.
+    pub(super) via: Vec<String>,
+    /// The parameters of the present publisher, for hooks.
+    pub(super) params: Params,
+    pub(super) told: Told,
+    /// Endpoints being pushed to.
+    pub(super) pushes: Vec<PushId>,
+    pub(super) received: Received,
+    /// The present publisher, or the last one.
+    pub(super) granted: Granted,
+    /// Viewers of each worker.
+    viewers: BTreeMap<WorkerId, ViewerCounts>,
+}
+
+impl Live {
+    pub(super) fn new(
+        now: Now,
+        request: &PublishRequest,
+        settings: Arc<AppSettings>,
+        tells_viewers: bool,
+    ) -> Self {
+        Self {
+            key: request.key.clone(),
+            settings,
+            source: Source::of(request),
+            position: Position::default(),
+            epoch: 0,
+            silent_ms: 0,
+            via: request.via.clone(),
+            params: request.params.clone(),
+            told: Told { announced: false, viewers: tells_viewers },
+            pushes: Vec::new(),
+            received: Received::default(),
+            granted: Granted { at: now.mono, from: Position::default() },
+            viewers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The viewers of each worker that has some.
+    pub(super) fn viewers(&self) -> impl Iterator<Item = &ViewerCounts> {
+        self.viewers.values()
+    }
+}
+
+/// All live streams.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    live: BTreeMap<StreamId, Live>,
+    indexes: Indexes,
+    lives: u64,
+}
+
+/// The ways to streams.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Indexes {
+    keys: BTreeMap<StreamKey, StreamId>,
+    apps: BTreeMap<Arc<str>, usize>,
+    publishers: BTreeMap<SessionRef, StreamId>,
+    networks: BTreeMap<IpAddr, usize>,
+    /// By the worker of the publisher, or of the last one.
+    workers: BTreeSet<(WorkerId, StreamId)>,
+    /// By the workers that have viewers.
+    watched: BTreeSet<(WorkerId, StreamId)>,
+    graces: BTreeSet<(Instant, StreamId)>,
+}
+
+impl Indexes {
+    fn add(&mut self, stream: StreamId, live: &Live) {
+        self.keys.insert(live.key.clone(), stream);
+        *self.apps.entry(live.key.app.clone()).or_default() += 1;
+        self.watched.extend(live.viewers.keys().map(|worker| (*worker, stream)));
+        self.add_source(stream, &live.source);
+    }
+
+    fn remove(&mut self, stream: StreamId, live: &Live) {
+        self.keys.remove(&live.key);
+        decrease(&mut self.apps, &live.key.app);
+        for worker in live.viewers.keys() {
+            self.watched.remove(&(*worker, stream));
+        }
+        self.remove_source(stream, &live.source);
+    }
+
+    fn add_source(&mut self, stream: StreamId, source: &Source) {
+        self.workers.insert((source.worker, stream));
+        if let Some(network) = source.counted_network() {
+            *self.networks.entry(network).or_default() += 1;
+        }
+        match source.state {
+            State::Live(session) => drop(self.publishers.insert(session, stream)),
+            State::Grace(until) => drop(self.graces.insert((until, stream))),
+            State::Awaited => {}
+        }
+    }
+
+    fn remove_source(&mut self, stream: StreamId, source: &Source) {
+        self.workers.remove(&(source.worker, stream));
+        if let Some(network) = source.counted_network() {
+            decrease(&mut self.networks, &network);
+        }
+        match source.state {
+            State::Live(session) => drop(self.publishers.remove(&session)),
+            State::Grace(until) => drop(self.graces.remove(&(until, stream))),
+            State::Awaited => {}
+        }
+    }
+}
+
+/// One less; the last takes the entry with it.
+fn decrease<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+fn of_worker(set: &BTreeSet<(WorkerId, StreamId)>, worker: WorkerId) -> impl Iterator<Item = StreamId> {
+    set.range((worker, StreamId(0))..=(worker, StreamId(u64::MAX))).map(|(_, stream)| *stream)
+}
+
+impl Registry {
+    /// A new life.
+    pub(super) fn insert(&mut self, live: Live) -> StreamId {
+        self.lives += 1;
+        let stream = StreamId(self.lives);
+        self.indexes.add(stream, &live);
+        self.live.insert(stream, live);
+        stream
+    }
+
+    pub(super) fn remove(&mut self, stream: StreamId) -> Option<Live> {
+        let live = self.live.remove(&stream)?;
+        self.indexes.remove(stream, &live);
+        Some(live)
+    }
+
+    /// Changes where a stream comes from; what it was before.
+    pub(super) fn change(&mut self, stream: StreamId, change: impl FnOnce(&mut Source)) -> Option<Source> {
+        let live = self.live.get_mut(&stream)?;
+        let before = live.source;
+        self.indexes.remove_source(stream, &before);
+        change(&mut live.source);
+        self.indexes.add_source(stream, &live.source);
+        Some(before)
+    }
+
+    /// The viewers that a worker reports, in place of those it reported before. All streams that it had or has some of.
+    pub(super) fn set_viewers(&mut self, worker: WorkerId, report: &Report) -> BTreeSet<StreamId> {
+        let mut streams: BTreeSet<StreamId> = of_worker(&self.indexes.watched, worker).collect();
+        for stream in &streams {
+            self.indexes.watched.remove(&(worker, *stream));
+            if let Some(live) = self.live.get_mut(stream) {
+                live.viewers.remove(&worker);
+            }
+        }
+        for (stream, viewers) in &report.viewers {
+            if let Some(counts) = self.viewers_of(*stream, worker) {
+                counts.connected = *viewers;
+                streams.insert(*stream);
+            }
+        }
+        for (stream, protocol, viewers) in &report.leased {
+            if let Some(counts) = self.viewers_of(*stream, worker) {
+                counts.leased.insert(protocol, *viewers);
+                streams.insert(*stream);
+            }
+        }
+        streams
+    }
+
+    fn viewers_of(&mut self, stream: StreamId, worker: WorkerId) -> Option<&mut ViewerCounts> {
+        let live = self.live.get_mut(&stream)?;
+        self.indexes.watched.insert((worker, stream));
+        Some(live.viewers.entry(worker).or_default())
+    }
+
+    pub(super) fn get(&self, stream: &StreamId) -> Option<&Live> {
+        self.live.get(stream)
+    }
+
+    pub(super) fn get_mut(&mut self, stream: &StreamId) -> Option<&mut Live> {
+        self.live.get_mut(stream)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Live> {
+        self.live.values()
+    }
+
+    pub(super) fn streams(&self) -> Vec<StreamId> {
+        self.live.keys().copied().collect()
+    }
+
+    pub(super) fn find(&self, key: &StreamKey) -> Option<StreamId> {
+        self.indexes.keys.get(key).copied()
+    }
+
+    /// The streams of one application.
+    pub(super) fn of_app<'a>(&'a self, app: &'a str) -> impl Iterator<Item = (StreamId, &'a Live)> {
+        let of_app =
+            self.indexes.keys.range(StreamKey::new(app, "")..).take_while(move |(key, _)| &*key.app == app);
+        of_app.filter_map(|(_, stream)| Some((*stream, self.live.get(stream)?)))
+    }
+
+    /// How many there are of one application.
+    pub(super) fn count(&self, app: &str) -> usize {
+        self.indexes.apps.get(app).copied().unwrap_or(0)
+    }
+
+    /// Live streams that publishers of an address have; what an operator has ordered is nobody's.
+    pub(super) fn count_of(&self, address: IpAddr) -> usize {
+        self.indexes.networks.get(&network(address)).copied().unwrap_or(0)
+    }
+
+    /// The stream of this publisher.
+    pub(super) fn of_publisher(&self, session: SessionRef) -> Option<StreamId> {
+        self.indexes.publishers.get(&session).copied()
+    }
+
+    /// The streams whose publisher is, or was, on a worker.
+    pub(super) fn of_worker(&self, worker: WorkerId) -> impl Iterator<Item = StreamId> {
+        of_worker(&self.indexes.workers, worker)
+    }
+
+    /// The grace that ends first.
+    pub(super) fn first_grace(&self) -> Option<(Instant, StreamId)> {
+        self.indexes.graces.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{Random, Seed};
+
+    use crate::config::AppSettings;
+    use crate::types::ConnId;
+
+    use super::*;
+
+    const APPS: [&str; 3] = ["live", "live2", "LiveApp"];
+
+    struct Model {
+        registry: Registry,
+        random: Random,
+        began: Instant,
+        settings: Arc<AppSettings>,
+        conns: u32,
+    }
+
+    impl Model {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.random.below(limit)
+        }
+
+        fn request(&mut self) -> PublishRequest {
+            self.conns += 1;
+            let worker = WorkerId(u16::try_from(self.below(3)).unwrap());
+            let app = APPS[usize::try_from(self.below(3)).unwrap()];
+            let ingest =
+                if self.below(4) == 0 { Ingest::PULL } else { Ingest { publish_type: "RTMP", name: "rtmp" } };
+            PublishRequest {
+                session: SessionRef::new(worker, ConnId { slot: self.conns, generation: 0 }),
+                key: StreamKey::new(app, &format!("s{}", self.conns)),
+                ingest,
+                peer: format!("192.0.2.{}:1", self.below(5)).parse().unwrap(),
+                user_agent: String::new(),
+                params: Vec::new(),
+                via: Vec::new(),
+                pull: None,
+            }
+        }
+
+        fn any(&mut self) -> StreamId {
+            StreamId(self.random.below(self.registry.lives + 1))
+        }
+
+        fn step(&mut self) {
+            let now = Now { mono: self.began, wall_ms: 0 };
+            match self.below(8) {
+                0..=2 => {
+                    let live = Live::new(now, &self.request(), self.settings.clone(), false);
+                    self.registry.insert(live);
+                }
+                3 => {
+                    let stream = self.any();
+                    self.registry.remove(stream);
+                }
+                4 => {
+                    let (stream, request) = (self.any(), self.request());
+                    self.registry.change(stream, |source| *source = Source::of(&request));
+                }
+                5 => {
+                    let stream = self.any();
+                    let until = self.began + std::time::Duration::from_secs(self.below(4));
+                    self.registry.change(stream, |source| source.state = State::Grace(until));
+                }
+                6 => {
+                    let stream = self.any();
+                    self.registry.change(stream, |source| source.state = State::Awaited);
+                }
+                _ => {
+                    let worker = WorkerId(u16::try_from(self.below(3)).unwrap());
+                    let viewers =
+                        (0..self.below(6)).map(|n| (self.any(), u32::try_from(n).unwrap())).collect();
+                    let leased = (0..self.below(3)).map(|_| (self.any(), "hls", 1)).collect();
+                    let before: Vec<StreamId> = self.watched_by(worker);
+                    let report = Report { viewers, leased, ..Report::default() };
+                    let told = self.registry.set_viewers(worker, &report);
+                    let after = self.watched_by(worker);
+                    assert_eq!(told, before.into_iter().chain(after).collect());
+                }
+            }
+        }
+
+        fn watched_by(&self, worker: WorkerId) -> Vec<StreamId> {
+            let all = self.registry.live.iter();
+            all.filter(|(_, live)| live.viewers.contains_key(&worker)).map(|(stream, _)| *stream).collect()
+        }
+
+        /// What a walk over all streams finds.
+        fn check(&self) {
+            let registry = &self.registry;
+            let mut indexes = Indexes::default();
+            registry.live.iter().for_each(|(stream, live)| indexes.add(*stream, live));
+            assert_eq!(registry.indexes, indexes);
+            let number = |is: &dyn Fn(&Live) -> bool| registry.all().filter(|live| is(live)).count();
+            for app in APPS {
+                assert_eq!(registry.count(app), number(&|live| &*live.key.app == app), "{app}");
+                assert_eq!(registry.of_app(app).count(), registry.count(app), "{app}");
+                assert!(registry.of_app(app).all(|(stream, live)| registry.find(&live.key) == Some(stream)));
+            }
+            for host in 0..5 {
+                let address: IpAddr = format!("192.0.2.{host}").parse().unwrap();
+                let is_of = |live: &Live| {
+                    live.source.ingest != Ingest::PULL && live.source.network == network(address)
+                };
+                assert_eq!(registry.count_of(address), number(&is_of), "{address}");
+            }
+            for (stream, live) in &registry.live {
+                if let State::Live(session) = live.source.state {
+                    assert_eq!(registry.of_publisher(session), Some(*stream));
+                }
+                assert!(registry.of_worker(live.source.worker).any(|found| found == *stream));
+            }
+            let graces = registry.live.iter().filter_map(|(stream, live)| match live.source.state {
+                State::Grace(until) => Some((until, *stream)),
+                State::Live(_) | State::Awaited => None,
+            });
+            assert_eq!(registry.first_grace(), graces.min());
+        }
+    }
+
+    #[test]
+    fn the_indexes_find_what_a_walk_over_all_streams_finds() {
+        for seed in 0..20 {
+            let mut model = Model {
+                registry: Registry::default(),
+                random: Seed::from_number(seed).random(),
+                began: Instant::now(),
+                settings: Arc::new(AppSettings::with("live", &[]).unwrap()),
+                conns: 0,
+            };
+            for _ in 0..300 {
+                model.step();
+                model.check();
+            }
+            // With the last stream the last entry goes.
+            model.registry.streams().into_iter().for_each(|stream| drop(model.registry.remove(stream)));
+            assert_eq!(model.registry.indexes, Indexes::default(), "seed {seed}");
+        }
+    }
+}
