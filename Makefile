@@ -3,7 +3,7 @@
 SECONDS ?= 60
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-registry instructions fuzz kills seeds clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay deny bench bench-flv bench-flvs bench-ws bench-srt bench-srt-aes bench-registry instructions fuzz kills seeds clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it
 	@cargo run --release --locked -- $(ARGS)
@@ -11,7 +11,16 @@ run: ## Build and start the server with its embedded store, in ./millstream-home
 build:
 	cargo build --release --locked
 
-test: deps check suite replay ## Everything a change must pass
+dist: ## The release archive and its SHA-256, in target/dist
+	sh packaging/dist.sh
+
+image: ## The container image, by docker or podman (ENGINE=...)
+	sh packaging/image.sh build
+
+image-check: ## Builds, starts and ends the image; where there is no engine it says what was not checked
+	@sh packaging/image.sh check
+
+test: deps check suite replay image-check ## Everything a change must pass
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 

@@ -33,6 +33,7 @@ mod management;
 mod mpegts;
 mod multitrack;
 mod observe;
+mod packaging;
 mod process;
 mod publish_play;
 mod reference;
