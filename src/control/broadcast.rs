@@ -128,6 +128,9 @@ macro_rules! members {
             /// The first of its subtracks; old SDK pages read it.
             #[serde(rename = "subTrackStreamIds", skip_deserializing)]
             pub sub_track_stream_ids: Vec<String>,
+            /// The mode of a conference room; members of other records do not have it.
+            #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
+            pub conference_mode: Option<String>,
         }
 
         /// The record that a create with an empty body makes; what the server fills in is empty.
@@ -138,6 +141,7 @@ macro_rules! members {
                     anyone_watching: false,
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
+                    conference_mode: None,
                 }
             }
         }
@@ -149,15 +153,22 @@ macro_rules! members {
         pub struct Body {
             $(#[serde(rename = $json, deserialize_with = "given")]
             pub(in crate::control) $field: Option<Option<<$ty as Member>::Given>>,)*
+            /// The mode of a conference room; a broadcast's body does not have it.
+            #[serde(skip)]
+            pub(in crate::control) conference_mode: Option<String>,
         }
 
         impl Broadcast {
             fn take_create(&mut self, body: Body) {
                 $(assign!($rule, true, self.$field, body.$field);)*
+                self.conference_mode = body.conference_mode;
             }
 
             fn take_update(&mut self, body: Body) {
                 $(assign!($rule, false, self.$field, body.$field);)*
+                if body.conference_mode.is_some() {
+                    self.conference_mode = body.conference_mode;
+                }
             }
         }
     };

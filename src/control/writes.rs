@@ -8,7 +8,7 @@ use crate::types::{Now, SessionRef, StreamKey};
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
-use super::{Control, Output};
+use super::{Control, Output, rest};
 
 impl Control {
     /// The record as it will be once everything pending is done.
@@ -156,6 +156,10 @@ impl Control {
             Answer::Created => match self.records.get(key) {
                 Some(record) => Response::json(200, record.to_json(now.wall_ms)),
                 None => Outcome::failure("Stream id set generated exception").response(400),
+            },
+            Answer::Room => match self.records.get(key) {
+                Some(record) => rest::room(record),
+                None => Outcome::failure("Operation not completed").response(400),
             },
             // A record that publishing made may have ended meanwhile.
             Answer::Success | Answer::SuccessOfNulls | Answer::EndpointAdded(_) if !existed => {

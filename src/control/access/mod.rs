@@ -9,7 +9,7 @@ mod subscribers;
 mod tokens;
 
 pub(super) use attempts::CodeAttempts;
-pub(super) use presence::Presences;
+pub(super) use presence::{ConnectionEvent, Presences};
 pub(super) use tokens::{Sweep, TOKENS_MAX};
 
 use std::net::IpAddr;

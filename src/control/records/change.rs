@@ -100,6 +100,8 @@ fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<Endpoin
 pub(in crate::control) enum Answer {
     /// The record.
     Created,
+    /// The record as a conference room.
+    Room,
     /// A plain success.
     Success,
     /// A success whose message and id are null.

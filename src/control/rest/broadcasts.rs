@@ -192,9 +192,29 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
     if ids.trim().is_empty() {
         return now(Outcome::failure("ids parameter is blank"));
     }
+    delete_all(control, at, call, ids.split(','))
+}
+
+/// `DELETE /broadcasts/bulk` of the servers before 3.0: the same with an array of ids as its body.
+pub(super) fn delete_bulk(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    match serde_json::from_slice::<Vec<String>>(&call.request.body) {
+        Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
+        Ok(ids) => delete_all(control, at, call, ids.iter().map(String::as_str)),
+        Err(error) => bad_request(&error.to_string()),
+    }
+}
+
+fn delete_all<'a>(
+    control: &mut Control,
+    at: Now,
+    call: &Call<'_>,
+    ids: impl Iterator<Item = &'a str>,
+) -> Reply {
+    let mut ids = ids.peekable();
+    let first = ids.peek().copied().unwrap_or("");
     let mut keys: Vec<StreamKey> = Vec::new();
     let mut failed = false;
-    for id in ids.split(',') {
+    for id in ids {
         let key = StreamKey { app: call.app.name.clone(), id: id.into() };
         failed = keys.len() >= BULK_MAX || control.pending(&key).is_none() || keys.contains(&key);
         if failed {
@@ -203,7 +223,6 @@ pub(super) fn delete_many(control: &mut Control, at: Now, call: &Call<'_>) -> Re
         keys.push(key);
     }
     let Some(last) = keys.pop() else {
-        let first = ids.split(',').next().unwrap_or("");
         let key = StreamKey { app: call.app.name.clone(), id: first.into() };
         return control.settled(at, call.session, &key, Outcome::failure("").response(200));
     };
@@ -315,7 +334,12 @@ impl Control {
     }
 
     /// The record of a create.
-    fn new_record(&mut self, at: Now, key: &StreamKey, mut body: Body) -> Result<Broadcast, &'static str> {
+    pub(super) fn new_record(
+        &mut self,
+        at: Now,
+        key: &StreamKey,
+        mut body: Body,
+    ) -> Result<Broadcast, &'static str> {
         let endpoints = body.end_point_list.take().flatten();
         let mut record = Broadcast::from_body(body);
         let url = record.stream_url.as_deref().unwrap_or("");
@@ -350,7 +374,7 @@ impl Control {
     }
 
     /// Sixteen random letters and digits, then a number that grows.
-    fn generated_id(&mut self, at: Now) -> String {
+    pub(super) fn generated_id(&mut self, at: Now) -> String {
         self.records.generated = self.records.generated.wrapping_add(1);
         let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.records.generated % 1_000_000);
         format!("{}{nanos}", self.alphanumerics(16))

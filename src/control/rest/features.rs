@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::call::{Call, Reply};
+use crate::auth::jwt;
 use crate::control::answer::{Outcome, SimpleStat, json as object};
 use crate::control::broadcast::{Recorder, is_stream_id};
+use crate::control::records::auxiliary::Subscriber;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
@@ -113,6 +115,17 @@ pub(super) fn no_webrtc_clients(_: &mut Control, _: Now, call: &Call<'_>) -> Rep
 /// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of the servers before 3.0.
 pub(super) fn no_webrtc_viewers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;
+    empty_page(offset, size)
+}
+
+/// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of the servers before 3.0: there is none of that id.
+pub(super) fn stop_webrtc_viewer(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    refused("")
+}
+
+/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: nothing looks at pictures.
+pub(super) fn no_detections(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [_, offset, size, _] = call.params;
     empty_page(offset, size)
 }
 
@@ -341,6 +354,35 @@ const NO_PUSH: &str =
 /// A JSON object as text, which notifications carry.
 fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
+}
+
+/// How long a token of a subscriber holds, in seconds, when nothing is said.
+const TOKEN_HOLDS_S: i64 = 3600;
+
+/// `GET /push-notification/subscriber-auth-token`: signed with `subscriberAuthenticationKey`; nothing is stored.
+pub(super) fn push_token(_: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let subscriber = call.query("subscriberId");
+    let holds_s = match call.number::<i32>("timeoutSeconds") {
+        Ok(given) => given.map(i64::from).filter(|given| *given > 0).unwrap_or(TOKEN_HOLDS_S),
+        Err(refusal) => return refusal,
+    };
+    if subscriber.trim().is_empty() {
+        return refused("subscriberId is blank. Please give subscriberId as query parameter");
+    }
+    if subscriber.len() > Subscriber::ID_BYTES_MAX {
+        return refused("subscriberId is too long");
+    }
+    let secret = call.app.values.text("subscriberAuthenticationKey").as_bytes();
+    if secret.len() < jwt::SECRET_BYTES_MIN {
+        return refused("subscriberAuthenticationKey is not set or its length is less than 32");
+    }
+    let now_s = i64::try_from(now.wall_ms / 1000).unwrap_or(i64::MAX);
+    let mut claims = jwt::Claims::new();
+    claims.insert("exp".to_owned(), now_s.saturating_add(holds_s).into());
+    claims.insert("subscriberId".to_owned(), subscriber.into());
+    let token = jwt::sign(&claims, secret);
+    let outcome = Outcome::success().message(Some("Token is available in dataId field")).data_id(&token);
+    Reply::Now(outcome.response(200))
 }
 
 /// `POST /push-notification/subscribers`.

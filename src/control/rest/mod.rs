@@ -10,6 +10,7 @@ mod apps;
 mod broadcasts;
 mod call;
 mod client;
+mod conference;
 mod endpoints;
 mod features;
 mod form;
@@ -45,6 +46,7 @@ use route::{Handler, refuse_media};
 use routes::{Found, find};
 
 pub(super) use call::{Origin, Reply};
+pub(super) use conference::shown as room;
 
 /// The record of a stream as everybody may see it: without credentials.
 pub(super) fn public_record(control: &Control, at: Now, key: &StreamKey) -> Response {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::call::{Call, Reply};
+use super::conference;
 use crate::control::Control;
 use crate::control::answer::{SimpleStat, json};
 use crate::control::broadcast::Broadcast;
@@ -83,6 +84,8 @@ pub(in crate::control) struct Scan {
     app: Arc<str>,
     search: String,
     kind: String,
+    /// Of rooms alone, and shown as such.
+    rooms: bool,
     wanted: Wanted,
     /// The last record looked at.
     after: Option<Arc<str>>,
@@ -114,6 +117,7 @@ impl Scan {
             app: call.app.name.clone(),
             search,
             kind,
+            rooms: false,
             wanted,
             after: None,
             matched: 0,
@@ -122,8 +126,19 @@ impl Scan {
         }
     }
 
+    /// Conference rooms are looked for, and shown.
+    pub(super) fn of_rooms(self) -> Self {
+        Self { rooms: true, ..self }
+    }
+
+    /// The records of a page as the answer has them.
+    fn shown<'a>(&self, records: impl Iterator<Item = &'a Broadcast>, now: Now) -> Response {
+        if self.rooms { conference::array(records) } else { array(records, now) }
+    }
+
     fn is_match(&self, record: &Broadcast) -> bool {
-        (self.kind.is_empty() || record.kind == self.kind)
+        (!self.rooms || record.is_virtual)
+            && (self.kind.is_empty() || record.kind == self.kind)
             && (self.search.is_empty()
                 || contains(&record.stream_id, &self.search)
                 || record.name.as_deref().is_some_and(|name| contains(name, &self.search)))
@@ -208,14 +223,14 @@ impl Control {
         let find = |id: &Arc<str>| self.records.get(&StreamKey { app: scan.app.clone(), id: id.clone() });
         match scan.wanted {
             Wanted::Count => json(200, &SimpleStat { number: scan.matched }),
-            Wanted::Page { order: None, .. } => array(scan.page.iter().filter_map(find), now),
+            Wanted::Page { order: None, .. } => scan.shown(scan.page.iter().filter_map(find), now),
             Wanted::Page { order: Some(order), offset, size } if order.descending => {
                 let ids = scan.best.iter().rev().skip(offset).take(size);
-                array(ids.filter_map(|rank| find(&rank.id)), now)
+                scan.shown(ids.filter_map(|rank| find(&rank.id)), now)
             }
             Wanted::Page { order: Some(_), offset, size } => {
                 let ids = scan.best.iter().skip(offset).take(size);
-                array(ids.filter_map(|rank| find(&rank.id)), now)
+                scan.shown(ids.filter_map(|rank| find(&rank.id)), now)
             }
         }
     }

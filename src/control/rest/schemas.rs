@@ -226,6 +226,47 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "SubscriberStats",
+        &[
+            ("streamId", "string"),
+            ("subscriberId", "string"),
+            ("connectionEvents", "[ConnectionEvent]"),
+            ("avgVideoBitrate", "integer"),
+            ("avgAudioBitrate", "integer"),
+        ],
+    ),
+    (
+        "ConferenceRoom",
+        &[
+            ("roomId", "string"),
+            ("startDate", "integer"),
+            ("endDate", "integer"),
+            ("roomStreamList", "[string]"),
+            ("mode", "string?"),
+            ("originAdress", "string?"),
+        ],
+    ),
+    (
+        "NewConferenceRoom",
+        &[
+            ("roomId", "string?"),
+            ("startDate", "integer?"),
+            ("endDate", "integer?"),
+            ("mode", "string?"),
+            ("roomStreamList", "[string]"),
+        ],
+    ),
+    (
+        "RoomInfo",
+        &[
+            ("roomId", "string"),
+            ("streamDetailsMap", "object?"),
+            ("streamList", "any"),
+            ("startDate", "integer"),
+            ("endDate", "integer"),
+        ],
+    ),
+    (
         "ConnectionEvent",
         &[
             ("timestamp", "integer"),

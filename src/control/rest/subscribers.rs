@@ -1,12 +1,14 @@
 //! Subscribers of streams (docs/security.md).
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Reply, bad_request};
 use super::lists::page_of;
 use crate::auth::access::Direction;
 use crate::auth::time_code;
-use crate::control::access::code_key;
+use crate::control::access::{ConnectionEvent, code_key};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
 use crate::control::from_json::loose;
@@ -119,6 +121,46 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
         Auxiliary::Token(_) | Auxiliary::User(_) => None,
     });
     Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
+}
+
+/// What happened to a subscriber, as servers before 3.0 show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SubscriberStats<'a> {
+    stream_id: &'a str,
+    subscriber_id: &'a str,
+    connection_events: Vec<&'a ConnectionEvent>,
+    avg_video_bitrate: i64,
+    avg_audio_bitrate: i64,
+}
+
+/// `GET /broadcasts/{id}/subscriber-stats/list/{offset}/{size}` of the servers before 3.0.
+pub(super) fn stats(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
+    let all = all.filter_map(|record| match record {
+        Auxiliary::Subscriber(subscriber) => Some(subscriber.subscriber_id.as_str()),
+        Auxiliary::Token(_) | Auxiliary::User(_) => None,
+    });
+    let mut page: BTreeMap<&str, Vec<&ConnectionEvent>> =
+        all.skip(offset).take(size).map(|subscriber| (subscriber, Vec::new())).collect();
+    // One walk over the events, whatever the page.
+    for event in control.access.presences.events(&call.app.name).filter(|event| event.stream_id == id) {
+        if let Some(events) = page.get_mut(event.subscriber_id.as_str()) {
+            events.push(event);
+        }
+    }
+    let shown = page.into_iter().map(|(subscriber_id, connection_events)| SubscriberStats {
+        stream_id: id,
+        subscriber_id,
+        connection_events,
+        avg_video_bitrate: 0,
+        avg_audio_bitrate: 0,
+    });
+    Reply::Now(json(200, &shown.collect::<Vec<_>>()))
 }
 
 /// `DELETE /broadcasts/{id}/subscribers/{sid}`.

@@ -14,19 +14,23 @@ fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
 }
 
-/// The subtrack that the query names, and its record.
-fn subtrack<'a>(control: &'a Control, call: &Call<'_>) -> Option<(StreamKey, &'a Broadcast)> {
-    let key = StreamKey { app: call.app.name.clone(), id: call.query("id").into() };
+/// The subtrack of that id, and its record.
+fn subtrack<'a>(control: &'a Control, call: &Call<'_>, id: &str) -> Option<(StreamKey, &'a Broadcast)> {
+    let key = StreamKey { app: call.app.name.clone(), id: id.into() };
     let record = control.pending(&key)?;
     Some((key, record))
 }
 
 /// `POST /broadcasts/{id}/subtrack?id={subtrack}`.
 pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    join(control, at, call, call.query("id"))
+}
+
+/// A stream becomes a subtrack of the main track that the path names.
+pub(super) fn join(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
-    let sub = call.query("id");
     let main_key = call.key();
-    let (Some((key, _)), Some(record)) = (subtrack(control, call), control.pending(&main_key)) else {
+    let (Some((key, _)), Some(record)) = (subtrack(control, call, sub), control.pending(&main_key)) else {
         return refused(&format!("There is no stream with id:{sub} as subtrack or {main} as mainTrack"));
     };
     if key == main_key {
@@ -48,12 +52,16 @@ pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
 
 /// `DELETE /broadcasts/{id}/subtrack?id={subtrack}`.
 pub(super) fn remove(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    leave(control, at, call, call.query("id"))
+}
+
+/// A stream is no subtrack of the main track that the path names any more.
+pub(super) fn leave(control: &mut Control, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
-    let sub = call.query("id");
     if sub.trim().is_empty() {
         return refused("");
     }
-    match subtrack(control, call) {
+    match subtrack(control, call, sub) {
         Some((key, record)) if record.main_track_stream_id.as_deref() == Some(main) => {
             control.set_main_track(at, call.session, key, "");
             Reply::Later

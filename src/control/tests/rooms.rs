@@ -220,3 +220,149 @@ fn absent_features_answer_as_the_reference_without_them() {
     assert!(rig.get("/live/rest/v2/vods/x").1.starts_with(r#"{"streamName":null,"vodName":null,"#));
     assert_eq!(rig.get(&format!("{BASE}/s/ip-camera/device-profiles")).0, 204);
 }
+
+const ROOMS: &str = "/live/rest/v2/broadcasts/conference-rooms";
+
+fn value(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_conference_room_is_a_virtual_main_track_and_outlives_a_restart() {
+    let mut rig = Rig::new();
+    let start = i64::try_from(START_MS / 1000).unwrap();
+    let (status, made) = rig.post(ROOMS, r#"{"roomId":"room"}"#);
+    let expected = format!(
+        r#"{{"roomId":"room","startDate":{start},"endDate":{},"roomStreamList":[],"mode":"legacy","originAdress":"#,
+        start + 3600
+    );
+    assert!(status == 200 && made.starts_with(&expected), "{made}");
+    let record = rig.record("room");
+    assert_eq!((&record["virtual"], &record["conferenceMode"]), (&true.into(), &"legacy".into()));
+    // The id is taken, bad, or no object.
+    let refused = (400, failure("Operation not completed"));
+    for body in [r#"{"roomId":"room"}"#, r#"{"roomId":".."}"#, "null", ""] {
+        assert_eq!(rig.post(ROOMS, body), refused, "{body}");
+    }
+    assert_eq!(rig.post(ROOMS, "{").0, 400);
+    // Without an id it gets one.
+    let named = value(&rig.post(ROOMS, r#"{"mode":"mcu","startDate":5,"endDate":6}"#).1);
+    let id = named["roomId"].as_str().unwrap();
+    assert_eq!(value(&rig.get(&format!("{ROOMS}/{id}")).1), named);
+    assert_eq!(
+        (&named["startDate"], &named["endDate"], &named["mode"]),
+        (&5.into(), &6.into(), &"mcu".into())
+    );
+
+    let (status, changed) =
+        rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"mode":"multitrack","endDate":9}"#);
+    let changed = value(&changed);
+    assert_eq!((status, &changed["mode"], &changed["endDate"]), (200, &"multitrack".into(), &9.into()));
+    assert_eq!(changed["startDate"], start);
+    assert_eq!(rig.call(Method::Put, &format!("{ROOMS}/none"), "{}"), refused);
+
+    let Rig { store, .. } = rig;
+    let mut rig = Rig::start(config(&[], &[]), store);
+    assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1), changed);
+    let text = "broadcast is deleted but could not stopped ";
+    let deleted = format!(r#"{{"success":true,"message":"{text}","dataId":"","errorId":0}}"#);
+    assert_eq!(rig.call(Method::Delete, &format!("{ROOMS}/room"), "").1, deleted);
+    assert_eq!(rig.call(Method::Delete, &format!("{ROOMS}/room"), "").1, FAILED);
+    assert_eq!(rig.get(&format!("{ROOMS}/room")).0, 404);
+}
+
+#[test]
+fn streams_join_and_leave_a_conference_room() {
+    let mut rig = Rig::new();
+    for id in ["a", "b", "c"] {
+        rig.create(id);
+    }
+    let room = value(&rig.post(ROOMS, r#"{"roomId":"room","roomStreamList":["a","none"]}"#).1);
+    assert_eq!(room["roomStreamList"], serde_json::json!(["a"]));
+    let put = |rig: &mut Rig, path: &str| rig.call(Method::Put, &format!("{ROOMS}/room/{path}"), "").1;
+    assert_eq!(put(&mut rig, "b"), PLAIN);
+    assert_eq!(put(&mut rig, "add?streamId=c"), PLAIN);
+    let text = "There is no stream with id:x as subtrack or room as mainTrack";
+    assert_eq!(put(&mut rig, "x"), failure(text));
+    assert_eq!(rig.record("room")["subTrackStreamIds"], serde_json::json!(["a", "b", "c"]));
+    assert_eq!(put(&mut rig, "delete?streamId=c"), PLAIN);
+    assert_eq!(rig.call(Method::Delete, &format!("{ROOMS}/room/b"), "").1, PLAIN);
+    assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["a"]));
+    // A list takes the place of the one before; the room's own id in it is nothing.
+    rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"roomStreamList":["b","c","room"]}"#);
+    assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["b", "c"]));
+    assert_eq!(rig.record("a")["mainTrackStreamId"], "");
+    rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"mode":"mcu"}"#);
+    assert_eq!(rig.record("room")["subTrackStreamIds"], serde_json::json!(["b", "c"]));
+
+    // Who is live, but for the one that asks.
+    rig.call(Method::Put, &format!("{BASE}/b"), r#"{"name":"Bee"}"#);
+    for id in ["a", "b", "c"] {
+        rig.publish(id, 0);
+    }
+    let info = value(&rig.get(&format!("{ROOMS}/room/room-info?streamId=c")).1);
+    assert_eq!(
+        (&info["streamDetailsMap"]["b"], &info["streamList"]),
+        (&"Bee".into(), &serde_json::json!(["b"]))
+    );
+    let none = value(&rig.get(&format!("{ROOMS}/none/room-info")).1);
+    assert_eq!((&none["streamDetailsMap"], &none["startDate"]), (&serde_json::Value::Null, &0.into()));
+    // The streams stay when the room goes.
+    rig.call(Method::Delete, &format!("{ROOMS}/room"), "");
+    rig.record("b");
+}
+
+#[test]
+fn rooms_are_listed_without_other_broadcasts() {
+    let mut rig = Rig::new();
+    rig.create("plain");
+    for id in ["r2", "r1", "q3"] {
+        rig.post(ROOMS, &format!(r#"{{"roomId":"{id}"}}"#));
+    }
+    let rooms = |rig: &mut Rig, query: &str| -> Vec<String> {
+        let list = value(&rig.get(&format!("{ROOMS}/list/{query}")).1);
+        let ids = list.as_array().unwrap().iter().map(|room| room["roomId"].as_str().unwrap().to_owned());
+        ids.collect()
+    };
+    assert_eq!(rooms(&mut rig, "0/50"), ["q3", "r1", "r2"]);
+    assert_eq!(rooms(&mut rig, "1/1"), ["r1"]);
+    assert_eq!(rooms(&mut rig, "0/50?search=R&sort_by=name&order_by=desc"), ["r2", "r1"]);
+    assert_eq!(rig.get(&format!("{ROOMS}/list/x/50")).0, 404);
+}
+
+#[test]
+fn the_other_paths_of_servers_before_3_0_are_there() {
+    let mut rig = Rig::with(&[], &[("subscriberAuthenticationKey", "0123456789abcdef0123456789abcdef")]);
+    for id in ["a", "b", "c"] {
+        rig.create(id);
+    }
+    let bulk = |rig: &mut Rig, body: &str| rig.call(Method::Delete, &format!("{BASE}/bulk"), body);
+    assert_eq!(bulk(&mut rig, "[]").1, FAILED);
+    assert_eq!(bulk(&mut rig, r#"{"a":1}"#).0, 400);
+    assert!(bulk(&mut rig, r#"["a","b"]"#).1.contains("true"));
+    assert_eq!(bulk(&mut rig, r#"["c","none"]"#).1, FAILED);
+    assert_eq!(rig.get(&format!("{BASE}/count")).1, r#"{"number":0}"#, "up to the one that is not there");
+    assert_eq!(rig.get(&format!("{BASE}/a/detections/0/10")), (200, "[]".to_owned()));
+    assert_eq!(rig.get(&format!("{BASE}/a/detections/count")).1, r#"{"number":0}"#);
+    assert_eq!(rig.post(&format!("{BASE}/webrtc-viewers/x/stop"), "").1, FAILED);
+    assert_eq!(rig.post(&format!("{BASE}/a/subscribers"), r#"{"subscriberId":"bobby"}"#).1, PLAIN);
+    let stats = r#"[{"streamId":"a","subscriberId":"bobby","connectionEvents":[],"avgVideoBitrate":0,"avgAudioBitrate":0}]"#;
+    assert_eq!(rig.get(&format!("{BASE}/a/subscriber-stats/list/0/10")).1, stats);
+    assert_eq!(rig.get(&format!("{BASE}/a/subscriber-stats/list/1/10")).1, "[]");
+
+    const PUSH: &str = "/live/rest/v2/push-notification/subscriber-auth-token";
+    let blank = "subscriberId is blank. Please give subscriberId as query parameter";
+    assert_eq!(rig.get(PUSH).1, failure(blank));
+    assert_eq!(rig.get(&format!("{PUSH}?subscriberId=bob&timeoutSeconds=x")).0, 404);
+    for (query, holds) in [("", 3600), ("&timeoutSeconds=5", 5), ("&timeoutSeconds=-5", 3600)] {
+        let answer = value(&rig.get(&format!("{PUSH}?subscriberId=bob{query}")).1);
+        assert_eq!(answer["message"], "Token is available in dataId field");
+        let token = answer["dataId"].as_str().unwrap();
+        let claims = crate::auth::jwt::verify(token, b"0123456789abcdef0123456789abcdef", START_MS).unwrap();
+        let exp = i64::try_from(START_MS / 1000).unwrap() + holds;
+        assert_eq!((&claims["subscriberId"], &claims["exp"]), (&"bob".into(), &exp.into()));
+    }
+    let mut rig = Rig::new();
+    let text = "subscriberAuthenticationKey is not set or its length is less than 32";
+    assert_eq!(rig.get(&format!("{PUSH}?subscriberId=bob")).1, failure(text));
+}

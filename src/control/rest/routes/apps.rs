@@ -2,7 +2,9 @@
 
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
-use crate::control::rest::{broadcasts, endpoints, features, lists, root, subscribers, subtracks, tokens};
+use crate::control::rest::{
+    broadcasts, conference, endpoints, features, lists, root, subscribers, subtracks, tokens,
+};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
@@ -127,6 +129,81 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     app(Post, "/broadcasts/validate-token", tokens::validate, "Result", TOKENS, "Use up a token")
         .takes("Token"),
+    app(Delete, "/broadcasts/bulk", broadcasts::delete_bulk, "Result", BROADCASTS, "Delete broadcasts")
+        .takes("[string]"),
+    app(
+        Post,
+        "/broadcasts/webrtc-viewers/{viewer}/stop",
+        features::stop_webrtc_viewer,
+        "Result",
+        STATS,
+        "Stop a WebRTC viewer: there are none",
+    ),
+    app(Post, "/broadcasts/conference-rooms", conference::create, "ConferenceRoom", ROOMS, "Make a room")
+        .takes("NewConferenceRoom"),
+    app(
+        Get,
+        "/broadcasts/conference-rooms/list/{offset}/{size}",
+        conference::list,
+        "[ConferenceRoom]",
+        ROOMS,
+        "List the rooms",
+    )
+    .query(&["sort_by", "order_by", "search"]),
+    app(Get, "/broadcasts/conference-rooms/{id}", conference::get, "ConferenceRoom", ROOMS, "Read a room"),
+    app(
+        Put,
+        "/broadcasts/conference-rooms/{id}",
+        conference::update,
+        "ConferenceRoom",
+        ROOMS,
+        "Change a room",
+    )
+    .takes("NewConferenceRoom"),
+    app(Delete, "/broadcasts/conference-rooms/{id}", conference::delete, "Result", ROOMS, "Delete a room"),
+    app(
+        Get,
+        "/broadcasts/conference-rooms/{id}/room-info",
+        conference::info,
+        "RoomInfo",
+        ROOMS,
+        "Live streams of a room",
+    )
+    .query(&["streamId"]),
+    app(
+        Put,
+        "/broadcasts/conference-rooms/{id}/add",
+        conference::add,
+        "Result",
+        ROOMS,
+        "Put a stream into a room",
+    )
+    .query(&["streamId"]),
+    app(
+        Put,
+        "/broadcasts/conference-rooms/{id}/delete",
+        conference::remove,
+        "Result",
+        ROOMS,
+        "Take a stream out of a room",
+    )
+    .query(&["streamId"]),
+    app(
+        Put,
+        "/broadcasts/conference-rooms/{id}/{sid}",
+        conference::add_named,
+        "Result",
+        ROOMS,
+        "Put a stream into a room",
+    ),
+    app(
+        Delete,
+        "/broadcasts/conference-rooms/{id}/{sid}",
+        conference::remove_named,
+        "Result",
+        ROOMS,
+        "Take a stream out of a room",
+    ),
     app(Get, "/broadcasts/{id}", broadcasts::get, "Broadcast", BROADCASTS, "Read a broadcast"),
     app(Put, "/broadcasts/{id}", broadcasts::update, "Result", BROADCASTS, "Change a broadcast")
         .takes("Broadcast"),
@@ -177,6 +254,30 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         TOKENS,
         "Delete all subscribers",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/subscriber-stats/list/{offset}/{size}",
+        subscribers::stats,
+        "[SubscriberStats]",
+        TOKENS,
+        "Subscribers with their connection events",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/detections/count",
+        features::no_vods,
+        "SimpleStat",
+        STATS,
+        "Count detected objects: none",
+    ),
+    app(
+        Get,
+        "/broadcasts/{id}/detections/{offset}/{size}",
+        features::no_detections,
+        "[any]",
+        STATS,
+        "Detected objects: none",
     ),
     app(
         Get,
@@ -357,6 +458,16 @@ pub(super) const ROUTES: &[Route] = &[
     app(Delete, "/vods", features::delete_vods, "Result", VODS, "Delete recordings").query(&["ids"]),
     app(Get, "/vods/{id}", features::vod, "VoD", VODS, "Read a recording"),
     app(Delete, "/vods/{id}", features::delete_vod, "Result", VODS, "Delete a recording"),
+    app(
+        Get,
+        "/push-notification/subscriber-auth-token",
+        features::push_token,
+        "Result",
+        PUSH,
+        "Make a token of a subscriber",
+    )
+    .query(&["subscriberId", "timeoutSeconds"])
+    .credential(),
     app(
         Post,
         "/push-notification/subscribers",

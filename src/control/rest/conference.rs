@@ -1,0 +1,248 @@
+//! Conference rooms, as servers before 3.0 have them: a room is a virtual main track, and its streams are the subtracks.
+//! What is made here is seen by the operations on broadcasts, and the other way round (docs/rest.md).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::call::{Call, Reply, bad_request};
+use super::lists::page_of;
+use super::scan::{Order, Scan, Wanted};
+use super::subtracks;
+use crate::control::answer::{Outcome, json};
+use crate::control::broadcast::{Body, BodyError, Broadcast, is_stream_id, parse_json};
+use crate::control::from_json::loose;
+use crate::control::records::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::http::Response;
+use crate::types::StreamKey;
+
+/// The mode of a room that is made without one.
+const MODE: &str = "legacy";
+/// Bytes of a mode.
+const MODE_BYTES_MAX: usize = 64;
+/// How long a room is meant to last, in seconds, when nothing is said of its end.
+const LASTS_S: i64 = 3600;
+/// Streams that a body may name.
+const STREAMS_MAX: usize = 500;
+/// Streams of one answer.
+const SHOWN_MAX: usize = 500;
+
+const NOT_COMPLETED: &str = "Operation not completed";
+
+/// The body of a create or a change.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RoomBody {
+    #[serde(deserialize_with = "loose")]
+    room_id: Option<String>,
+    start_date: Option<i64>,
+    end_date: Option<i64>,
+    mode: Option<String>,
+    room_stream_list: Option<Vec<String>>,
+}
+
+/// A room; members in the order of those servers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Room<'a> {
+    room_id: &'a str,
+    start_date: i64,
+    end_date: i64,
+    room_stream_list: &'a [String],
+    mode: Option<&'a str>,
+    origin_adress: Option<&'a str>,
+}
+
+impl<'a> Room<'a> {
+    fn of(record: &'a Broadcast) -> Self {
+        let origin = record.origin_adress.as_str();
+        Self {
+            room_id: &record.stream_id,
+            start_date: record.planned_start_date,
+            end_date: record.planned_end_date,
+            room_stream_list: &record.sub_track_stream_ids,
+            mode: record.conference_mode.as_deref(),
+            origin_adress: (!origin.is_empty()).then_some(origin),
+        }
+    }
+}
+
+/// The live streams of a room.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RoomInfo<'a> {
+    room_id: &'a str,
+    stream_details_map: Option<BTreeMap<&'a str, Option<&'a str>>>,
+    stream_list: Option<Vec<&'a str>>,
+    start_date: i64,
+    end_date: i64,
+}
+
+fn not_completed() -> Reply {
+    Reply::Now(Outcome::failure(NOT_COMPLETED).response(400))
+}
+
+/// The room as an answer.
+pub(in crate::control) fn shown(record: &Broadcast) -> Response {
+    json(200, &Room::of(record))
+}
+
+/// Rooms as a JSON array.
+pub(super) fn array<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Response {
+    json(200, &records.map(Room::of).collect::<Vec<_>>())
+}
+
+/// The body, when it can be used.
+fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
+    let body: Result<Option<Option<RoomBody>>, BodyError> = parse_json(&call.request.body);
+    let body = body.map_err(|error| bad_request(&error.to_string()))?.flatten().ok_or_else(not_completed)?;
+    let fits = body.mode.as_ref().is_none_or(|mode| mode.len() <= MODE_BYTES_MAX)
+        && body.room_stream_list.as_ref().is_none_or(|streams| streams.len() <= STREAMS_MAX);
+    if fits { Ok(body) } else { Err(not_completed()) }
+}
+
+impl RoomBody {
+    /// What of it the record has.
+    fn members(&self) -> Body {
+        Body {
+            planned_start_date: self.start_date.map(Some),
+            planned_end_date: self.end_date.map(Some),
+            conference_mode: self.mode.clone(),
+            ..Body::default()
+        }
+    }
+}
+
+/// `POST /broadcasts/conference-rooms`.
+pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let mut room = match read(call) {
+        Ok(room) => room,
+        Err(refusal) => return refusal,
+    };
+    let given = room.room_id.take().unwrap_or_default();
+    let id = if given.trim().is_empty() { control.generated_id(at) } else { given };
+    let key = StreamKey { app: call.app.name.clone(), id: id.as_str().into() };
+    if !is_stream_id(&id) || control.pending(&key).is_some() {
+        return control.settled(at, call.session, &key, Outcome::failure(NOT_COMPLETED).response(400));
+    }
+    let now_s = i64::try_from(at.wall_ms / 1000).unwrap_or(i64::MAX);
+    let end_s = now_s.saturating_add(LASTS_S);
+    room.start_date = room.start_date.filter(|start| *start != 0).or(Some(now_s));
+    room.end_date = room.end_date.filter(|end| *end != 0).or(Some(end_s));
+    room.mode.get_or_insert_with(|| MODE.to_owned());
+    let body = Body { is_virtual: Some(Some(true)), ..room.members() };
+    let Ok(record) = control.new_record(at, &key, body) else { return not_completed() };
+    control.move_streams(at, &key, room.room_stream_list);
+    let change = Change::Insert(Box::new(record));
+    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Room)) });
+    Reply::Later
+}
+
+/// `PUT /broadcasts/conference-rooms/{id}`. A list of streams takes the place of the one before.
+pub(super) fn update(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let room = match read(call) {
+        Ok(room) => room,
+        Err(refusal) => return refusal,
+    };
+    let key = call.key();
+    if !control.pending(&key).is_some_and(|record| record.is_virtual) {
+        return not_completed();
+    }
+    let body = Box::new(room.members());
+    control.move_streams(at, &key, room.room_stream_list);
+    let change = Change::Update { body, endpoints: None };
+    control.write(at, Write { key, change, waiter: Some((call.session, Answer::Room)) });
+    Reply::Later
+}
+
+/// `DELETE /broadcasts/conference-rooms/{id}`: its streams stay.
+pub(super) fn delete(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    if control.pending(&key).is_none() {
+        return Reply::Now(Outcome::failure("").response(200));
+    }
+    control.write(at, Write { key, change: Change::Delete, waiter: Some((call.session, Answer::Deleted)) });
+    Reply::Later
+}
+
+/// `GET /broadcasts/conference-rooms/{id}`.
+pub(super) fn get(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    match control.records.get(&call.key()).filter(|record| record.is_virtual) {
+        Some(record) => Reply::Now(shown(record)),
+        None => Reply::Now(Response::error(404, "Not Found")),
+    }
+}
+
+/// `GET /broadcasts/conference-rooms/list/{offset}/{size}`.
+pub(super) fn list(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [offset, size, ..] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let wanted = Wanted::Page { order: Order::from_call(call), offset, size };
+    let search = call.query("search").to_lowercase();
+    control.scan(now, Scan::new(call, search, String::new(), wanted).of_rooms())
+}
+
+/// `GET /broadcasts/conference-rooms/{id}/room-info?streamId=`: the live streams but the one that asks.
+pub(super) fn info(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [room_id, ..] = call.params;
+    let (key, asks) = (call.key(), call.query("streamId"));
+    let mut info =
+        RoomInfo { room_id, stream_details_map: None, stream_list: None, start_date: 0, end_date: 0 };
+    if let Some(record) = control.records.get(&key) {
+        let others =
+            control.records.subtracks(&key).filter(|id| &***id != asks && control.is_active(&key, id));
+        let records = others.take(SHOWN_MAX).filter_map(|id| control.records.find(&key.app, id));
+        let streams: BTreeMap<_, _> =
+            records.map(|record| (record.stream_id.as_str(), record.name.as_deref())).collect();
+        info.stream_list = Some(streams.keys().copied().collect());
+        info.stream_details_map = Some(streams);
+        (info.start_date, info.end_date) = (record.planned_start_date, record.planned_end_date);
+    }
+    Reply::Now(json(200, &info))
+}
+
+/// `PUT /broadcasts/conference-rooms/{id}/add?streamId=`.
+pub(super) fn add(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    subtracks::join(control, at, call, call.query("streamId"))
+}
+
+/// `PUT /broadcasts/conference-rooms/{id}/{streamId}`.
+pub(super) fn add_named(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [_, stream, ..] = call.params;
+    subtracks::join(control, at, call, stream)
+}
+
+/// `PUT /broadcasts/conference-rooms/{id}/delete?streamId=`.
+pub(super) fn remove(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    subtracks::leave(control, at, call, call.query("streamId"))
+}
+
+/// `DELETE /broadcasts/conference-rooms/{id}/{streamId}`.
+pub(super) fn remove_named(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [_, stream, ..] = call.params;
+    subtracks::leave(control, at, call, stream)
+}
+
+impl Control {
+    /// The streams of the list that there are join the room, and those that are not in it leave; without a list
+    /// everybody stays.
+    fn move_streams(&mut self, at: Now, room: &StreamKey, wanted: Option<Vec<String>>) {
+        let Some(wanted) = wanted else { return };
+        let left: Vec<_> =
+            self.records.subtracks(room).filter(|id| !wanted.iter().any(|w| **w == ***id)).collect();
+        let left: Vec<String> = left.into_iter().map(|id| id.to_string()).collect();
+        let joins = wanted.into_iter().map(|id| (id, room.id.to_string()));
+        let moves: Vec<_> = joins.chain(left.into_iter().map(|id| (id, String::new()))).collect();
+        for (id, main) in moves {
+            let key = StreamKey { app: room.app.clone(), id: id.into() };
+            if key != *room && self.pending(&key).is_some() {
+                let body = Body { main_track_stream_id: Some(Some(main)), ..Body::default() };
+                let change = Change::Update { body: Box::new(body), endpoints: None };
+                self.write(at, Write { key, change, waiter: None });
+            }
+        }
+    }
+}
