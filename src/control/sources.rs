@@ -21,7 +21,7 @@ use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
 use crate::mail::{Grant, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target, ToWorker};
 use crate::protocol::outbound;
-use crate::types::{Ingest, Now, PullId, StreamKey, WorkerId};
+use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::supervisor::{Job, RemoteHost};
@@ -290,7 +290,6 @@ impl Control {
         record.update_time = wall(now);
         if status == status::PREPARING && record.status != status {
             record.start_time = wall(now);
-            record.publish_type = Some(Ingest::PULL.publish_type.to_owned());
         }
         status.clone_into(&mut record.status);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);

@@ -128,6 +128,10 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
         }
         (Base::Root | Base::Server, BodyKind::None) => true,
     };
+    let is_type = |value: &str| value.split(';').next().is_some_and(|essence| essence.contains('/'));
+    if route.base == Base::App && request.header("content-type").is_some_and(|value| !is_type(value)) {
+        return Some(Response::error(400, "Bad Request"));
+    }
     if !fits {
         return Some(Response::error(415, "Unsupported Media Type"));
     }

@@ -45,6 +45,10 @@ fn outcome(ok: bool) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
+fn is_direction(kind: &str) -> bool {
+    kind == Direction::Play.word() || kind == Direction::Publish.word()
+}
+
 /// The requested token, without its value.
 fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
     let [id, ..] = call.params;
@@ -56,9 +60,6 @@ fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
     };
     if !is_stream_id(id) || kind.is_empty() || expires <= 0 || room.len() > ROOM_BYTES_MAX {
         return Err(refused(INCOMPLETE));
-    }
-    if kind != Direction::Play.word() && kind != Direction::Publish.word() {
-        return Err(refused(WRONG_TYPE));
     }
     Ok(Token {
         token_id: String::new(),
@@ -72,6 +73,7 @@ fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
 /// `GET /broadcasts/{id}/token`: makes one.
 pub(super) fn create(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let token = match wanted(call) {
+        Ok(token) if !is_direction(&token.kind) => return refused(WRONG_TYPE),
         Ok(token) => Token { token_id: control.alphanumerics(TOKEN_CHARS), ..token },
         Err(refusal) => return refusal,
     };
@@ -95,6 +97,8 @@ pub(super) fn create_jwt(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     };
     let secret = &call.app.security.secrets.jwt;
     match sign_jwt(&token.stream_id, &token.kind, token.expire_date, secret) {
+        // Nothing is said of the type where nothing can be signed, as in the reference.
+        Some(_) if !is_direction(&token.kind) => refused(WRONG_TYPE),
         Some(jwt) => Reply::Now(json(200, &Token { token_id: jwt, ..token })),
         None => refused(NO_JWT),
     }
