@@ -232,6 +232,25 @@ fn figures_come_from_reports() {
 }
 
 #[test]
+fn a_report_without_viewers_takes_them_away_and_keeps_the_publisher_s_time() {
+    let mut rig = Rig::new();
+    let (_, stream) = rig.publish("s", 0);
+    rig.publish("other", 1);
+    rig.run_for(secs(1));
+    rig.report(0, stream, 125_000, 0, 2);
+    rig.mail(ToControl::Report(WorkerId(1), Report { viewers: vec![(stream, 3)], ..Report::default() }));
+    let mut shown = |worker| {
+        rig.run_for(secs(1));
+        rig.mail(ToControl::Report(WorkerId(worker), Report::default()));
+        let record = rig.record("s");
+        (record["rtmpViewerCount"].as_i64().unwrap(), record["duration"].as_i64().unwrap())
+    };
+    assert_eq!(shown(0), (3, 2000));
+    assert_eq!(shown(0), (3, 3000), "the publisher's worker has no viewers, and none to take away");
+    assert_eq!(shown(1), (0, 3000), "the other worker's viewers alone");
+}
+
+#[test]
 fn draining_closes_everything_and_exits_once() {
     let mut rig = Rig::new();
     rig.create("s");
