@@ -80,6 +80,7 @@ const SERVER_LAST: &[Key] = &[
         "0.0.0.0/0",
         "Address rules of the management API; not set: loopback until a user exists",
     ),
+    key("server.first_user_code", "false", "users/initial asks for the code that the log has at the start"),
     key("server.jwtServerControlEnabled", "false", "Signed tokens for the management API"),
     secret("server.jwtServerSecretKey", "", "Secret of those tokens, at least 32 characters"),
     key("server.jwksURL", "", "Key set of those tokens"),

@@ -55,6 +55,8 @@ pub struct Doors {
     pub dashboard: CidrList,
     /// Whether the operator set it.
     pub dashboard_explicit: bool,
+    /// `server.first_user_code`: the first user is made with the code in the log.
+    pub first_user_code: bool,
     /// `metrics.allowed_CIDR`: who needs no login for the figures.
     pub metrics: CidrList,
 }
@@ -153,6 +155,7 @@ impl ServerSettings {
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
+                first_user_code: values.boolean("server.first_user_code")?,
         })
     }
 

@@ -1,12 +1,22 @@
 //! What the log says at the start of who may do what without being asked for anything.
 
 use super::Control;
+use super::management::{CODE_CHARACTERS, FirstCode};
 use crate::config::AppSettings;
 
 impl Control {
-    /// One line for each door that is open by default, with the way to close it.
-    pub(super) fn log_doors(&self) {
-        if !self.has_users() {
+    /// One line for each door that is open by default, with the way to close it. A code for the first user is made here,
+    /// where it is told.
+    pub(super) fn log_doors(&mut self) {
+        if !self.has_users() && self.config.server.doors.first_user_code {
+            let code = FirstCode::new(self.alphanumerics(CODE_CHARACTERS));
+            tracing::info!(
+                code = code.reveal(),
+                "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
+                 first request to /rest/v2/users/initial that has this code; it is valid until then or the next start"
+            );
+            self.management.first_code = Some(code);
+        } else if !self.has_users() {
             tracing::info!(
                 "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial"

@@ -348,6 +348,34 @@ fn request(method: Method, target: &str, body: &str) -> Request {
 const PLAIN: &str = r#"{"success":true,"message":"","dataId":"","errorId":0}"#;
 const FAILED: &str = r#"{"success":false,"message":"","dataId":"","errorId":0}"#;
 
+/// What is logged meanwhile, line by line.
+fn logged(work: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    tracing::subscriber::with_default(subscriber, work);
+    let bytes = lines.0.lock().unwrap();
+    String::from_utf8(bytes.clone()).unwrap()
+}
+
 fn failure(message: &str) -> String {
     format!(r#"{{"success":false,"message":"{message}","dataId":"","errorId":0}}"#)
 }

@@ -2,7 +2,7 @@
 
 use crate::http::Response;
 use crate::mail::StreamEnd;
-use crate::store;
+use crate::store::{self, Kind};
 use crate::types::{Now, SessionRef, StreamKey};
 
 use super::answer::Outcome;
@@ -73,6 +73,11 @@ impl Control {
     /// The changes are on disk: now they happen.
     fn apply_auxiliary(&mut self, _: Now, write: AuxiliaryWrite) {
         for (key, record) in write.changes {
+            if key.kind == Kind::User {
+                self.management.first_code = None;
+                let verb = if record.is_some() { "saved" } else { "deleted" };
+                tracing::info!(email = %key.id, "user {verb}");
+            }
             let before = self.records.auxiliary.get(&key).cloned();
             self.end_sessions_of(before.as_ref(), record.as_ref());
             self.records.auxiliary.apply(key, record);

@@ -1,5 +1,6 @@
 //! The state of the management API: users, sessions, failed logins, delayed answers.
 
+mod first_code;
 mod hashing;
 mod lockout;
 mod sessions;
@@ -12,6 +13,7 @@ use super::Control;
 use crate::http::Response;
 use crate::types::{Now, SessionRef};
 
+pub(super) use first_code::{CODE_CHARACTERS, FirstCode};
 pub(super) use hashing::Purpose;
 pub(super) use lockout::{Lockout, Try};
 pub(super) use sessions::{SESSION_COOKIE, SessionId, Sessions};
@@ -26,6 +28,8 @@ const HELD_MAX: usize = 1000;
 pub(super) struct Management {
     pub(super) sessions: Sessions,
     pub(super) lockout: Lockout,
+    /// Asked of whoever makes the first user; `None`: there is a user, or it is not asked for.
+    pub(super) first_code: Option<FirstCode>,
     held: BTreeMap<(Instant, u64), (SessionRef, Response)>,
     held_count: u64,
 }

@@ -380,7 +380,8 @@ impl Control {
         format!("{}{nanos}", self.alphanumerics(16))
     }
 
-    pub(super) fn alphanumerics(&mut self, count: usize) -> String {
+    /// Random letters and digits, of almost six bits each.
+    pub(in crate::control) fn alphanumerics(&mut self, count: usize) -> String {
         let pick = |random: &mut crypto::Random| {
             let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);
             char::from(ALPHANUMERICS.get(at).copied().unwrap_or(b'A'))

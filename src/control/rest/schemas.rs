@@ -47,6 +47,7 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("email", "string"),
             ("password", "string"),
             ("newPassword", "string"),
+            ("code", "string?"),
             ("userType", "Role?"),
             ("scope", "string?"),
             ("appNameUserType", "object?"),

@@ -20,6 +20,10 @@ use crate::types::SessionRef;
 
 /// The text of the reference server.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
+const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
+const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";
+/// What attempts at the code of the first user are counted under; no e-mail is that.
+const CODE_ATTEMPTS: &str = "first user";
 const TAKEN: &str = "User with the same e-mail already exists";
 /// Users of one server.
 const USERS_MAX: usize = 10_000;
@@ -33,6 +37,7 @@ struct UserBody {
     email: Option<String>,
     password: Option<String>,
     new_password: Option<String>,
+    code: Option<String>,
     user_type: Option<Role>,
     scope: Option<String>,
     app_name_user_type: Option<BTreeMap<String, Role>>,
@@ -112,8 +117,9 @@ pub(super) fn authenticate(control: &mut Control, now: Now, call: &RootCall<'_>)
     if control.verify_hash(digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
-/// `POST /users/initial`: only while there is no user, and only from this machine.
-pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply {
+/// `POST /users/initial`: only while there is no user, only from this machine, and with `server.first_user_code` only with
+/// the code of this start.
+pub(super) fn initial(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     // The reference's number, success included.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
@@ -124,6 +130,9 @@ pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
     let Some(digest) = body.password() else { return refused() };
     if control.has_users() || !is_email(body.email()) {
         return refused();
+    }
+    if let Some(refusal) = check_code(control, now, call, body.code.as_deref().unwrap_or("")) {
+        return refusal;
     }
     let user = User { user_type: None, ..body.into_user() };
     let user = User {
@@ -140,9 +149,36 @@ pub(super) fn initial(control: &mut Control, _: Now, call: &RootCall<'_>) -> Rep
     if control.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
+/// Refuses a first user without the code. Wrong codes count as failed logins of their address do. When all users were
+/// deleted there is no code until the next start.
+fn check_code(control: &mut Control, now: Now, call: &RootCall<'_>, given: &str) -> Option<Reply> {
+    if !control.config.server.doors.first_user_code {
+        return None;
+    }
+    let lockout = &mut control.management.lockout;
+    match lockout.begin(now.mono, call.client, CODE_ATTEMPTS) {
+        Try::Locked => return Some(done(Outcome::failure(BLOCKED).error_id(-1))),
+        Try::TooMany => return Some(Reply::Now(busy())),
+        Try::Go => {}
+    }
+    if control.management.first_code.as_ref().is_some_and(|code| code.fits(given)) {
+        return None;
+    }
+    tracing::info!(client = %call.client, "the first user was refused: the code is not that of the log");
+    lockout.failed(now.mono, call.client, CODE_ATTEMPTS);
+    let refusal = Outcome::failure(WRONG_CODE).error_id(-1).response(200);
+    control.answer_late(now, call.origin.session, refusal);
+    Some(Reply::Later)
+}
+
 /// `GET /first-login-status`.
 pub(super) fn first_login(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply {
-    done(if control.has_users() { Outcome::failure("") } else { Outcome::success() })
+    let code = control.config.server.doors.first_user_code.then_some(CODE_WANTED);
+    done(if control.has_users() {
+        Outcome::failure("")
+    } else {
+        Outcome::success().message(code.or(Some("")))
+    })
 }
 
 /// `GET /authentication-status`.
@@ -248,7 +284,6 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     if control.user(email).is_none() {
         return done(Outcome::failure(""));
     }
-    tracing::info!(email, "user deleted");
     let waiter = Some((call.origin.session, Outcome::success().response(200)));
     control.write_auxiliary(now, AuxiliaryWrite { changes: vec![(user_key(email), None)], waiter });
     Reply::Later
@@ -308,7 +343,6 @@ impl Control {
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
-        tracing::info!(email = user.email, "user saved");
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     }

@@ -97,3 +97,82 @@ fn pages_of_others_get_no_credential_for_their_readers_address() {
     rig.create("s");
     assert_eq!(rig.status_of(&page, Method::Get, token), 200, "the operator named it");
 }
+
+fn first_user(rig: &mut Rig, code: &str) -> serde_json::Value {
+    let body = serde_json::json!({"email": "admin@a", "password": MD5, "code": code}).to_string();
+    let answer = rig.ask_as(&Client::default(), Method::Post, "/rest/v2/users/initial", &body);
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+/// A server that asks for a code, and the code of its log.
+fn coded() -> (Rig, String) {
+    let mut rig = None;
+    let log = logged(|| rig = Some(Rig::with(&[("server.first_user_code", "true")], &[])));
+    let (_, rest) = log.split_once("code=\"").unwrap_or_else(|| panic!("{log}"));
+    (rig.unwrap(), rest.split('"').next().unwrap().to_owned())
+}
+
+#[test]
+fn the_first_user_is_made_with_the_code_of_the_log() {
+    let (mut rig, code) = coded();
+    let status = rig.get("/rest/v2/first-login-status").1;
+    assert!(status.contains("true") && status.contains("code in the log"), "{status}");
+    let log = logged(|| {
+        for wrong in ["", "0000"] {
+            let refused = first_user(&mut rig, wrong);
+            assert_eq!((&refused["success"], &refused["errorId"]), (&false.into(), &(-1).into()));
+            assert!(refused["message"].as_str().unwrap().contains("code"), "{refused}");
+        }
+        assert!(!rig.control.has_users());
+        assert_eq!(first_user(&mut rig, &code)["success"], true);
+        rig.run_for(secs(1));
+    });
+    assert!(rig.control.management.first_code.is_none(), "it is gone with the first user");
+    assert!(!log.contains(&code), "{log}");
+    // Another start, another code; none is asked for where it is not set.
+    let config = config(&[("server.first_user_code", "true")], &[]);
+    let again = Control::new(rig.now, config, Vec::new(), &Seed::from_number(2)).unwrap();
+    assert!(!again.management.first_code.unwrap().fits(&code));
+    assert_eq!(first_user(&mut Rig::new(), "")["success"], true);
+}
+
+#[test]
+fn r_36_wrong_codes_for_the_first_user_lock_their_address_as_wrong_passwords_do() {
+    let (mut rig, code) = coded();
+    for _ in 0..3 {
+        assert_eq!(first_user(&mut rig, "wrong")["success"], false);
+        rig.run_for(secs(1));
+    }
+    assert!(first_user(&mut rig, &code)["message"].as_str().unwrap().contains("blocked for 300"));
+    rig.run_for(secs(301));
+    assert_eq!(first_user(&mut rig, &code)["success"], true);
+}
+
+#[test]
+fn users_who_were_all_deleted_leave_no_code_behind() {
+    let (mut rig, code) = coded();
+    assert_eq!(first_user(&mut rig, &code)["success"], true);
+    let gone = vec![(store::Key::new(store::Kind::User, "", "admin@a"), None)];
+    let write = records::auxiliary::AuxiliaryWrite { changes: gone, waiter: None };
+    rig.control.write_auxiliary(rig.now, write);
+    rig.run_for(secs(1));
+    assert!(!rig.control.has_users());
+    assert_eq!(first_user(&mut rig, &code)["success"], false);
+}
+
+#[test]
+fn a_user_is_logged_as_saved_when_the_disk_has_it() {
+    let faults = Faults::default();
+    let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
+    let (kept, refused) = ("user saved", "the store cannot be written");
+    faults.fail(1, 1);
+    let body = format!(r#"{{"email":"admin@a","password":"{MD5}"}}"#);
+    let log = logged(|| {
+        let answer = rig.ask_as(&Client::default(), Method::Post, "/rest/v2/users/initial", &body);
+        assert_eq!(answer.status, 500);
+    });
+    assert!(log.contains(refused) && !log.contains(kept), "{log}");
+    rig.run_for(secs(5));
+    let log = logged(|| assert_eq!(first_user(&mut rig, "")["success"], true));
+    assert!(log.contains(kept) && log.contains("admin@a"), "{log}");
+}

@@ -1,0 +1,50 @@
+//! The code without which the first user is not made, when `server.first_user_code` asks for one. Whoever reads the log of
+//! this start has it; the address alone, which every process and page on this machine has, is then not enough.
+
+use std::fmt;
+
+use crypto::constant_time_eq;
+
+/// Letters and digits of a code.
+pub(in crate::control) const CODE_CHARACTERS: usize = 16;
+
+/// A code of this start; never printed by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::control) struct FirstCode(String);
+
+impl FirstCode {
+    pub(in crate::control) const fn new(random: String) -> Self {
+        Self(random)
+    }
+
+    /// The code in words, for the log of the start.
+    pub(in crate::control) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether somebody has given it.
+    pub(in crate::control) fn fits(&self, given: &str) -> bool {
+        constant_time_eq(self.0.as_bytes(), given.trim().as_bytes())
+    }
+}
+
+impl fmt::Debug for FirstCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstCode(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_fits_itself_alone_and_is_not_printed() {
+        let code = FirstCode::new("0123456789abcdef".to_owned());
+        assert!(code.fits(code.reveal()) && code.fits(" 0123456789abcdef\n"));
+        for wrong in ["", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0"] {
+            assert!(!code.fits(wrong), "{wrong}");
+        }
+        assert!(!format!("{code:?}").contains("0123"));
+    }
+}
