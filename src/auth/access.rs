@@ -69,6 +69,8 @@ pub struct Checks {
     pub time_code: bool,
     /// A hash over the stream's id.
     pub hash: bool,
+    /// The key of the broadcast; of publishers alone.
+    pub publish_key: bool,
     /// A receiver that is asked.
     pub hook: Option<HookUrl>,
 }
@@ -77,7 +79,7 @@ impl Checks {
     /// Whether any is on.
     #[must_use]
     pub const fn any(&self) -> bool {
-        self.token || self.jwt || self.time_code || self.hash || self.hook.is_some()
+        self.token || self.jwt || self.time_code || self.hash || self.publish_key || self.hook.is_some()
     }
 }
 
@@ -128,6 +130,8 @@ pub enum Denial {
     Jwt,
     /// The hash is another.
     Hash,
+    /// The publish key is not that of the broadcast.
+    PublishKey,
     /// The subscriber or its code is not valid.
     TimeCode,
     /// The name of the subscriber is longer than any may be.
@@ -152,6 +156,7 @@ impl Denial {
             Self::Token => format!("Invalid Token for streamId:{stream}"),
             Self::Jwt => "Invalid JWT Token".to_owned(),
             Self::Hash => "Invalid Hash".to_owned(),
+            Self::PublishKey => format!("Invalid publish key for streamId:{stream}"),
             Self::TimeCode | Self::LongName => "Time Based subscriber id or code is invalid".to_owned(),
             Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
             Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
@@ -164,7 +169,7 @@ impl Denial {
     #[must_use]
     pub const fn is_of_credentials(&self) -> bool {
         match self {
-            Self::Token | Self::Jwt | Self::Hash | Self::TimeCode | Self::LongName => true,
+            Self::Token | Self::Jwt | Self::Hash | Self::PublishKey | Self::TimeCode | Self::LongName => true,
             Self::Blocked(_) | Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => false,
         }
     }
@@ -176,6 +181,7 @@ impl Denial {
             Self::Token => "the one-time token is not valid",
             Self::Jwt => "the signed token is not valid",
             Self::Hash => "the hash is not valid",
+            Self::PublishKey => "the publish key is missing or wrong",
             Self::TimeCode => "the subscriber or its time code is not valid",
             Self::LongName => "the subscriberId is too long",
             Self::Blocked(_) => "the subscriber is blocked",
@@ -186,6 +192,9 @@ impl Denial {
         }
     }
 }
+
+/// The parameter that carries a publish key.
+pub const PUBLISH_KEY: &str = "key";
 
 /// Parameters of a peer, in the order given.
 pub type Params = Vec<(String, String)>;
@@ -199,6 +208,8 @@ pub struct Credentials<'a> {
     pub subscriber: Option<&'a str>,
     /// `subscriberCode`.
     pub code: Option<&'a str>,
+    /// `key`: the publish key.
+    pub publish_key: Option<&'a str>,
 }
 
 /// Only who it says it is.
@@ -216,7 +227,12 @@ impl<'a> Credentials<'a> {
             let value = params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
             value.filter(|value| !value.is_empty())
         };
-        Self { token: first("token"), subscriber: first("subscriberId"), code: first("subscriberCode") }
+        Self {
+            token: first("token"),
+            subscriber: first("subscriberId"),
+            code: first("subscriberCode"),
+            publish_key: first(PUBLISH_KEY),
+        }
     }
 }
 

@@ -165,6 +165,7 @@ const APP_FIRST: &[Key] = &[
     key("hashControlPublishEnabled", "false", "Hash control for publishers"),
     key("hashControlPlayEnabled", "false", "Hash control for viewers"),
     secret("tokenHashSecret", "", "Secret of the hash control"),
+    key("publishKeyRequired", "false", "Every broadcast has a key that its publisher must give"),
     key("webhookAuthenticateURL", "", "Hook that admits publishers"),
     key("webhookPlayAuthUrl", "", "Hook that admits viewers"),
     key("listenerHookURL", "", "Hook of stream events"),

@@ -77,6 +77,7 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         jwt: values.boolean("publishJwtControlEnabled")?,
         time_code: values.boolean("enableTimeTokenForPublish")?,
         hash: values.boolean("hashControlPublishEnabled")?,
+        publish_key: values.boolean("publishKeyRequired")?,
         hook: hook(values, "webhookAuthenticateURL")?,
     };
     let play = Checks {
@@ -84,6 +85,7 @@ pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
         jwt: values.boolean("playJwtControlEnabled")?,
         time_code: values.boolean("enableTimeTokenForPlay")?,
         hash: values.boolean("hashControlPlayEnabled")?,
+        publish_key: false,
         hook: hook(values, "webhookPlayAuthUrl")?,
     };
     if publish.jwt || play.jwt {

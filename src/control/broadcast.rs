@@ -122,6 +122,9 @@ macro_rules! members {
             /// Whether any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
+            /// What its publisher must give, in an application with `publishKeyRequired`.
+            #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
+            pub publish_key: Option<String>,
             /// Equal to `origin_adress`: clients use both spellings.
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
@@ -142,6 +145,7 @@ macro_rules! members {
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
                     conference_mode: None,
+                    publish_key: None,
                 }
             }
         }

@@ -22,6 +22,7 @@ mod claims;
 mod hooks;
 mod management;
 mod pushes;
+mod publish_keys;
 mod rooms;
 mod sources;
 mod storing;

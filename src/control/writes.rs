@@ -167,7 +167,7 @@ impl Control {
                 None => Outcome::failure("Operation not completed").response(400),
             },
             // A record that publishing made may have ended meanwhile.
-            Answer::Success | Answer::SuccessOfNulls | Answer::EndpointAdded(_) if !existed => {
+            Answer::Success | Answer::SuccessOfNulls | Answer::Made(_) if !existed => {
                 Outcome::failure("").response(200)
             }
             Answer::SuccessOfNulls => Outcome::success().message(None).no_data_id().response(200),
@@ -181,7 +181,7 @@ impl Control {
             }
             Answer::Started => Outcome::success().data_id(&key.id).response(200),
             Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
-            Answer::EndpointAdded(id) => Outcome::success().message(None).data_id(&id).response(200),
+            Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }
 }

@@ -9,8 +9,8 @@ use millstream::auth::access::{Direction, Secret, hash_token};
 
 use crate::publish_play::is_broadcasting;
 use crate::support::{
-    Manner, Program, Publisher, Receiver, RtmpPeer, Server, connect_from, media_file, raw_exchange, run,
-    secs, wait_for,
+    Knock, Manner, Program, Publisher, Receiver, RtmpPeer, Server, connect_from, media_file, raw_exchange,
+    run, secs, wait_for,
 };
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -67,6 +67,32 @@ fn a_real_encoder_with_a_one_time_token_and_without() {
     drop(RtmpPeer::publish(server.rtmp, "live", &format!("s/{second}")).unwrap());
     let log = server.log();
     assert!(!log.contains(&token) && !log.contains(&second) && log.contains("publisher refused"), "{log}");
+}
+
+#[test]
+fn a_publish_key_over_rtmp_and_srt() {
+    let server = Server::start(&["app.publishKeyRequired=true"]);
+    let srt = server.srt.unwrap();
+    let key = |id: &str| {
+        let body = format!(r#"{{"streamId":"{id}"}}"#);
+        let made = server.api().post("/live/rest/v2/broadcasts/create", &body).json();
+        made["publishKey"].as_str().unwrap().to_owned()
+    };
+    let [rtmp_key, plain_key, standard_key] = ["r", "p", "q"].map(key);
+    for name in ["r", "r?key=wrong", &format!("r?key={plain_key}")] {
+        assert_eq!(RtmpPeer::publish(server.rtmp, "live", name).err().unwrap(), NOT_PUBLISH, "{name}");
+    }
+    drop(RtmpPeer::publish(server.rtmp, "live", &format!("r?key={rtmp_key}")).unwrap());
+    for id in ["live/p", "live/p,key=wrong", "#!::r=live/q,m=publish", "#!::r=live/q,m=publish,key=x"] {
+        assert_eq!(Knock::new(id).connect(srt), Err(1401), "{id}");
+    }
+    for id in [format!("live/p,key={plain_key}"), format!("#!::r=live/q,m=publish,key={standard_key}")] {
+        assert_eq!(Knock::new(&id).connect(srt), Ok(()), "{id}");
+    }
+    // R-42: the keys are not in the log.
+    let log = server.log();
+    assert!(log.contains("the publish key is missing or wrong"), "{log}");
+    assert!([&rtmp_key, &plain_key, &standard_key].iter().all(|key| !log.contains(*key)), "{log}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub(super) use tokens::{Sweep, TOKENS_MAX};
 
 use std::net::IpAddr;
 
+use crypto::constant_time_eq;
+
 use super::Control;
 use super::admission::Admissions;
 use super::records::auxiliary::Subscriber;
@@ -73,10 +75,19 @@ impl Control {
         if checks.hash && !is_hash(shown.token, &key.id, direction, &security.secrets.hash) {
             return Err(Denial::Hash);
         }
+        if checks.publish_key && !self.is_publish_key(key, shown.publish_key) {
+            return Err(Denial::PublishKey);
+        }
         if checks.jwt && !is_jwt(shown.token, &key.id, direction, &security.secrets.jwt, now.wall_ms) {
             return Err(Denial::Jwt);
         }
         Ok(())
+    }
+
+    /// Whether it is the key of the broadcast. Without a record, or with one that has no key yet, none is.
+    fn is_publish_key(&self, key: &StreamKey, shown: Option<&str>) -> bool {
+        let known = self.pending(key).and_then(|record| record.publish_key.as_deref());
+        known.is_some_and(|known| constant_time_eq(known.as_bytes(), shown.unwrap_or_default().as_bytes()))
     }
 
     /// Whether the subscriber shows its code of this moment.

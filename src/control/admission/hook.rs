@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use super::claims::Ticket;
 use super::queue::Queued;
 use super::{Admission, Pending, Request};
-use crate::auth::access::{Credentials, Denial, Direction, Params, Secret};
+use crate::auth::access::{Credentials, Denial, Direction, PUBLISH_KEY, Params, Secret};
 use crate::auth::{HookUrl, network};
 use crate::control::Control;
 use crate::jobs::{Post, Receiver, Work};
-use crate::mail::PlayRequest;
+use crate::mail::{PlayRequest, PublishRequest};
 use crate::types::{Now, StreamKey};
 
 /// The timeout of a receiver.
@@ -22,7 +22,10 @@ impl Control {
     /// Asks a receiver about an admission.
     pub(super) fn ask_receiver(&mut self, now: Now, admission: Admission, url: HookUrl) {
         let body = match &admission.request {
-            Request::Publish(request) => self.publish_question(&request.key, &request.params),
+            Request::Publish(request) => {
+                let PublishRequest { key, params, .. } = self.without_publish_key(request);
+                self.publish_question(&key, &params)
+            }
             Request::Play(request) => self.play_question(request),
         };
         let ticket = admission.ticket;
@@ -93,6 +96,15 @@ impl Control {
             }
         }
         self.hand_over_questions(now);
+    }
+
+    /// The request for all who come after the check of the key: receivers are not told it.
+    pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
+        let mut request = request.clone();
+        if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {
+            request.params.retain(|(name, _)| name != PUBLISH_KEY);
+        }
+        request
     }
 
     /// The body for `webhookAuthenticateURL`.

@@ -357,7 +357,7 @@ impl Control {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();
         match request {
-            Request::Publish(request) => match self.reserve(now, request.clone()) {
+            Request::Publish(request) => match self.reserve(now, self.without_publish_key(&request)) {
                 Ok(grant) => {
                     if claimed {
                         self.access.admissions.held.insert(grant.stream, ticket);

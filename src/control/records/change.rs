@@ -11,6 +11,8 @@ pub(in crate::control) enum Change {
         body: Box<Body>,
         endpoints: Option<Vec<EndpointRecord>>,
     },
+    /// Another publish key.
+    PublishKey(String),
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
     /// A recording switch.
@@ -38,6 +40,7 @@ impl Change {
                     record.end_point_list = Some(merge_endpoints(&record, endpoints));
                 }
             }
+            Self::PublishKey(key) => record.publish_key = Some(key.clone()),
             Self::AddEndpoint(endpoint) => {
                 record.end_point_list.get_or_insert_default().push(endpoint.clone());
             }
@@ -110,8 +113,8 @@ pub(in crate::control) enum Answer {
     Failure,
     /// The answer to a delete; its text depends on whether something was live.
     Deleted,
-    /// The id of an endpoint.
-    EndpointAdded(String),
+    /// What was made: the id of an endpoint, or a publish key.
+    Made(String),
     /// The id of a source that runs by then.
     Started,
     /// A source that could not be started; its record is gone again.

@@ -17,6 +17,8 @@ use crate::types::StreamKey;
 
 /// The answer to a `listenerHookURL` that cannot be used.
 const BAD_HOOK: &str = "Hook url is not valid.";
+/// Letters and digits of a publish key, of almost six bits each.
+const PUBLISH_KEY_CHARACTERS: usize = 24;
 /// Letters and digits of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 /// The answer about cameras: discovering their address needs ONVIF.
@@ -80,6 +82,22 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     let answer = if auto_start { Answer::Started } else { Answer::Created };
     let change = Change::Insert(Box::new(record));
     control.write(at, Write { key, change, waiter: Some((call.session, answer)) });
+    Reply::Later
+}
+
+/// `POST /broadcasts/{id}/publish-key`: a new key in place of the old one, and the first one of an older record. Who is
+/// live stays so.
+pub(super) fn new_publish_key(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let key = call.key();
+    if !call.app.security.publish.publish_key {
+        return now(Outcome::failure("publishKeyRequired is not on"));
+    }
+    if control.pending(&key).is_none_or(|record| record.zombi) {
+        return now(Outcome::failure("There is no broadcast of that id"));
+    }
+    let made = control.alphanumerics(PUBLISH_KEY_CHARACTERS);
+    let waiter = Some((call.session, Answer::Made(made.clone())));
+    control.write(at, Write { key, change: Change::PublishKey(made), waiter });
     Reply::Later
 }
 
@@ -363,6 +381,9 @@ impl Control {
             record.end_point_list = Some(list.ok_or("Endpoint is not valid.")?);
         }
         self.complete(at, key, &mut record);
+        if self.apps.get(&key.app).is_some_and(|app| app.security.publish.publish_key) {
+            record.publish_key = Some(self.alphanumerics(PUBLISH_KEY_CHARACTERS));
+        }
         if record.encode().len() > RECORD_BYTES_MAX {
             return Err("The record is larger than 32 KiB.");
         }

@@ -72,7 +72,7 @@ pub(super) fn add(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
     let service_id = if wanted.is_empty() { control.service_id() } else { wanted };
     let endpoint = endpoint_record(service_id.clone(), url);
     let change = Change::AddEndpoint(endpoint);
-    let waiter = Some((call.session, Answer::EndpointAdded(service_id)));
+    let waiter = Some((call.session, Answer::Made(service_id)));
     control.write(now, Write { key, change, waiter });
     Reply::Later
 }

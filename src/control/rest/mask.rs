@@ -7,7 +7,7 @@ use crate::http::Response;
 /// What stands for a credential.
 const MASK: &str = "***";
 /// Members whose whole value is one.
-const SECRETS: [&str; 2] = ["password", "b32Secret"];
+const SECRETS: [&str; 3] = ["password", "b32Secret", "publishKey"];
 /// Members that are URLs: keys of streams and passwords are behind the scheme.
 const URLS: [&str; 5] = ["rtmpUrl", "endpointUrl", "streamUrl", "listenerHookURL", "url"];
 
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn credentials_go_and_all_else_stays_in_its_order() {
-        let text = r#"[{"z":1,"password":"p","username":"u","streamUrl":"rtsp://u:p@cam/1","endPointList":[{"endpointUrl":"rtmp://a.example:1935/app/key","status":"x"}],"listenerHookURL":"http://h?secret=1","name":null,"url":""}]"#;
-        let wanted = r#"[{"z":1,"password":"***","username":"u","streamUrl":"rtsp://***","endPointList":[{"endpointUrl":"rtmp://a.example:1935***","status":"x"}],"listenerHookURL":"http://h***","name":null,"url":""}]"#;
+        let text = r#"[{"z":1,"password":"p","publishKey":"k","username":"u","streamUrl":"rtsp://u:p@cam/1","endPointList":[{"endpointUrl":"rtmp://a.example:1935/app/key","status":"x"}],"listenerHookURL":"http://h?secret=1","name":null,"url":""}]"#;
+        let wanted = r#"[{"z":1,"password":"***","publishKey":"***","username":"u","streamUrl":"rtsp://***","endPointList":[{"endpointUrl":"rtmp://a.example:1935***","status":"x"}],"listenerHookURL":"http://h***","name":null,"url":""}]"#;
         assert_eq!(masked(Response::json(200, text.to_owned())).body, wanted);
         assert_eq!(masked(Response::text(200, "plain".to_owned())).body, "plain");
     }

@@ -448,7 +448,9 @@ fn app_settings() -> Value {
 }
 
 fn broadcast() -> Value {
-    let record = serde_json::to_value(Broadcast::default()).unwrap_or_default();
+    // It is shown where there is one.
+    let record = Broadcast { publish_key: Some(String::new()), ..Broadcast::default() };
+    let record = serde_json::to_value(record).unwrap_or_default();
     let members = record.as_object().cloned().unwrap_or_default();
     let properties: Map<String, Value> = members
         .into_iter()

@@ -49,6 +49,15 @@ pub(super) const ROUTES: &[Route] = &[
     app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")
         .takes("Broadcast")
         .query(&["autoStart"]),
+    app(
+        Post,
+        "/broadcasts/{id}/publish-key",
+        broadcasts::new_publish_key,
+        "Result",
+        BROADCASTS,
+        "Make a new publish key",
+    )
+    .credential(),
     app(Get, "/broadcasts/count", lists::count, "SimpleStat", BROADCASTS, "Count the broadcasts"),
     app(
         Get,

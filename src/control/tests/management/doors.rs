@@ -54,6 +54,18 @@ fn who_may_only_read_gets_no_credential() {
     let seen = text(&rig.ask_as(&reader, Method::Get, &of(""), ""));
     assert!(seen.contains("rtmp://a.example***") && !seen.contains("stream-key"), "{seen}");
     assert!(text(&rig.ask_as(&plain, Method::Get, &of(""), "")).contains("live/stream-key"));
+    let mut rig = Rig::with(&[], &[("publishKeyRequired", "true")]);
+    rig.initial("admin@a");
+    let admin = rig.login(&Client::default(), "admin@a", MD5).1;
+    rig.create("s");
+    let [reader, plain] = [("r@a", "READ_ONLY"), ("u@a", "USER")]
+        .map(|(email, role)| rig.add_user_by(&admin, user(email, role)));
+    let key = rig.record("s")["publishKey"].as_str().unwrap().to_owned();
+    let seen = text(&rig.ask_as(&reader, Method::Get, &of(""), ""));
+    assert!(seen.contains(r#""publishKey":"***""#) && !seen.contains(&key), "{seen}");
+    assert!(text(&rig.ask_as(&plain, Method::Get, &of(""), "")).contains(&key));
+    assert_eq!(rig.status_of(&reader, Method::Post, &of("/publish-key")), 403);
+    assert_eq!(rig.status_of(&plain, Method::Post, &of("/publish-key")), 200);
 }
 
 #[test]
