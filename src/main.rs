@@ -49,7 +49,7 @@ fn serve(options: &Options) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(USAGE, &error.to_string()),
     };
-    let guard = log::start(&config.home.join("log"), config.server.log_level, config.server.log_json);
+    let guards = log::start(&config.home.join("log"), config.server.log);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -65,7 +65,7 @@ fn serve(options: &Options) -> ExitCode {
     print(&ready_line(server.addresses()));
     tracing::info!("listening: {}", listeners(server.addresses()));
     let code = watch(server, &heard);
-    drop(guard);
+    drop(guards);
     code
 }
 

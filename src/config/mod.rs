@@ -23,7 +23,7 @@ pub use members::{Member, Shape};
 pub use properties::Property;
 pub use schema::{Extensions, Level, Schema, Section};
 pub use security::{HookSettings, SecuritySettings};
-pub use server::{Limits, ServerSettings};
+pub use server::{Limits, LogSettings, ServerSettings};
 pub use values::{Origin, Values};
 
 /// Why the settings cannot be used. Always one line, naming the origin and the key; never a secret value.

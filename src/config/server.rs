@@ -61,6 +61,17 @@ pub struct Doors {
     pub metrics: CidrList,
 }
 
+/// What is logged, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSettings {
+    /// `logLevel` in lower case, as tracing names it.
+    pub level: &'static str,
+    /// `logFormat` is `json`.
+    pub json: bool,
+    /// `auditLog`: who did what is told in a log of its own.
+    pub audit: bool,
+}
+
 /// The settings of the server as a whole, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -100,10 +111,8 @@ pub struct ServerSettings {
     pub management_secret: Option<Secret>,
     /// `limits.*`.
     pub limits: Limits,
-    /// `logLevel` in lower case, as tracing names it.
-    pub log_level: &'static str,
-    /// `logFormat` is `json`.
-    pub log_json: bool,
+    /// What is logged, and how.
+    pub log: LogSettings,
     /// `server.statusWebHookURL`; `None` when empty.
     pub status_hook: Option<HookUrl>,
     /// `metrics.per_stream`.
@@ -146,16 +155,19 @@ impl ServerSettings {
             doors: Doors {
                 dashboard: values.rules("server.allowed_dashboard_CIDR")?,
                 dashboard_explicit: values.origin("server.allowed_dashboard_CIDR") != Origin::Default,
+                first_user_code: values.boolean("server.first_user_code")?,
                 metrics: values.rules("metrics.allowed_CIDR")?,
             },
             management_secret: management_secret(&values)?,
             limits: limits(&values)?,
-            log_level: log_level(&values)?,
-            log_json: log_json(&values)?,
+            log: LogSettings {
+                level: log_level(&values)?,
+                json: log_json(&values)?,
+                audit: values.boolean("auditLog")?,
+            },
             status_hook: status_hook(&values)?,
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values,
-                first_user_code: values.boolean("server.first_user_code")?,
         })
     }
 
@@ -259,7 +271,7 @@ mod tests {
         assert_eq!((server.http_port, server.https_port), (5080, Some(5443)));
         assert_eq!((server.cpu_limit, server.memory_limit, server.workers), (95, 75, 1));
         assert_eq!((server.limits.broadcasts, server.limits.endpoints), (100_000, 16));
-        assert_eq!((server.http_host, server.log_level), (None, "info"));
+        assert_eq!((server.http_host, server.log.level), (None, "info"));
         assert!(server.trusted_proxies.is_empty());
     }
 

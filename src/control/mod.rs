@@ -11,6 +11,7 @@
 mod access;
 mod admission;
 mod answer;
+mod audit;
 pub mod broadcast;
 mod connections;
 mod doors;
@@ -53,6 +54,7 @@ use crate::{http, store};
 
 use access::{Access, Sweep};
 use answer::Origin;
+use audit::Audit;
 use broadcast::{Broadcast, status};
 use endpoints::Pushes;
 use hooks::Hooks;
@@ -67,6 +69,7 @@ use stats::Figures;
 use supervisor::Supervisor;
 
 pub use admission::{Claim, Claims, Ticket};
+pub use audit::AUDIT;
 pub use management::is_email;
 pub use records::auxiliary::administrator_record;
 pub use rest::{Base, BodyKind, Policy, Route, routes};
@@ -124,6 +127,7 @@ pub struct Control {
     access: Access,
     hooks: Hooks,
     management: Management,
+    audit: Audit,
     figures: Figures,
     random: Random,
     drain: Option<Drain>,
@@ -178,6 +182,7 @@ impl Control {
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
+            audit: Audit::default(),
             figures: Figures::new(now, config.workers),
             random: seed.derive("control", 0).random(),
             drain: None,
@@ -377,6 +382,7 @@ impl Control {
     }
 
     fn answer(&mut self, session: SessionRef, response: http::Response) {
+        self.audit_answer(session, &response);
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response: Box::new(response) });
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Control, Output};
+use super::{AUDIT, Control, Output};
 use crate::config::{Config, ServerSettings};
 use crate::jobs::AdminWork;
 use crate::mail::{SessionSettings, ToWorker};
@@ -51,6 +51,9 @@ impl Control {
             self.remove_app(now, name);
         }
         tracing::info!(changed, gone = gone.len(), "settings loaded");
+        if self.config.server.log.audit {
+            tracing::info!(target: AUDIT, who = "signal", from = "-", changed, gone = gone.len(), "Load settings");
+        }
     }
 
     /// New settings of the server.

@@ -18,6 +18,7 @@ use crate::types::{ConnId, Ingest, PushId};
 mod access;
 mod admission;
 mod api;
+mod audit;
 mod claims;
 mod hooks;
 mod management;

@@ -1,5 +1,5 @@
-//! Log lines: to standard error and to `log/millstream.log`, errors to `log/millstream-error.log` too, through a bounded
-//! queue that loses lines rather than stall a worker.
+//! Log lines: to standard error and to `log/millstream.log`, errors to `log/millstream-error.log` too; those of the audit log
+//! to `log/audit.log` alone. Through bounded queues that lose lines rather than stall a worker.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,16 +7,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing::Subscriber;
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use super::log_fields::write_field;
 use super::log_limit::LogLimit;
 use super::log_line::{Line, is_error};
+use crate::config::LogSettings;
+use crate::control::AUDIT;
 
 /// Lines that may wait; more are lost.
 const QUEUE_LINES: usize = 16_384;
@@ -30,35 +35,69 @@ const FILES: u32 = 10;
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging, as text or as one JSON object per line. The guard writes what waits when it is dropped.
-pub fn start(directory: &Path, level: &str, json: bool) -> WorkerGuard {
+/// Starts logging, as text or as one JSON object per line. The guards write what waits when they are dropped.
+pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let output = Output {
         file: RotatedFile::open(directory.join("millstream.log")),
         errors: RotatedFile::closed(directory.join("millstream-error.log")),
     };
-    let (writer, guard) =
-        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES).finish(output);
-    let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let limit = LogLimit::new(writer.clone(), json);
-    let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
-    let format = match json {
-        true => format.json().flatten_event(true).boxed(),
-        false => format.event_format(Line).fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed(),
-    };
+    let queue = || NonBlockingBuilder::default().lossy(true).buffered_lines_limit(QUEUE_LINES);
+    let (writer, guard) = queue().finish(output);
+    let (audit, audit_guard) = queue().finish(AuditFile(RotatedFile::closed(directory.join("audit.log"))));
+    let limit = LogLimit::new(writer.clone(), settings.json);
+    let lines = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() != AUDIT));
+    let audit = layer(audit, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
     // A second start in one process (tests) keeps the first subscriber.
-    let (filter, handle) = reload::Layer::new(filter);
-    if tracing_subscriber::registry().with(filter).with(limit).with(format).try_init().is_ok() {
+    let (filter, handle) = reload::Layer::new(filter(settings.level));
+    if tracing_subscriber::registry().with(filter).with(limit).with(lines).with(audit).try_init().is_ok() {
         let _ = FILTER.set(handle);
     }
-    guard
+    [guard, audit_guard]
+}
+
+/// The form of the lines.
+fn layer<S>(writer: NonBlocking, json: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let format = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    match json {
+        true => format.json().flatten_event(true).boxed(),
+        false => format.event_format(Line).fmt_fields(format::debug_fn(write_field).delimited(" ")).boxed(),
+    }
+}
+
+/// The level, unless the environment has the word. The audit log has no level.
+fn filter(level: &str) -> EnvFilter {
+    let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    match format!("{AUDIT}=info").parse() {
+        Ok(audit) => filter.add_directive(audit),
+        Err(_) => filter,
+    }
 }
 
 /// Changes the level while the server runs, unless the environment has the word.
 pub(super) fn set_level(level: &str) {
-    if let Some(handle) = FILTER.get()
-        && EnvFilter::try_from_env("MILLSTREAM_LOG").is_err()
-    {
-        let _ = handle.reload(EnvFilter::new(level));
+    if let Some(handle) = FILTER.get() {
+        let _ = handle.reload(filter(level));
+    }
+}
+
+/// The audit log. Its file is there from the first line on.
+#[derive(Debug)]
+struct AuditFile(RotatedFile);
+
+impl Write for AuditFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.0.file.is_none() {
+            self.0.reopen();
+        }
+        let _ = self.0.write_line(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

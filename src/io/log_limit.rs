@@ -14,6 +14,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 use super::log_line::write_head;
+use crate::control::AUDIT;
 
 /// Lines of one kind in one second.
 const LINES_PER_SECOND: u64 = 100;
@@ -78,6 +79,10 @@ impl LogLimit {
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
+        // What was done is told, however often; what failed is limited like all else.
+        if metadata.target() == AUDIT && *metadata.level() == Level::INFO {
+            return true;
+        }
         let place = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
         // The golden ratio spreads what is equally spaced.
         let kind = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - KINDS.trailing_zeros());

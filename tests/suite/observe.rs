@@ -178,6 +178,24 @@ fn a_stream_and_its_viewer_are_in_the_log_from_start_to_end() {
 }
 
 #[test]
+fn the_audit_log_has_a_file_of_its_own() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start(&["logLevel=ERROR"]);
+    let path = server.home().join("home/log/audit.log");
+    let publisher = Publisher::start(server.rtmp, "live", "told");
+    server.api().post("/live/rest/v2/broadcasts/create", r#"{"streamId":"made"}"#);
+    let read = || std::fs::read_to_string(&path).unwrap_or_default();
+    wait_for("both lines", secs(10), || read().lines().count() == 2);
+    let text = read();
+    let said = |words: &[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(said(&[" audit - Publish ", "who=\"anybody\"", "from=127.0.0.1", "object=live/told"]), "{text}");
+    assert!(said(&[" audit - Create a broadcast ", "who=\"address\"", "made=\"made\""]), "{text}");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(!server.log().contains(" audit - "), "{}", server.log());
+    publisher.stop();
+}
+
+#[test]
 fn r_41_a_callback_changes_nothing() {
     let server = Server::start(&[]);
     let plain = server.api().get("/live/rest/v2/broadcasts/count");

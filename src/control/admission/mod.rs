@@ -359,6 +359,7 @@ impl Control {
         match request {
             Request::Publish(request) => match self.reserve(now, self.without_publish_key(&request)) {
                 Ok(grant) => {
+                    self.audit_publish(&request);
                     if claimed {
                         self.access.admissions.held.insert(grant.stream, ticket);
                     }

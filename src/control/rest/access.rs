@@ -104,7 +104,16 @@ impl Control {
     fn handle_root(&mut self, now: Now, route: &Route, call: &RootCall<'_>) -> Reply {
         match (refuse_media(route, call.request), route.handler) {
             (Some(refusal), _) => Reply::Now(refusal),
-            (None, Handler::Root(handler)) => handler(self, now, call),
+            (None, Handler::Root(handler)) => {
+                let who = match &call.caller {
+                    Caller::User { email, .. } => email,
+                    Caller::Token => "token",
+                    Caller::Nobody => "address",
+                };
+                self.audit_actor(who, Some(call.client));
+                self.audit_route(call.origin.session, route, call.request);
+                handler(self, now, call)
+            }
             (None, Handler::App(_)) => Reply::Now(Response::error(404, "Not Found")),
         }
     }

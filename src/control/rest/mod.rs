@@ -109,6 +109,12 @@ impl Control {
             Found::Route(route, params) => match (refuse_media(route, request), route.handler) {
                 (Some(refusal), _) => Reply::Now(refusal),
                 (None, Handler::App(handler)) => {
+                    if let Some(peer) = peer {
+                        let who = if app.security.rest_jwt.is_some() { "token" } else { "address" };
+                        let from = self.client_of(peer, request);
+                        self.audit_actor(who, from);
+                    }
+                    self.audit_route(session, route, request);
                     let call = Call { session, app: &app, request, params };
                     match handler(self, now, &call) {
                         Reply::Now(response) if route.method != Method::Get => {

@@ -343,6 +343,9 @@ impl Control {
     }
 
     pub(super) fn write_user(&mut self, now: Now, user: User, waiter: Option<(SessionRef, Response)>) {
+        if let Some((session, _)) = &waiter {
+            self.audit_user(*session, &user.email);
+        }
         let changes = vec![(user_key(&user.email), Some(Auxiliary::User(user)))];
         self.write_auxiliary(now, AuxiliaryWrite { changes, waiter });
     }
@@ -368,6 +371,7 @@ impl Control {
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
+        self.audit_command(session, "Make an administrator", "users");
         self.write_user(now, user, Some((session, Outcome::success().response(200))));
     }
 
@@ -450,6 +454,7 @@ impl Control {
             return;
         };
         tracing::info!(%client, email, "logged in");
+        self.audit_login(origin.session, email);
         self.management.lockout.succeeded(client, email);
         let id = self.management.sessions.begin(now.mono, &mut self.random, email);
         let response = Outcome::success().message(Some(&message)).response(200);

@@ -38,7 +38,7 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
         }
         AdminWork::EditServer(edit) => {
             let server = config::edit_server(options, &edit).map_err(words)?;
-            log::set_level(server.log_level);
+            log::set_level(server.log.level);
             AdminOutcome::Server(Box::new(server))
         }
         AdminWork::Reload => {
@@ -46,7 +46,7 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
             for warning in &config.warnings {
                 tracing::warn!("{warning}");
             }
-            log::set_level(config.server.log_level);
+            log::set_level(config.server.log.level);
             AdminOutcome::Config(Box::new(config))
         }
         AdminWork::Storage(names) => {

@@ -188,3 +188,47 @@ fn a_user_is_logged_as_saved_when_the_disk_has_it() {
     let log = logged(|| assert_eq!(first_user(&mut rig, "")["success"], true));
     assert!(log.contains(kept) && log.contains("admin@a"), "{log}");
 }
+
+#[test]
+fn logins_and_users_are_in_the_audit_log_by_name_and_failures_without() {
+    let mut rig = Rig::new();
+    let here = Client::default();
+    let mut clients = Vec::new();
+    let log = logged(|| {
+        rig.initial("admin@a");
+        let admin = rig.login(&here, "admin@a", MD5).1;
+        rig.login(&here, "secret-in-the-wrong-field", OTHER);
+        rig.add_user_by(
+            &admin,
+            serde_json::json!({"email":"u@a","password":MD5,"userType":"USER","scope":"live"}),
+        );
+        rig.ask_as(
+            &admin,
+            Method::Post,
+            "/rest/v2/request?_path=live/rest/v2/broadcasts/create",
+            r#"{"streamId":"s"}"#,
+        );
+        rig.ask_as(&admin, Method::Delete, "/rest/v2/users/u@a", "");
+        clients.push(admin);
+        let session = rig.session(0);
+        rig.control.add_user(rig.now, session, "second@a", "hash".to_owned());
+        rig.drain();
+        rig.run_for(secs(1));
+    });
+    let audit: Vec<&str> = log.lines().filter(|line| line.contains(" audit: ")).collect();
+    let said =
+        |words: &[&str]| audit.iter().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    for words in [
+        &[": Make the first user", "who=\"address\"", "admin@a", "INFO"][..],
+        &[": Log in", "who=\"admin@a\"", "from=\"127.0.0.1\"", "INFO"],
+        &["failed: Log in", "who=\"address\"", "WARN"],
+        &["object=\"users u@a\"", "who=\"admin@a\"", "INFO"],
+        &[": Create a broadcast", "who=\"admin@a\"", "made=\"s\""],
+        &["users/u@a", "who=\"admin@a\"", "INFO"],
+        &[": Make an administrator", "who=\"command line\"", "second@a"],
+    ] {
+        assert_eq!(said(words), 1, "{words:?}: {audit:#?}");
+    }
+    let audit = audit.join("\n");
+    assert!(!audit.contains("secret-in") && !audit.contains(MD5) && !audit.contains("hash"), "{audit}");
+}

@@ -1,0 +1,156 @@
+//! The audit log: one line for each thing that somebody did, with who it was, from where, and to what (docs/security.md). A
+//! request is noted when its handler is chosen and told with its answer: a line says what has happened, not what was asked
+//! for. Lines go to a file of their own, which `io::log` knows by their target.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::Control;
+use super::rest::{Base, Policy, Route};
+use crate::auth::access::{Checks, Credentials};
+use crate::http::{Method, Request, Response};
+use crate::mail::PublishRequest;
+use crate::types::SessionRef;
+
+/// The target of the lines.
+pub const AUDIT: &str = "audit";
+/// Requests that are under way; of more only the answers are missing.
+const OPEN_MAX: usize = 10_000;
+/// Parameters of a query that say what an operation is about. None of them lets anybody do anything.
+const NAMED: [&str; 3] = ["endpointServiceId", "ids", "type"];
+/// Members of an answer that say what was made, where that is no credential.
+const MADE: [&str; 2] = ["dataId", "streamId"];
+
+/// Who asks: a user, or what let the request in.
+#[derive(Debug, Clone)]
+pub(super) struct Actor {
+    pub(super) who: String,
+    pub(super) from: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    actor: Actor,
+    what: &'static str,
+    object: String,
+    /// The answer has nothing that must not be told.
+    is_plain: bool,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(super) struct Audit {
+    actor: Option<Actor>,
+    open: BTreeMap<SessionRef, Entry>,
+}
+
+impl Control {
+    /// Who makes the request that is handled now.
+    pub(super) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {
+        self.audit.actor = Some(Actor { who: who.to_owned(), from });
+    }
+
+    /// The request that is handled now goes to this route. What only reads is not told, unless it gives a credential.
+    pub(super) fn audit_route(&mut self, session: SessionRef, route: &Route, request: &Request) {
+        let reads = matches!(route.method, Method::Get | Method::Head | Method::Options);
+        let is_told = (!reads || route.gives_credential) && route.policy != Policy::Proxied;
+        if !is_told || !self.config.server.log.audit {
+            return;
+        }
+        let Some(actor) = self.audit.actor.clone() else { return };
+        let path = match route.base {
+            Base::App => request.path.replacen("/rest/v2", "", 1),
+            Base::Root | Base::Server => request.path.replacen("/rest/v2/", "", 1),
+        };
+        let mut object = path.trim_matches('/').to_owned();
+        for name in NAMED {
+            if let Some(value) = request.query_value(name) {
+                object.push_str(&format!(" {name}={value}"));
+            }
+        }
+        let entry = Entry { actor, what: route.summary, object, is_plain: !route.gives_credential };
+        if self.audit.open.len() < OPEN_MAX {
+            self.audit.open.insert(session, entry);
+        }
+    }
+
+    /// The command line asks for something.
+    pub(super) fn audit_command(&mut self, session: SessionRef, what: &'static str, object: &str) {
+        if self.config.server.log.audit {
+            let actor = Actor { who: "command line".to_owned(), from: None };
+            let entry = Entry { actor, what, object: object.to_owned(), is_plain: true };
+            self.audit.open.insert(session, entry);
+        }
+    }
+
+    /// Somebody has logged in. The name of a failed login is not told: it may be a password in the wrong field.
+    pub(super) fn audit_login(&mut self, session: SessionRef, email: &str) {
+        if let Some(entry) = self.audit.open.get_mut(&session) {
+            email.clone_into(&mut entry.actor.who);
+        }
+    }
+
+    /// The user that a request is about, which stands in its body.
+    pub(super) fn audit_user(&mut self, session: SessionRef, email: &str) {
+        if let Some(entry) = self.audit.open.get_mut(&session) {
+            entry.object.push_str(&format!(" {email}"));
+        }
+    }
+
+    /// The answer to a request goes out. Failures are bounded by the log's limit of lines, what was done is not.
+    pub(super) fn audit_answer(&mut self, session: SessionRef, response: &Response) {
+        let Some(Entry { actor, what, object, is_plain }) = self.audit.open.remove(&session) else { return };
+        let Actor { who, from } = actor;
+        let from = from.map_or_else(|| "-".to_owned(), |from| from.to_string());
+        let failed = !(200..300).contains(&response.status) || response.body.starts_with(FAILURE);
+        if failed {
+            let status = response.status;
+            tracing::warn!(target: AUDIT, who, from, object, status, "failed: {what}");
+        } else {
+            let made = if is_plain { made_by(response) } else { String::new() };
+            tracing::info!(target: AUDIT, who, from, object, made, "{what}");
+        }
+    }
+
+    /// A publisher was let in.
+    pub(super) fn audit_publish(&self, request: &PublishRequest) {
+        if !self.config.server.log.audit {
+            return;
+        }
+        let checks = self.apps.get(&request.key.app).map(|app| &app.security.publish);
+        let who = match Credentials::of(&request.params).subscriber {
+            Some(subscriber) => format!("subscriber {subscriber}"),
+            None => checks.map_or_else(String::new, credentials_of),
+        };
+        let (from, object, protocol) = (request.peer.ip().to_canonical(), &request.key, request.ingest.name);
+        tracing::info!(target: AUDIT, who, %from, %object, protocol, "Publish");
+    }
+}
+
+/// How the answer to an operation begins that failed.
+const FAILURE: &[u8] = br#"{"success":false"#;
+
+/// The id of what an answer says was made.
+fn made_by(response: &Response) -> String {
+    let Ok(Value::Object(answer)) = serde_json::from_slice::<Value>(&response.body) else {
+        return String::new();
+    };
+    let made = MADE.iter().find_map(|name| answer.get(*name)?.as_str().filter(|id| !id.is_empty()));
+    made.unwrap_or_default().to_owned()
+}
+
+/// The kinds of credentials that publishers of an application have shown.
+fn credentials_of(checks: &Checks) -> String {
+    let kinds = [
+        (checks.publish_key, "publish key"),
+        (checks.token, "one-time token"),
+        (checks.jwt, "signed token"),
+        (checks.hash, "hash"),
+        (checks.time_code, "time code"),
+        (checks.hook.is_some(), "hook"),
+    ];
+    let shown: Vec<&str> = kinds.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+    if shown.is_empty() { "anybody".to_owned() } else { shown.join(", ") }
+}
