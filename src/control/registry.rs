@@ -166,6 +166,8 @@ impl Control {
         record.bitrate = 0;
         record.speed = 0.0;
         record.absolute_start_time_ms = 0;
+        (record.packets_lost, record.packet_lost_ratio) = (0, 0.0);
+        (record.rtt_ms, record.jitter_ms) = (0, 0);
         record.user_agent = agent(&request.user_agent);
         record.remote_ip = remote_ip(request);
         (record.hls_viewer_count, record.dash_viewer_count, record.webrtc_viewer_count) = (0, 0, 0);

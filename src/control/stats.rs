@@ -11,7 +11,7 @@ use super::connections::ConnectionQuestions;
 use super::live::Live;
 use super::metrics::Scrape;
 use super::{Control, wall};
-use crate::stats::{ControlFigures, HostFigures, JobCounts};
+use crate::stats::{ControlFigures, HostFigures, JobCounts, Reception};
 
 /// Reports per worker that the guard looks at: five seconds.
 const LOAD_REPORTS: usize = 5;
@@ -153,11 +153,24 @@ impl Control {
         record.width = i32::try_from(figures.width).unwrap_or(0);
         record.height = i32::try_from(figures.height).unwrap_or(0);
         record.drop_packet_count_in_ingestion = i32::try_from(figures.dropped).unwrap_or(i32::MAX);
+        let Reception { expected, lost, rtt_ms, jitter_ms } = figures.reception;
+        record.packets_lost = i32::try_from(lost).unwrap_or(i32::MAX);
+        record.packet_lost_ratio = lost_ratio(lost, expected);
+        record.rtt_ms = i32::try_from(rtt_ms).unwrap_or(i32::MAX);
+        record.jitter_ms = i32::try_from(jitter_ms).unwrap_or(i32::MAX);
         let from = live.granted.from;
         let wall_ms = now.mono.saturating_duration_since(live.granted.at).as_millis();
         let from = if from.started { from.dts_ms } else { 0 };
         record.speed = speed(figures.position.dts_ms.saturating_sub(from), wall_ms);
     }
+}
+
+/// Lost packets of all, to six decimals. A packet may be lost again and again.
+fn lost_ratio(lost: u64, expected: u64) -> f64 {
+    let millionths = lost.saturating_mul(1_000_000).checked_div(expected).unwrap_or(0).min(1_000_000);
+    #[allow(clippy::cast_precision_loss, reason = "at most a million")]
+    let ratio = millionths as f64 / 1_000_000.0;
+    ratio
 }
 
 /// Media time per wall time, to three decimals.
@@ -193,6 +206,11 @@ mod tests {
         let mut load = Load::new(1);
         load.memory_percent = 76;
         assert!(load.is_high(now, &server));
+    }
+
+    #[test]
+    fn a_ratio_of_losses_is_between_none_and_all() {
+        assert_eq!([(0, 0), (1, 0), (1, 8), (9, 8)].map(|(n, of)| lost_ratio(n, of)), [0.0, 0.0, 0.125, 1.0]);
     }
 
     #[test]

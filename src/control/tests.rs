@@ -22,8 +22,8 @@ mod audit;
 mod claims;
 mod hooks;
 mod management;
-mod pushes;
 mod publish_keys;
+mod pushes;
 mod rooms;
 mod sources;
 mod storing;
@@ -254,6 +254,7 @@ impl Rig {
             video_codec: Some(media::Codec::H264),
             dropped: 0,
             silent_ms,
+            reception: Default::default(),
         };
         let report = Report {
             sources: vec![source],
@@ -347,9 +348,6 @@ fn request(method: Method, target: &str, body: &str) -> Request {
     }
 }
 
-const PLAIN: &str = r#"{"success":true,"message":"","dataId":"","errorId":0}"#;
-const FAILED: &str = r#"{"success":false,"message":"","dataId":"","errorId":0}"#;
-
 /// What is logged meanwhile, line by line.
 fn logged(work: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
@@ -377,6 +375,9 @@ fn logged(work: impl FnOnce()) -> String {
     let bytes = lines.0.lock().unwrap();
     String::from_utf8(bytes.clone()).unwrap()
 }
+
+const PLAIN: &str = r#"{"success":true,"message":"","dataId":"","errorId":0}"#;
+const FAILED: &str = r#"{"success":false,"message":"","dataId":"","errorId":0}"#;
 
 fn failure(message: &str) -> String {
     format!(r#"{{"success":false,"message":"{message}","dataId":"","errorId":0}}"#)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use media::{Codec, Position};
 
+use crate::stats::Reception;
 use crate::types::StreamId;
 
 /// Figures of one live stream on its source worker, at most one second old.
@@ -27,6 +28,8 @@ pub struct SourceFigures {
     pub dropped: u64,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
+    /// How the publisher's packets arrive; zeros where the transport hides it.
+    pub reception: Reception,
 }
 
 /// Viewers of a stream on one worker.

@@ -36,6 +36,19 @@ impl PartialEq for Catalogue {
 
 impl Eq for Catalogue {}
 
+/// How the packets of a publisher arrive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reception {
+    /// Packets that the publisher has sent, as far as their numbers show.
+    pub expected: u64,
+    /// How many of them were missing when later ones came; some of those came again in time.
+    pub lost: u64,
+    /// Round trip, in milliseconds.
+    pub rtt_ms: u64,
+    /// How much the times on the way differ, in milliseconds.
+    pub jitter_ms: u64,
+}
+
 /// The figures of one connection.
 pub trait Figures: Debug + Send + Sync {
     /// Names the values.
@@ -46,6 +59,10 @@ pub trait Figures: Debug + Send + Sync {
     fn gauges(&self) -> Values;
     /// The figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
+    /// How the peer's packets arrive; `None` where the transport hides it.
+    fn reception(&self) -> Option<Reception> {
+        None
+    }
 }
 
 /// The role of a connection in its stream.

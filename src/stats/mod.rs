@@ -8,7 +8,7 @@ mod host;
 
 use std::time::{Duration, Instant};
 
-pub use connections::{Catalogue, ConnectionFigures, Figures, Role, Totals, Values};
+pub use connections::{Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values};
 pub use exposition::{CONTENT_TYPE, Page, render};
 pub use histogram::{BOUNDS_US, Histogram};
 pub use host::HostFigures;

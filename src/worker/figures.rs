@@ -104,6 +104,8 @@ impl Worker {
         let tracks = self.live.streams.get(&stream)?.tracks();
         let size = tracks.video().and_then(|track| track.config.picture_size());
         let (width, height) = size.unwrap_or((0, 0));
+        let publisher = count.publisher.and_then(|session| self.conns.get(session.conn));
+        let figures = publisher.and_then(|conn| conn.session.figures());
         let silent = count.last_unit.map_or(Duration::MAX, |at| self.now.mono.saturating_duration_since(at));
         Some(SourceFigures {
             stream,
@@ -115,6 +117,7 @@ impl Worker {
             video_codec: tracks.video().map(|track| track.config.codec()),
             dropped: count.dropped,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+            reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),
         })
     }
 

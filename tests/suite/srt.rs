@@ -368,6 +368,34 @@ fn many_publishers_come_over_one_network() {
     let players: Vec<Player> = ids.iter().map(|id| Player::start(server.rtmp, "live", id)).collect();
     players.iter().for_each(goes_on);
     assert_eq!(relay.clients(), STREAMS);
+    // What the way loses, and how long it is, shows in the broadcasts.
+    let seen = |id: &String| {
+        let broadcast = server.api().broadcast("live", id).unwrap_or_default();
+        let number = |name: &str| broadcast[name].as_f64().unwrap_or_default();
+        let ratio = number("packetLostRatio");
+        number("packetsLost") > 0.0 && ratio > 0.0 && ratio < 0.2 && number("rttMs") >= 10.0
+    };
+    wait_for("the losses to show", secs(20), || ids.iter().any(seen));
+}
+
+#[test]
+fn a_publisher_of_nothing_that_is_carried_is_ended_with_a_reason() {
+    let server = Server::start(&[]);
+    let url = SrtUrl::caller(srt(&server)).stream_id("live/mpeg2").text(SrtTool::Ffmpeg);
+    let mut encoder = Command::new("ffmpeg");
+    encoder.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-f", "lavfi", "-i"]);
+    encoder.args(["testsrc2=size=320x180:rate=25", "-t", "60", "-c:v", "mpeg2video", "-f", "mpegts", &url]);
+    let mut encoder = Program::start(&mut encoder);
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "mpeg2"));
+    let ended = encoder.wait(secs(30));
+    assert!(ended.is_some_and(|status| !status.success()), "it went on");
+    let reason = "nothing that is carried was announced within 5 s";
+    wait_for("the end", secs(10), || server.api().broadcast("live", "mpeg2").is_none());
+    let log = server.log();
+    let said =
+        |words: &[&str]| log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    assert_eq!(said(&["the stream has a fault", "key=live/mpeg2", reason]), 1, "{log}");
+    assert_eq!(said(&["session ended", "key=live/mpeg2", reason]), 1, "{log}");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct Stats {
 
     /// Round trip, milliseconds.
     pub ms_rtt: f64,
+    /// Its mean deviation, milliseconds.
+    pub ms_rtt_var: f64,
     /// The capacity of the path as the receiver estimates it, in Mb/s.
     pub mbps_bandwidth: f64,
     /// Packets sent and not acknowledged.

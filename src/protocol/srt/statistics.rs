@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;
 
-use crate::stats::{Catalogue, Figures, Values};
+use crate::stats::{Catalogue, Figures, Reception, Values};
 
 /// The figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
@@ -49,6 +49,16 @@ impl Figures for SrtFigures {
             whole(stats.mbps_bandwidth * 1_000_000.0),
             u64::from(stats.ms_rcv_tsb_pd_delay.max(stats.ms_snd_tsb_pd_delay)),
         ]
+    }
+
+    fn reception(&self) -> Option<Reception> {
+        let stats = &self.0;
+        Some(Reception {
+            expected: stats.pkt_recv_unique.saturating_add(stats.pkt_rcv_drop),
+            lost: stats.pkt_rcv_loss,
+            rtt_ms: whole(stats.ms_rtt.round()),
+            jitter_ms: whole(stats.ms_rtt_var.round()),
+        })
     }
 
     fn members(&self) -> Map<String, Value> {
@@ -113,6 +123,8 @@ mod tests {
         let (counts, gauges) = (figures.counts(), figures.gauges());
         assert_eq!((counts.len(), gauges.len()), (CATALOGUE.counters.len(), CATALOGUE.gauges.len()));
         assert_eq!((counts.first(), counts.last(), gauges.first()), (Some(&2), Some(&3), Some(&1500)));
+        let reception = figures.reception().unwrap();
+        assert_eq!((reception.expected, reception.lost, reception.rtt_ms), (0, 0, 2));
         let members = figures.members();
         assert_eq!(members.keys().next().map(String::as_str), Some("msRTT"));
         assert_eq!((members.len(), &members["pktSentUnique"]), (31, &json!(2)));

@@ -468,6 +468,7 @@ impl Link {
         let bandwidth = self.bandwidth_packets.max(self.rate.bandwidth());
         Stats {
             ms_rtt: f64::from(self.rtt.us()) / 1000.0,
+            ms_rtt_var: f64::from(self.rtt.var_us()) / 1000.0,
             mbps_bandwidth: f64::from(bandwidth) * 1500.0 * 8.0 / 1e6,
             pkt_flight_size: capped(self.sender.in_flight()),
             pkt_snd_buf: capped(self.sender.len()),
