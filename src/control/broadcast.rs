@@ -59,6 +59,9 @@ pub struct EndpointRecord {
     pub endpoint_service_id: String,
     /// Equal to `endpoint_url`, for old clients.
     pub rtmp_url: String,
+    /// The codecs of the tracks that its target cannot be sent; shown when there are some.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// A member's type, and how a body sets it. `None` is JSON's null.
@@ -119,12 +122,12 @@ macro_rules! members {
         #[allow(missing_docs, reason = "/openapi.json describes each member under its JSON name")]
         pub struct Broadcast {
             $(#[serde(rename = $json)] pub $field: $ty,)*
-            /// Whether any viewer count is not zero.
-            #[serde(rename = "anyoneWatching", skip_deserializing)]
-            pub anyone_watching: bool,
             /// What its publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
+            /// Whether any viewer count is not zero.
+            #[serde(rename = "anyoneWatching", skip_deserializing)]
+            pub anyone_watching: bool,
             /// Equal to `origin_adress`: clients use both spellings.
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
@@ -141,11 +144,11 @@ macro_rules! members {
             fn default() -> Self {
                 Self {
                     $($field: $default,)*
+                    publish_key: None,
                     anyone_watching: false,
                     origin_address: String::new(),
                     sub_track_stream_ids: Vec::new(),
                     conference_mode: None,
-                    publish_key: None,
                 }
             }
         }

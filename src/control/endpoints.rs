@@ -30,6 +30,8 @@ struct Push {
     target: Target,
     /// The hook about its failure was sent.
     told_failed: bool,
+    /// What the log has of tracks that are left out.
+    told_left_out: Vec<String>,
 }
 
 /// All endpoints of live streams.
@@ -105,6 +107,7 @@ impl Control {
             url: endpoint.endpoint_url.clone(),
             target,
             told_failed: false,
+            told_left_out: Vec::new(),
         };
         self.outbound.pushes.by_id.insert(id, push);
         self.outbound.supervisor.add(Job::Push(id), remote);
@@ -148,7 +151,15 @@ impl Control {
         }
         let (key, url) = (push.key.clone(), push.url.clone());
         match state {
-            PushState::Preparing => self.set_endpoint_status(&key, &url, status::PREPARING),
+            PushState::Preparing => {
+                self.set_left_out(&key, &url, &[]);
+                self.set_endpoint_status(&key, &url, status::PREPARING);
+            }
+            PushState::LeavesOut(codecs) => {
+                let codecs: Vec<String> = codecs.iter().map(ToString::to_string).collect();
+                self.note_left_out(id, &codecs);
+                self.set_left_out(&key, &url, &codecs);
+            }
             PushState::Broadcasting => {
                 self.outbound.supervisor.steady(now.mono, Job::Push(id));
                 self.set_endpoint_status(&key, &url, status::BROADCASTING);
@@ -158,6 +169,17 @@ impl Control {
             // The stream's end is on its way, or the worker ended it by mistake: then it is tried again.
             PushState::Finished => self.push_failed(now, id, status::FINISHED, "the worker ended it"),
         }
+    }
+
+    /// Logs what a target is not sent, once for each list of it: the attempts that follow leave out the same.
+    fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
+        let Some(push) = self.outbound.pushes.by_id.get_mut(&id) else { return };
+        if codecs.is_empty() || push.told_left_out == codecs {
+            return;
+        }
+        push.told_left_out = codecs.to_vec();
+        let (key, url, codecs) = (&push.key, redact(&push.url), codecs.join(","));
+        tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
     }
 
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
@@ -195,14 +217,19 @@ impl Control {
         }
     }
 
-    /// By its URL, which a list has once; a client may give two endpoints the same id.
     fn set_endpoint_status(&mut self, key: &StreamKey, url: &str, status: &str) {
+        self.change_endpoint(key, url, |endpoint| status.clone_into(&mut endpoint.status));
+    }
+
+    fn set_left_out(&mut self, key: &StreamKey, url: &str, codecs: &[String]) {
+        self.change_endpoint(key, url, |endpoint| endpoint.left_out = codecs.to_vec());
+    }
+
+    /// By its URL, which a list has once; a client may give two endpoints the same id.
+    fn change_endpoint(&mut self, key: &StreamKey, url: &str, change: impl Fn(&mut EndpointRecord)) {
         let Some(record) = self.records.get_mut(key) else { return };
-        for endpoint in record.end_point_list.iter_mut().flatten() {
-            if endpoint.endpoint_url == url {
-                status.clone_into(&mut endpoint.status);
-            }
-        }
+        let list = record.end_point_list.iter_mut().flatten();
+        list.filter(|endpoint| endpoint.endpoint_url == url).for_each(change);
     }
 
     /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run

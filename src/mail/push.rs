@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use media::Codec;
+
 use super::Target;
 use crate::config::AppSettings;
 use crate::types::{PushId, StreamId, StreamKey};
@@ -14,6 +16,8 @@ pub enum PushState {
     Preparing,
     /// The target takes the stream.
     Broadcasting,
+    /// The target cannot be sent these tracks of the stream, named by their codecs. All are told anew when they change.
+    LeavesOut(Vec<Codec>),
     /// Could not be opened: refused, timed out, rejected.
     Failed(String),
     /// Was broadcasting, and broke.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use media::{Track, TrackId, TrackKind, Tracks};
+use media::{Codec, Origin, Track, TrackId, TrackKind, Tracks};
 
 use crate::config::AppSettings;
 use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
@@ -59,6 +59,14 @@ impl Format {
     #[must_use]
     pub fn package(self) -> Option<Box<dyn Package>> {
         (self.kind.package)(self.variant)
+    }
+
+    /// The codecs of the published tracks that it cannot carry.
+    #[must_use]
+    pub fn left_out(self, tracks: &Tracks) -> Vec<Codec> {
+        let Some(package) = self.package() else { return Vec::new() };
+        let published = tracks.iter().filter(|track| track.origin == Origin::Published);
+        published.filter(|track| !package.carries(track)).map(|track| track.config.codec()).collect()
     }
 
     /// The tracks of a stream that its subscribers are sent.

@@ -10,7 +10,7 @@ use crate::hub::Subscriber;
 use crate::protocol::{Format, PathId, PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
 use crate::types::{ConnId, Handle, PullId, PushId, StreamId, StreamKey};
-use media::TrackId;
+use media::{Codec, TrackId};
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
 const WRITE_STALL: Duration = Duration::from_secs(30);
@@ -88,6 +88,8 @@ pub(super) struct Playing {
     pub(super) format: Format,
     /// Whether control was notified of it.
     pub(super) told: bool,
+    /// The tracks that its format cannot carry, as control was told of a push.
+    pub(super) left_out: Vec<Codec>,
 }
 
 impl Subscription {

@@ -73,6 +73,7 @@ impl Worker {
     pub(super) fn report(&mut self) {
         self.meter.report_armed = false;
         self.keep_ring_memory();
+        self.tell_left_out();
         let span = self.now.mono.saturating_duration_since(self.meter.busy_since).as_micros().max(1);
         let busy = self.meter.busy.as_micros().saturating_mul(1000).checked_div(span).unwrap_or(0).min(1000);
         self.meter.busy = Duration::ZERO;

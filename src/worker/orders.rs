@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::conn::{Conn, Purpose};
+use super::conn::{Conn, Purpose, Subscription};
 use super::{Output, Worker};
 use crate::mail::{Departure, PullOrder, PullState, PushOrder, PushState, Target, ToControl, Transport};
 use crate::protocol::{PathId, Session, outbound, sinks};
@@ -57,6 +57,24 @@ impl Worker {
         for push in self.orders.pushes.iter().filter_map(of_stream).collect::<Vec<_>>() {
             self.stop_push(push);
         }
+    }
+
+    /// Tells control which tracks the targets of pushes cannot be sent, when that has changed: a stream may have more tracks
+    /// than it began with.
+    pub(super) fn tell_left_out(&mut self) {
+        let mut told = Vec::new();
+        for id in self.orders.pushes.values() {
+            let Some(conn) = self.conns.get_mut(*id) else { continue };
+            let Purpose::Push { push, attempt, stream } = conn.purpose else { continue };
+            let playing = conn.subscriptions.iter_mut().find_map(Subscription::playing_mut);
+            let (Some(playing), Some(stream)) = (playing, self.live.streams.get(&stream)) else { continue };
+            let left_out = playing.format.left_out(stream.tracks());
+            if playing.left_out != left_out {
+                playing.left_out.clone_from(&left_out);
+                told.push(ToControl::Push { push, attempt, state: PushState::LeavesOut(left_out) });
+            }
+        }
+        told.into_iter().for_each(|news| self.tell(news));
     }
 
     // ---- pulls

@@ -142,7 +142,11 @@ impl Worker {
         if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
             self.agenda.outputs.push_back(Output::UnsentLimit { conn: id, bytes });
         }
-        self.set_state(id, handle, SubscriptionState::Playing(Playing { subscriber, format, told: false }));
+        self.set_state(
+            id,
+            handle,
+            SubscriptionState::Playing(Playing { subscriber, format, told: false, left_out: Vec::new() }),
+        );
         self.note_playing(id, stream_id);
         self.mirror_here(stream_id);
         self.settle_demand(stream_id);

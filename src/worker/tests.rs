@@ -389,7 +389,8 @@ impl Rig {
         let subscriber =
             stream.subscribe(subscription, key, forwarding, || Some(Box::new(Fragile(fails_at)))).unwrap();
         let format = Format::find("flv", 0).unwrap();
-        let state = SubscriptionState::Playing(Playing { subscriber, format, told: false });
+        let state =
+            SubscriptionState::Playing(Playing { subscriber, format, told: false, left_out: Vec::new() });
         let subscription = Subscription { handle: Handle::ONLY, state };
         self.worker.conns.get_mut(id).unwrap().subscriptions.push(subscription);
         id

@@ -1,12 +1,13 @@
 //! Other servers over SRT: pushes and pulls that are supervised as those over RTMP are, and hostile ones.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::support::{
-    Bystander, Home, Player, Program, Publisher, Server, SrtTool, SrtUrl, media_file, ms, own_port, secs,
-    ts_file, wait_for,
+    Bystander, Home, Player, Program, Publisher, Server, SrtTool, SrtUrl, coded_file, ffmpeg9, media_file,
+    ms, own_port, secs, ts_file, wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -72,6 +73,24 @@ fn u_01_a_push_over_srt_comes_back_with_its_target() {
     let figures = server.api().get(&format!("{BROADCASTS}/s1/srt-stats")).json();
     assert_eq!((figures[0]["role"].as_str(), figures[1].is_null()), (Some("push"), true), "{figures}");
     assert!(figures[0]["pktSent"].as_u64().unwrap() > 50);
+}
+
+#[test]
+fn a_push_over_srt_says_which_tracks_it_leaves_out() {
+    let (target, server) = (Server::start(&[]), Server::start(&[]));
+    let url = srt_url(target.srt.unwrap(), "streamid=%23!::r=LiveApp/copy,m=publish&latency=60");
+    push(&server, "s1", &url);
+    let file = coded_file(
+        "vp9-aac",
+        &["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-c:a", "aac"],
+    );
+    let mut encoder = Command::new(ffmpeg9());
+    encoder.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&file);
+    let _encoder = Program::start(encoder.args(["-c", "copy", "-f", "flv", &server.rtmp_url("live/s1")]));
+    let endpoint = || server.api().broadcast("live", "s1").unwrap()["endPointList"][0].clone();
+    wait_for("what is left out", secs(20), || endpoint()["leftOut"] == serde_json::json!(["VP9"]));
+    assert_eq!(endpoint()["status"], "broadcasting");
+    assert!(server.log().contains("these are left out"), "{}", server.log());
 }
 
 #[test]

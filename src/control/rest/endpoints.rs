@@ -84,6 +84,7 @@ fn endpoint_record(service_id: String, url: String) -> EndpointRecord {
         rtmp_url: url.clone(),
         endpoint_url: url,
         endpoint_service_id: service_id,
+        left_out: Vec::new(),
     }
 }
 

@@ -196,6 +196,7 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("endpointUrl", "string"),
             ("endpointServiceId", "string"),
             ("rtmpUrl", "string"),
+            ("leftOut", "[string]"),
         ],
     ),
     (

@@ -119,6 +119,35 @@ fn u_34_a_push_into_itself_is_refused_and_one_to_another_application_is_not() {
 }
 
 #[test]
+fn tracks_that_a_target_cannot_be_sent_are_in_its_endpoint_and_once_in_the_log() {
+    let mut rig = Rig::new();
+    rig.create("s");
+    rig.add("srt://198.51.100.1:4200?streamid=secret-key");
+    rig.publish("s", 0);
+    let (_, order) = rig.one_order();
+    let endpoint = |rig: &mut Rig| rig.record("s")["endPointList"][0].clone();
+    let log = logged(|| {
+        rig.news(order.push, 1, PushState::Preparing);
+        rig.news(order.push, 1, PushState::Broadcasting);
+        assert!(endpoint(&mut rig).get("leftOut").is_none());
+        rig.news(order.push, 1, PushState::LeavesOut(vec![media::Codec::Vp9]));
+        assert_eq!(endpoint(&mut rig)["leftOut"], serde_json::json!(["VP9"]));
+        assert_eq!(endpoint(&mut rig)["status"], "broadcasting");
+        // The next attempt begins without, finds the same, and says it no more.
+        rig.news(order.push, 1, PushState::Error("gone".into()));
+        rig.run_for(secs(30));
+        let attempt = rig.orders().pop().unwrap().1.attempt;
+        rig.news(order.push, attempt, PushState::Preparing);
+        assert!(endpoint(&mut rig).get("leftOut").is_none());
+        rig.news(order.push, attempt, PushState::LeavesOut(vec![media::Codec::Vp9]));
+        rig.news(order.push, attempt, PushState::LeavesOut(Vec::new()));
+        assert!(endpoint(&mut rig).get("leftOut").is_none(), "the track is gone");
+    });
+    assert_eq!(log.matches("these are left out").count(), 1, "{log}");
+    assert!(log.contains("codecs=\"VP9\"") && !log.contains("secret-key"), "{log}");
+}
+
+#[test]
 fn a_push_starts_with_the_stream_on_the_worker_of_its_source() {
     let mut rig = Rig::new();
     rig.create("s");
