@@ -23,6 +23,7 @@ mod session;
 pub mod sinks;
 mod srt;
 mod ts;
+mod usable;
 mod webrtc;
 
 use std::any::Any;

@@ -142,6 +142,13 @@ pub enum Event {
         /// The number of units.
         units: u64,
     },
+    /// What it publishes has a fault that an operator should know of. Sessions tell each once.
+    Fault {
+        /// The publication.
+        publication: Handle,
+        /// The fault, in words.
+        reason: &'static str,
+    },
     /// Asks to play; answered by [`Reply::Subscribe`].
     Subscribe {
         /// The new subscription.

@@ -102,6 +102,7 @@ impl Worker {
             Event::Unpublished { publication, departure } => self.unpublish(id, publication, departure),
             Event::Unit { publication, unit, tracks } => self.ingest(id, publication, unit, tracks),
             Event::UnitsDropped { publication, units } => self.count_dropped(id, publication, units),
+            Event::Fault { publication, reason } => self.log_fault(id, publication, reason),
             Event::Subscribe { subscription, ask } => self.subscribe(id, subscription, ask),
             Event::Attach { subscription, format } => self.attach_ordered(id, subscription, format),
             Event::Select { subscription, selection } => self.select(id, subscription, selection),

@@ -220,6 +220,14 @@ impl Worker {
         }
     }
 
+    /// Logs what is wrong with a stream, by its name.
+    pub(super) fn log_fault(&self, id: ConnId, publication: Handle, reason: &str) {
+        let stream = self.published(id, publication).and_then(|stream| self.live.streams.get(&stream));
+        let (Some(conn), Some(stream)) = (self.conns.get(id), stream) else { return };
+        let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
+        tracing::warn!(%key, protocol, %peer, reason, "the stream has a fault");
+    }
+
     /// A new publisher has taken over the stream.
     pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
         let Some(conn) = self.conns.get(id) else { return };

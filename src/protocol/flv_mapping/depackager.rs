@@ -17,6 +17,7 @@ use media::{
 };
 
 use crate::mail::Grant;
+use crate::protocol::usable::Supply;
 
 /// RTMP timestamps are 32 bits of milliseconds (RTMP 1.0 §5.3.1.3).
 const CLOCK_BITS: u32 = 32;
@@ -83,6 +84,11 @@ pub(crate) struct Depackager {
     /// Video tracks that have had a key frame; what comes before it is dropped.
     key_seen: TrackSet,
     others: OtherTracks,
+    /// A video message has come, audio has become a unit.
+    video_seen: bool,
+    audio_seen: bool,
+    /// What was wrong with the last message that was bad.
+    why_bad: &'static str,
 }
 
 impl Depackager {
@@ -93,12 +99,44 @@ impl Depackager {
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             key_seen: TrackSet::EMPTY,
             others: OtherTracks::default(),
+            video_seen: false,
+            audio_seen: false,
+            why_bad: "",
         }
     }
 
     /// The tracks of the units that came out last.
     pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
+    }
+
+    /// What was wrong with the last message that was bad.
+    pub(crate) const fn why_bad(&self) -> &'static str {
+        self.why_bad
+    }
+
+    /// What has come of the stream so far.
+    pub(crate) fn supply(&self) -> Supply {
+        let has_video = !self.video_seen || !self.key_seen.is_empty();
+        match (has_video, self.audio_seen) {
+            (true, _) => Supply::Frames,
+            (false, true) => Supply::AudioAlone,
+            (false, false) => Supply::Announced,
+        }
+    }
+
+    fn bad(&mut self, why: &'static str) -> Outcome {
+        self.why_bad = why;
+        Outcome::Bad
+    }
+
+    /// Codecs that this server does not carry end the publish with a word; anything else is noise and dropped.
+    fn refused(&mut self, error: flv::Error) -> Outcome {
+        if error.is_unsupported() {
+            Outcome::Unsupported(error.to_string())
+        } else {
+            self.bad("a body that is malformed")
+        }
     }
 
     /// Counts of tracks that are not carried.
@@ -116,11 +154,17 @@ impl Depackager {
                 })
             }
             Ok(VideoBody::Command(_)) => Outcome::Taken,
-            Err(error) => refused(error),
+            Err(error) => {
+                self.video_seen = true;
+                self.refused(error)
+            }
         }
     }
 
     fn video_packet(&mut self, id: TrackId, timestamp: u32, tag: VideoTag) -> Outcome {
+        // Encoders without video may send an empty record.
+        self.video_seen |=
+            matches!(tag.packet, VideoPacket::Frame | VideoPacket::SequenceHeader) && !tag.payload.is_empty();
         match tag.packet {
             // An empty record is what some encoders send before they know their parameters.
             VideoPacket::SequenceHeader if tag.payload.is_empty() && tag.codec != Codec::Vp8 => {
@@ -144,7 +188,7 @@ impl Depackager {
                     ingest.audio_packet(id, timestamp, tag)
                 })
             }
-            Err(error) => refused(error),
+            Err(error) => self.refused(error),
         }
     }
 
@@ -169,8 +213,10 @@ impl Depackager {
             .into_iter()
             .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
                 (Some(track), Ok(tag)) if self.has_room(track) => read(self, track, tag),
-                (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => refused(error),
-                (_, Err(error)) if !error.is_unsupported() => Outcome::Bad,
+                (Some(TrackId::VIDEO | TrackId::AUDIO), Err(error)) => self.refused(error),
+                (_, Err(error)) if !error.is_unsupported() => {
+                    self.bad("a track of several that is malformed")
+                }
                 (_, Ok(_) | Err(_)) => {
                     self.others.count(OtherTrack { kind, id, four_cc });
                     Outcome::Taken
@@ -192,10 +238,12 @@ impl Depackager {
     /// A data message: onMetaData becomes part of the tracks; everything travels as a unit once media flows.
     pub(crate) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         if body.len() > METADATA_BYTES_MAX {
-            return Outcome::Bad;
+            return self.bad("metadata of more than 64 KiB");
         }
         let body = flv::data::unwrap(body);
-        let Ok(data) = flv::data::Data::read(&body) else { return Outcome::Bad };
+        let Ok(data) = flv::data::Data::read(&body) else {
+            return self.bad("data that is no AMF");
+        };
         if let Some(members) = data.as_metadata() {
             let tracks = Arc::make_mut(&mut self.tracks);
             tracks.metadata = Some(body.clone());
@@ -220,7 +268,7 @@ impl Depackager {
         match CodecConfig::read(codec, record) {
             Ok(Some(config)) => self.configure(id, config),
             Ok(None) => {}
-            Err(_) => return Outcome::Bad,
+            Err(_) => return self.bad("parameter sets that cannot be read"),
         }
         Outcome::Taken
     }
@@ -253,7 +301,7 @@ impl Depackager {
     /// Colour or channels of a track: the newest stays with it.
     fn extra(&mut self, id: TrackId, codec: Codec, body: Bytes) -> Outcome {
         if body.is_empty() || body.len() > METADATA_BYTES_MAX {
-            return Outcome::Bad;
+            return self.bad("a description of a track that is empty or too long");
         }
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == codec) else {
             return Outcome::Dropped;
@@ -285,7 +333,7 @@ impl Depackager {
         if tag.payload.is_empty()
             || !(-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms)
         {
-            return Outcome::Bad;
+            return self.bad("a frame without payload, or with an impossible composition time");
         }
         // No frame is presented before it is decoded; encoders that claim so are a little off.
         let composition = tag.composition_time_ms.max(0);
@@ -293,7 +341,7 @@ impl Depackager {
             Ok(Some(payload)) => payload,
             // Parameter sets, SEI or delimiters in a tag of their own: well-formed, but no picture.
             Ok(None) => return Outcome::Dropped,
-            Err(_) => return Outcome::Bad,
+            Err(_) => return self.bad("a video frame whose NAL units do not fit into it"),
         };
         // The tag tells: open GOPs begin with recovery points that no NAL type shows.
         let key_frame = match tag.frame_type {
@@ -319,7 +367,7 @@ impl Depackager {
                 self.configure(id, config);
             }
             Ok(_) => {}
-            Err(_) => return Outcome::Bad,
+            Err(_) => return self.bad("an audio frame that is malformed"),
         }
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
@@ -327,6 +375,7 @@ impl Depackager {
         let config_epoch = track.epoch;
         let dts = self.timeline.map(id, u64::from(timestamp));
         let payload = tag.payload;
+        self.audio_seen = true;
         Outcome::Unit(AccessUnit { track: id, dts, pts: dts, key_frame: false, config_epoch, payload })
     }
 }
@@ -405,11 +454,6 @@ fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::E
 /// Whether every frame says it again, so that a change shows.
 const fn tells_in_frames(codec: Codec) -> bool {
     matches!(codec, Codec::Mp3 | Codec::G711(_))
-}
-
-/// Codecs that this server does not carry end the publish with a word; anything else is noise and dropped.
-fn refused(error: flv::Error) -> Outcome {
-    if error.is_unsupported() { Outcome::Unsupported(error.to_string()) } else { Outcome::Bad }
 }
 
 #[cfg(test)]

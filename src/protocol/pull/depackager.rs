@@ -7,6 +7,7 @@ use media::{AccessUnit, TrackKind, Tracks};
 
 use super::Media;
 use crate::mail::Grant;
+use crate::protocol::usable::Supply;
 use crate::protocol::{flv_mapping, ts};
 
 /// The result of a piece of the stream.
@@ -47,6 +48,22 @@ impl Depackager {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
             Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
+        }
+    }
+
+    /// What has come of the stream so far.
+    pub(super) fn supply(&self) -> Supply {
+        match self {
+            Self::Tags(ingest) => ingest.supply(),
+            Self::Ts(ingest) => ingest.supply(),
+        }
+    }
+
+    /// What was wrong with the last piece that made no sense; `None` as long as all did.
+    pub(super) fn why_bad(&self) -> Option<&'static str> {
+        match self {
+            Self::Tags(ingest) => Some(ingest.why_bad()).filter(|why| !why.is_empty()),
+            Self::Ts(ingest) => ingest.has_bad().then_some(ts::BAD_FRAME),
         }
     }
 

@@ -21,6 +21,7 @@ use flv::file::{Tag, TagKind};
 use wire::{Datagrams, SendQueue};
 
 use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings};
+use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
     About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Remote,
     Reply, Session, Shared, To,
@@ -180,6 +181,7 @@ enum Stage {
     /// The stream flows.
     Live {
         depackager: Depackager,
+        usable: Usable,
         stall: Instant,
         pace: Pace,
     },
@@ -270,9 +272,14 @@ impl PullSession {
     }
 
     fn ingest(&mut self, now: Instant, media: &Media) {
-        let Stage::Live { depackager, stall, pace } = &mut self.stage else { return };
+        let Stage::Live { depackager, usable, stall, pace } = &mut self.stage else { return };
         let mut outputs = Vec::new();
         depackager.take(media, &mut outputs);
+        let bad = depackager.why_bad().filter(|_| usable.is_first_bad());
+        if let Some(reason) = bad {
+            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        }
+        let fault = usable.check(now, depackager.supply());
         for output in outputs {
             match output {
                 Output::Unit { unit, tracks, ms } => {
@@ -298,6 +305,11 @@ impl PullSession {
                 }
                 Output::Unsupported(what) => return self.end(&what),
             }
+        }
+        // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
+        if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
+            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+            self.end(reason);
         }
     }
 
@@ -327,7 +339,8 @@ impl PullSession {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
                 let depackager = Depackager::new(&grant, held.front());
-                self.stage = Stage::Live { depackager, stall: now + STALL_TIMEOUT, pace: Pace::default() };
+                let (usable, pace) = (Usable::default(), Pace::default());
+                self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
                 for media in held {
                     self.ingest(now, &media);
                 }

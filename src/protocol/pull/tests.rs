@@ -395,3 +395,50 @@ fn nobody_is_kept_busy_by_what_an_srt_server_sends_before_the_verdict() {
     }
     assert_eq!(events, ["publish"]);
 }
+
+#[test]
+fn a_source_whose_video_never_comes_to_anything_is_told_and_tried_again() {
+    let audio = |body: &[u8], timestamp| {
+        let head = TagHead { kind: TagKind::Audio, size: u32::try_from(body.len()).unwrap(), timestamp };
+        [&head.write()[..], body, &head.trailer()].concat()
+    };
+    // The length of the NAL unit is beyond the frame's end; or the frame is well-formed, and no key frame ever comes.
+    for (bad, told) in [(&b"\x17\x01\0\0\0\0\0\0\x09\x65"[..], true), (INTER, false)] {
+        let mut rig = Rig::flv();
+        rig.connected();
+        rig.give(HEAD);
+        rig.give(&file(&[(CONFIG, 0)]));
+        rig.grant();
+        let mut events = rig.give(&audio(b"\xaf\0\x11\x90", 0));
+        for second in 0..15 {
+            events.extend(rig.run_to(secs(second)));
+            let ms = u32::try_from(second * 1000).unwrap();
+            events.extend(rig.give(&[tag(bad, ms), audio(b"\xaf\x01\x21", ms)].concat()));
+        }
+        let faults = |events: &[String]| events.iter().filter(|event| event.starts_with("Fault")).count();
+        let units = events.iter().filter(|event| event.starts_with("unit")).count();
+        assert_eq!(
+            (units, faults(&events)),
+            (15, usize::from(told)),
+            "the first bad frame is told: {events:?}"
+        );
+        rig.run_to(secs(15));
+        let end = rig.give(&audio(b"\xaf\x01\x21", 15_000));
+        let lost = "lost: no frame of its video could be used within 15 s";
+        assert_eq!(
+            (faults(&end), &end[end.len() - 3..]),
+            (1, &["Lost", lost, "closed"].map(str::to_owned)[..])
+        );
+    }
+    // A stream without video is none that lacks it.
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.give(HEAD);
+    rig.give(&[file(&[]), audio(b"\xaf\0\x11\x90", 0)].concat());
+    rig.grant();
+    for second in 0..20 {
+        rig.run_to(secs(second));
+        let events = rig.give(&audio(b"\xaf\x01\x21", u32::try_from(second * 1000).unwrap()));
+        assert_eq!(events.len(), 1, "{events:?}");
+    }
+}

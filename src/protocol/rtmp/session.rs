@@ -14,6 +14,7 @@ use crate::auth::access::Denial;
 use crate::hub::Selection;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::flv_mapping::{Depackager, OtherTrack, OtherTracks, Outcome};
+use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
     About, ByteStream, Context, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Reply, Session,
     asked_selection,
@@ -35,7 +36,7 @@ enum Role {
     /// Waits for the verdict on a publish.
     AskedPublish { message_stream: u32 },
     /// Publishes.
-    Publisher { message_stream: u32, ingest: Box<Depackager> },
+    Publisher { message_stream: u32, ingest: Box<Depackager>, usable: Usable },
     /// Waits for the verdict on a play.
     AskedPlay { message_stream: u32 },
     /// Plays.
@@ -159,10 +160,20 @@ impl RtmpSession {
             MediaKind::Data => ingest.data(message.timestamp, &message.payload),
         };
         self.outcome(ctx, outcome);
+        self.watch(ctx);
+    }
+
+    /// Tells when the video that is announced never comes to anything. An encoder whose whole stream is of no use is ended
+    /// by the number of its bad messages.
+    fn watch(&mut self, ctx: &Context<'_>) {
+        let Role::Publisher { ingest, usable, .. } = &mut self.role else { return };
+        if let Some(Fault::NoVideo(reason)) = usable.check(ctx.now.mono, ingest.supply()) {
+            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        }
     }
 
     fn outcome(&mut self, ctx: &Context<'_>, outcome: Outcome) {
-        let Role::Publisher { ingest, message_stream } = &mut self.role else { return };
+        let Role::Publisher { ingest, message_stream, usable } = &mut self.role else { return };
         match outcome {
             Outcome::Unit(unit) => {
                 let tracks = Arc::clone(ingest.tracks());
@@ -171,6 +182,10 @@ impl RtmpSession {
             Outcome::Taken => {}
             Outcome::Dropped => self.dropped(),
             Outcome::Bad => {
+                if usable.is_first_bad() {
+                    let reason = ingest.why_bad();
+                    self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+                }
                 self.dropped();
                 self.machine.bad_media(ctx.now.mono);
             }
@@ -215,7 +230,8 @@ impl RtmpSession {
         match verdict {
             Ok(grant) => {
                 self.known = true;
-                self.role = Role::Publisher { message_stream, ingest: Box::new(Depackager::new(&grant)) };
+                let ingest = Box::new(Depackager::new(&grant));
+                self.role = Role::Publisher { message_stream, ingest, usable: Usable::default() };
                 self.machine.accept_publish(ctx.now.mono, message_stream);
             }
             Err(refusal) => {

@@ -18,6 +18,7 @@ use super::stream_id::{BadStreamId, Mode, StreamRequest};
 use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
+use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
     About, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote, Reply,
     Session, Shared, To, UnitSink, asked_selection,
@@ -36,7 +37,7 @@ enum Role {
     /// Waits for the verdict on a publish.
     AskedPublish,
     /// Publishes.
-    Publisher(Box<Depackager>),
+    Publisher(Box<Depackager>, Usable),
     /// Waits for the verdict on a play.
     AskedPlay,
     /// Plays.
@@ -52,6 +53,8 @@ pub(crate) struct SrtSession {
     events: VecDeque<Event>,
     derivations: Arc<Derivations>,
     known: bool,
+    /// Why this side ended it, when that was for what came.
+    ended_for: Option<&'static str>,
     closed: bool,
 }
 
@@ -73,6 +76,7 @@ impl SrtSession {
             events: VecDeque::new(),
             derivations,
             known: false,
+            ended_for: None,
             closed: false,
         };
         if let Err(reason) = asked.and_then(|asked| session.ask(ctx, asked, user_agent)) {
@@ -112,7 +116,7 @@ impl SrtSession {
         Ok(())
     }
 
-    fn drain_connection(&mut self) {
+    fn drain_connection(&mut self, now: Instant) {
         while self.events.is_empty()
             && let Some(event) = self.connection.poll_event()
         {
@@ -122,9 +126,9 @@ impl SrtSession {
                         *packer = Packer::new(agreed.payload_max);
                     }
                 }
-                ::srt::Event::Payload(payload) => self.payload(&payload),
+                ::srt::Event::Payload(payload) => self.payload(now, &payload),
                 ::srt::Event::Skipped(_) => {
-                    if let Role::Publisher(ingest) = &mut self.role {
+                    if let Role::Publisher(ingest, _) = &mut self.role {
                         ingest.lost();
                     }
                 }
@@ -133,14 +137,40 @@ impl SrtSession {
         }
     }
 
-    fn payload(&mut self, payload: &[u8]) {
-        let Role::Publisher(ingest) = &mut self.role else { return };
+    fn payload(&mut self, now: Instant, payload: &[u8]) {
+        let Role::Publisher(ingest, usable) = &mut self.role else { return };
         ingest.handle(payload);
+        if ingest.has_bad() && usable.is_first_bad() {
+            let reason = ts::BAD_FRAME;
+            self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        }
         self.take_units();
+        self.watch(now);
+    }
+
+    /// Ends a stream that nobody can play, and tells of one that goes on without its video.
+    fn watch(&mut self, now: Instant) {
+        let Role::Publisher(ingest, usable) = &mut self.role else { return };
+        let Some(fault) = usable.check(now, ingest.supply()) else { return };
+        let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
+        self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
+        if matches!(fault, Fault::Unusable(_)) {
+            log_others(&ingest.stats());
+            self.role = Role::None;
+            self.events
+                .push_back(Event::Unpublished { publication: Handle::ONLY, departure: Departure::Clean });
+            self.ended_for = Some(reason);
+            self.connection.close(now, CloseReason::Local);
+        }
+    }
+
+    fn usable_deadline(&self) -> Option<Instant> {
+        let Role::Publisher(ingest, usable) = &self.role else { return None };
+        usable.deadline(ingest.supply())
     }
 
     fn take_units(&mut self) {
-        let Role::Publisher(ingest) = &mut self.role else { return };
+        let Role::Publisher(ingest, _) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
             self.events.push_back(Event::Unit { publication: Handle::ONLY, unit, tracks });
         }
@@ -155,7 +185,7 @@ impl SrtSession {
         match verdict {
             Ok(grant) => {
                 self.known = true;
-                self.role = Role::Publisher(Box::new(Depackager::new(&grant)));
+                self.role = Role::Publisher(Box::new(Depackager::new(&grant)), Usable::default());
                 self.connection.accept(ctx.now.mono, config);
             }
             Err(refusal) => {
@@ -197,13 +227,13 @@ impl SrtSession {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        if let Role::Publisher(ingest) = &mut self.role {
+        if let Role::Publisher(ingest, _) = &mut self.role {
             ingest.finish();
             log_others(&ingest.stats());
             self.take_units();
         }
         match std::mem::replace(&mut self.role, Role::None) {
-            Role::AskedPublish | Role::Publisher(_) => {
+            Role::AskedPublish | Role::Publisher(..) => {
                 let clean = reason != CloseReason::Idle;
                 let departure = if clean { Departure::Clean } else { Departure::Lost };
                 self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
@@ -211,7 +241,8 @@ impl SrtSession {
             Role::AskedPlay | Role::Viewer(_) => self.events.push_back(Event::Unsubscribe(Handle::ONLY)),
             Role::None => {}
         }
-        self.events.push_back(Event::Closed(super::words(reason)));
+        let words = self.ended_for.map_or_else(|| super::words(reason), str::to_owned);
+        self.events.push_back(Event::Closed(words));
     }
 }
 
@@ -280,19 +311,22 @@ impl Session for SrtSession {
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         self.connection.handle_timeout(ctx.now.mono);
+        if self.usable_deadline().is_some_and(|due| due <= ctx.now.mono) {
+            self.watch(ctx.now.mono);
+        }
     }
 
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
             // What a burst needed is not kept for the life of the session.
             self.events.shrink_to(EVENTS_KEPT);
-            self.drain_connection();
+            self.drain_connection(ctx.now.mono);
         }
         self.events.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.poll_timeout()
+        [self.connection.poll_timeout(), self.usable_deadline()].into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
@@ -301,7 +335,7 @@ impl Session for SrtSession {
                 self.role = Role::None;
                 self.connection.reject(ctx.now.mono, RejectReason::DOWN);
             }
-            Role::None | Role::Publisher(_) | Role::Viewer(_) => {
+            Role::None | Role::Publisher(..) | Role::Viewer(_) => {
                 self.connection.close(ctx.now.mono, CloseReason::Local)
             }
         }

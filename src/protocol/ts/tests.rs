@@ -10,6 +10,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Entry, FormatKey, Packager, Parts, Selection};
 use crate::mail::Grant;
+use crate::protocol::usable::Supply;
 use crate::types::StreamId;
 
 /// x264, 640x360, constrained baseline 3.0.
@@ -491,6 +492,21 @@ fn audio_waits_for_announced_video_but_not_for_ever() {
     assert_eq!(publisher.video(3000, &[AUD, SPS, PPS, IDR]).len(), 1);
     assert_eq!(publisher.audio(1920, &frame)[0].dts, 1920);
     assert_eq!(Publisher::new(None, Some(StreamKind::AacAdts)).audio(0, &frame).len(), 1);
+}
+
+#[test]
+fn what_a_stream_has_brought_is_known() {
+    let CodecConfig::Aac(config) = aac_config() else { panic!() };
+    let frame = [&config.adts(5).unwrap()[..], b"audio"].concat();
+    let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
+    publisher.ingest.handle(&[0x47; 188 * 7]);
+    assert_eq!((publisher.ingest.supply(), publisher.ingest.has_bad()), (Supply::Nothing, false));
+    publisher.audio(0, &frame);
+    assert_eq!(publisher.ingest.supply(), Supply::Announced);
+    publisher.audio(270_000, &frame);
+    assert_eq!(publisher.ingest.supply(), Supply::AudioAlone);
+    publisher.video(280_000, &[AUD, SPS, PPS, IDR]);
+    assert_eq!(publisher.ingest.supply(), Supply::Frames);
 }
 
 #[test]

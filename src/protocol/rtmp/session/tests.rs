@@ -100,3 +100,26 @@ fn an_encoder_whose_codec_is_not_carried_is_told_and_closed() {
     );
     assert!(!rig.session.wants_bytes());
 }
+
+#[test]
+fn the_first_bad_message_is_told_and_video_that_never_comes_to_anything() {
+    let mut rig = Rig::publishing();
+    rig.send(MediaKind::Audio, b"\xaf\0\x11\x90");
+    rig.send(MediaKind::Video, b"\x17\0\0\0\0\x01\x42\xc0\x1e\xff\xe1\0\x02\x67\x42\x01\0\x01\x68");
+    for _ in 0..16 {
+        // A NAL unit that is longer than its frame.
+        rig.send(MediaKind::Video, b"\x17\x01\0\0\0\0\0\0\x09\x65");
+        rig.send(MediaKind::Audio, b"\xaf\x01\x21");
+        rig.exchange();
+        rig.now.mono += std::time::Duration::from_secs(1);
+    }
+    let faults: Vec<_> = rig
+        .events
+        .iter()
+        .filter_map(|event| if let Event::Fault { reason, .. } = event { Some(*reason) } else { None })
+        .collect();
+    let bad = "a video frame whose NAL units do not fit into it";
+    assert_eq!(faults, [bad, "no frame of its video could be used within 15 s"], "once each");
+    let units = rig.events.iter().filter(|event| matches!(event, Event::Unit { .. })).count();
+    assert_eq!(units, 16, "the sound goes on");
+}

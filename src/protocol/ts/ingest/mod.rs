@@ -24,6 +24,7 @@ use self::audio::Audio;
 use self::video::Video;
 use super::{TICKS, ZERO};
 use crate::mail::Grant;
+use crate::protocol::usable::Supply;
 
 /// How long audio waits for the announced video: 3 s.
 const VIDEO_WAIT: u64 = 3 * 90_000;
@@ -120,6 +121,8 @@ pub(crate) struct Depackager {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
+    /// Something became a unit.
+    delivers: bool,
     /// The drops of both kinds that [`Depackager::take_dropped`] has reported.
     told: u64,
 }
@@ -140,6 +143,7 @@ impl Depackager {
             units: VecDeque::new(),
             dropped: 0,
             bad: 0,
+            delivers: false,
             told: 0,
         }
     }
@@ -187,6 +191,22 @@ impl Depackager {
             return None;
         }
         self.units.pop_front()
+    }
+
+    /// What has come of the stream so far.
+    pub(crate) fn supply(&self) -> Supply {
+        let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
+        match (self.delivers, lacks_video) {
+            (true, true) => Supply::AudioAlone,
+            (true, false) => Supply::Frames,
+            (false, _) if self.streams.is_empty() => Supply::Nothing,
+            (false, _) => Supply::Announced,
+        }
+    }
+
+    /// Whether a frame was malformed, or of a codec that is not carried.
+    pub(crate) const fn has_bad(&self) -> bool {
+        self.bad > 0
     }
 
     /// The tracks of the units that came out last.
@@ -338,6 +358,7 @@ impl Depackager {
             config_epoch,
             payload: frame.payload,
         };
+        self.delivers = true;
         self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
