@@ -30,7 +30,7 @@ pub use relay::{Relay, Way};
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 pub use srt::{SrtTool, SrtUrl, ts_file};
-pub use srt_knock::{Knock, data_is_encrypted, forged, socket_id};
+pub use srt_knock::{Knock, data_is_encrypted, forged, goodbye, socket_id};
 pub use world::{Id as SimId, World};
 
 /// Waits until `condition` holds. The limit only detects hangs.

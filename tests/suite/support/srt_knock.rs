@@ -2,7 +2,7 @@
 //!
 //! The layouts are those of draft-sharabayko-srt-01, section 3.2.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use super::secs;
 
@@ -22,24 +22,65 @@ pub struct Knock<'a> {
     pub stream_id: &'a str,
     /// A key that nobody has: what a wrong passphrase makes.
     pub wrong_key: bool,
+    /// The address to call from; `None`: loopback's.
+    pub from: Option<IpAddr>,
 }
 
 impl<'a> Knock<'a> {
     pub const fn new(stream_id: &'a str) -> Self {
-        Self { stream_id, wrong_key: false }
+        Self { stream_id, wrong_key: false, from: None }
     }
 
     pub const fn with_wrong_key(stream_id: &'a str) -> Self {
-        Self { stream_id, wrong_key: true }
+        Self { stream_id, wrong_key: true, from: None }
+    }
+
+    pub const fn from(self, address: IpAddr) -> Self {
+        Self { from: Some(address), ..self }
     }
 
     /// The whole handshake. An error is the code of the refusal.
     pub fn connect(self, server: SocketAddr) -> Result<(), u32> {
-        let local = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+        self.finish(server).map(drop)
+    }
+
+    /// A connection that stays: its socket, and the server's socket id.
+    pub fn open(self, server: SocketAddr) -> (UdpSocket, u32) {
+        self.finish(server).unwrap()
+    }
+
+    /// Sends conclusions without waiting for the answers. The number of them.
+    pub fn conclusions(self, server: SocketAddr, count: u64) -> u64 {
+        let socket = self.socket(server);
+        let conclusion = self.conclusion(&socket);
+        (0..count).map(|_| u64::from(socket.send(&conclusion).is_ok())).sum()
+    }
+
+    fn finish(self, server: SocketAddr) -> Result<(UdpSocket, u32), u32> {
+        let socket = self.socket(server);
+        let conclusion = self.conclusion(&socket);
+        let answer = exchange(&socket, &conclusion);
+        match word(&answer, 9) {
+            CONCLUSION => Ok((socket, word(&answer, 10))),
+            refused => Err(refused - REFUSED),
+        }
+    }
+
+    fn socket(self, server: SocketAddr) -> UdpSocket {
+        let local: SocketAddr = match (self.from, server.is_ipv4()) {
+            (Some(from), _) => (from, 0).into(),
+            (None, true) => "127.0.0.1:0".parse().unwrap(),
+            (None, false) => "[::1]:0".parse().unwrap(),
+        };
         let socket = UdpSocket::bind(local).unwrap();
         socket.connect(server).unwrap();
         socket.set_read_timeout(Some(secs(5))).unwrap();
-        let answer = exchange(&socket, &handshake(4, 2, INDUCTION, 0, &[]));
+        socket
+    }
+
+    /// Asks for the cookie, which proves the address, and makes the conclusion with it.
+    fn conclusion(self, socket: &UdpSocket) -> Vec<u8> {
+        let answer = exchange(socket, &handshake(4, 2, INDUCTION, 0, &[]));
         assert_eq!(
             (word(&answer, 5) & 0xffff, word(&answer, 9)),
             (0x4a17, INDUCTION),
@@ -61,13 +102,13 @@ impl<'a> Knock<'a> {
         });
         extension(&mut extensions, 5, &name.collect::<Vec<_>>());
         let cipher = if self.wrong_key { 2 << 16 } else { 0 };
-        let answer =
-            exchange(&socket, &handshake(5, cipher | flags, CONCLUSION, word(&answer, 11), &extensions));
-        match word(&answer, 9) {
-            CONCLUSION => Ok(()),
-            refused => Err(refused - REFUSED),
-        }
+        handshake(5, cipher | flags, CONCLUSION, word(&answer, 11), &extensions)
     }
+}
+
+/// A goodbye to a socket.
+pub fn goodbye(socket: u32) -> Vec<u8> {
+    control(SHUTDOWN, socket, &[0])
 }
 
 /// Sends until there is an answer to a handshake.
