@@ -99,6 +99,7 @@ pub(super) const fn denial(denial: &Denial) -> &'static str {
         | Denial::Connections
         | Denial::Hook
         | Denial::HookSilent
+        | Denial::PublishKey
         | Denial::Unsupported => "unauthorized_access",
     }
 }

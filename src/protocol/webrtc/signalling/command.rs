@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 use crate::auth::access::Params;
 
 /// Members that become parameters of a publish or a play, as those of a URL's query do.
-const PARAMS: [&str; 8] = [
+const PARAMS: [&str; 9] = [
     "token",
+    "key",
     "subscriberId",
     "subscriberCode",
     "subscriberName",
