@@ -128,6 +128,23 @@ fn h_29_half_a_client_hello_keeps_nobody_out() {
 }
 
 #[test]
+fn h_29_a_hello_that_comes_in_pieces_is_waited_for_until_there_are_too_many() {
+    let server = start(&["server.workers=1"]);
+    let https = server.https.unwrap();
+    let begun = |n: u32| {
+        let mut stream = connect_from(&format!("127.0.5.{}", 1 + n % 8), https);
+        stream.write_all(HALF_A_HELLO).unwrap();
+        stream
+    };
+    let mut hellos: Vec<_> = (0..40).map(begun).collect();
+    std::thread::sleep(ms(300));
+    assert_eq!(open(&hellos), 40, "there is room for all");
+    hellos.extend((40..300).map(begun));
+    wait_for("the oldest to give way", secs(3), || open(&hellos[..40]) == 0);
+    assert_eq!(open(&hellos[200..]), 100, "the newest are waited for");
+}
+
+#[test]
 fn h_29_a_peer_that_never_answers_the_server_hello_keeps_nobody_out() {
     let server = start(&[]);
     let https = server.https.unwrap();
