@@ -91,6 +91,7 @@ fn report(stream: StreamId, bytes: u64) -> Report {
         height: 720,
         video_codec: None,
         dropped: 0,
+        reception: None,
         silent_ms: 0,
     };
     Report { sources: vec![source], viewers: vec![(stream, 3)], ..Report::default() }

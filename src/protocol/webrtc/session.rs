@@ -665,6 +665,8 @@ impl Session for RtcSession {
     }
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
-        self.connected.then(|| -> Arc<dyn Figures> { Arc::new(RtcFigures::of(&self.peer.stats())) })
+        self.connected.then(|| -> Arc<dyn Figures> {
+            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections()))
+        })
     }
 }

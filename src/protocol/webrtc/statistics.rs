@@ -1,9 +1,11 @@
 //! Figures of a peer.
 
+use ::webrtc::{Section, SectionId};
+use rtp::receive::ReceiveStats;
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;
 
-use crate::stats::{Catalogue, Figures, Values};
+use crate::stats::{Catalogue, Figures, Reception, Values};
 
 /// The figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
@@ -23,27 +25,39 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
 
 /// The statistics of a peer at one moment.
 #[derive(Debug)]
-pub(super) struct RtcFigures(::webrtc::Stats);
+pub(super) struct RtcFigures {
+    stats: ::webrtc::Stats,
+    /// Of the worst source.
+    jitter_ms: u64,
+}
 
 impl RtcFigures {
-    pub(super) fn of(stats: &::webrtc::Stats) -> Self {
-        Self(stats.clone())
+    pub(super) fn of(stats: ::webrtc::Stats, sections: &[Section]) -> Self {
+        let ms = |(id, _, stats): &(SectionId, _, ReceiveStats)| {
+            let section = sections.iter().find(|section| section.id == *id)?;
+            let per_second = u64::from(section.formats.first()?.local.rtpmap.clock_rate);
+            (u64::from(stats.jitter) * 1000).checked_div(per_second)
+        };
+        let jitter_ms = stats.received.iter().filter_map(ms).max().unwrap_or(0);
+        Self { stats, jitter_ms }
     }
 
-    fn received(&self, of: impl Fn(&rtp::receive::ReceiveStats) -> u64) -> u64 {
-        self.0.received.iter().map(|(_, _, stats)| of(stats)).sum()
+    fn received(&self, of: impl Fn(&ReceiveStats) -> u64) -> u64 {
+        self.stats.received.iter().map(|(_, _, stats)| of(stats)).sum()
     }
 
     fn round_trip_us(&self) -> u64 {
-        self.0.round_trip.map_or(0, |round_trip| u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX))
+        self.stats
+            .round_trip
+            .map_or(0, |round_trip| u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX))
     }
 
     fn jitter(&self) -> u64 {
-        self.0.received.iter().map(|(_, _, stats)| u64::from(stats.jitter)).max().unwrap_or(0)
+        self.stats.received.iter().map(|(_, _, stats)| u64::from(stats.jitter)).max().unwrap_or(0)
     }
 
     fn resent(&self) -> u64 {
-        self.0.resent.iter().map(|(_, stats)| stats.resent).sum()
+        self.stats.resent.iter().map(|(_, stats)| stats.resent).sum()
     }
 }
 
@@ -59,24 +73,34 @@ impl Figures for RtcFigures {
             self.received(|stats| stats.lost),
             self.received(|stats| stats.nacked),
             self.resent(),
-            self.0.skipped,
+            self.stats.skipped,
         ]
     }
 
     fn gauges(&self) -> Values {
-        smallvec![self.round_trip_us(), self.jitter(), self.0.remote_estimate.unwrap_or(0)]
+        smallvec![self.round_trip_us(), self.jitter(), self.stats.remote_estimate.unwrap_or(0)]
+    }
+
+    fn reception(&self) -> Option<Reception> {
+        let missing = self.received(|stats| stats.recovered.saturating_add(stats.lost));
+        Some(Reception {
+            expected: self.received(|stats| stats.packets).saturating_add(missing),
+            lost: missing,
+            rtt_ms: self.round_trip_us() / 1000,
+            jitter_ms: self.jitter_ms,
+        })
     }
 
     fn members(&self) -> Map<String, Value> {
-        let profile = self.0.profile.map(|profile| format!("{profile:?}"));
+        let profile = self.stats.profile.map(|profile| format!("{profile:?}"));
         let members = json!({
             "rttMicroseconds": self.round_trip_us(),
             "packetsReceived": self.received(|stats| stats.packets),
             "packetsRecovered": self.received(|stats| stats.recovered),
             "packetsLost": self.received(|stats| stats.lost),
             "packetsSentAgain": self.resent(),
-            "packetsDropped": self.0.skipped,
-            "remoteEstimateBits": self.0.remote_estimate,
+            "packetsDropped": self.stats.skipped,
+            "remoteEstimateBits": self.stats.remote_estimate,
             "protectionProfile": profile,
         });
         if let Value::Object(members) = members { members } else { Map::new() }
@@ -89,8 +113,7 @@ mod tests {
 
     #[test]
     fn every_name_of_the_catalogue_has_its_value() {
-        let stats = ::webrtc::Stats::default();
-        let figures = RtcFigures::of(&stats);
+        let figures = RtcFigures::of(::webrtc::Stats::default(), &[]);
         assert_eq!(figures.counts().len(), CATALOGUE.counters.len());
         assert_eq!(figures.gauges().len(), CATALOGUE.gauges.len());
         assert_eq!(figures.members().keys().next().map(String::as_str), Some("rttMicroseconds"));
