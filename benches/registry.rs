@@ -20,6 +20,7 @@ use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, Report, SourceFigures, ToControl, ToWorker};
 use millstream::protocol::Addresses;
+use millstream::stats::Reception;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
@@ -91,7 +92,7 @@ fn report(stream: StreamId, bytes: u64) -> Report {
         height: 720,
         video_codec: None,
         dropped: 0,
-        reception: None,
+        reception: Reception::default(),
         silent_ms: 0,
     };
     Report { sources: vec![source], viewers: vec![(stream, 3)], ..Report::default() }

@@ -124,7 +124,7 @@ impl RtcPackage {
     fn push(&mut self, at: Instant, entry: &Entry, track: &Track) -> Option<u64> {
         let unit = &entry.unit;
         let clock = clock_of(track.config.codec());
-        // The lower half: RTP's clock wraps.
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half: RTP's clock wraps")]
         let timestamp = track.timescale.convert(unit.pts, clock) as u32;
         let cut = self.cut_mut(track)?;
         if unit.key_frame {

@@ -347,7 +347,11 @@ impl RtcSession {
                 let tracks = match &self.role {
                     Role::Viewer(viewer) => viewer.info(),
                     Role::Publisher(ingest) => ingest.info(),
-                    _ => Vec::new(),
+                    Role::None
+                    | Role::AskedPublish(_)
+                    | Role::Granted(_)
+                    | Role::AskedPlay(_)
+                    | Role::Offered(_) => Vec::new(),
                 };
                 self.tell(FromSession::Info(tracks));
             }
@@ -505,7 +509,7 @@ impl RtcSession {
             }
             ::webrtc::Event::Closed(reason) => self.over(words(reason), Departure::Lost),
             // A lite agent has no candidates to tell; of a section only the first format is taken.
-            _ => {}
+            ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }
     }
 
@@ -634,7 +638,12 @@ impl Session for RtcSession {
         let departure = match self.role {
             // Its socket is gone, and may come again.
             Role::Publisher(_) => Departure::Lost,
-            _ => Departure::Clean,
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => Departure::Clean,
         };
         self.end(ctx, departure);
     }

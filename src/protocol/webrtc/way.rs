@@ -11,7 +11,7 @@ use crate::protocol::Remote;
 /// The path of what came by this way to a port that is bound to `bound`.
 pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let local = SocketAddr::new(remote.local.unwrap_or(bound.ip()), bound.port());
+    let local = SocketAddr::new(remote.local.unwrap_or_else(|| bound.ip()), bound.port());
     Path::udp(plain(local), plain(remote.peer))
 }
 

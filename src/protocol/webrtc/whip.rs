@@ -199,7 +199,18 @@ impl Conversation for Opening {
                     self.heard(said);
                 }
             }
-            _ => {}
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Subscribe { .. }
+            | Reply::TracksKnown { .. }
+            | Reply::SubscriptionEnded { .. }
+            | Reply::StreamBegun(_)
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_) => {}
         }
     }
 
@@ -358,7 +369,18 @@ impl Conversation for Following {
                 };
                 self.respond(tagged);
             }
-            _ => {}
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Subscribe { .. }
+            | Reply::TracksKnown { .. }
+            | Reply::SubscriptionEnded { .. }
+            | Reply::StreamBegun(_)
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Message { .. }
+            | Reply::Spawned { .. } => {}
         }
     }
 

@@ -300,7 +300,14 @@ impl Conversation for Socket {
             Reply::SessionEnded(session) => self.heard(session, &FromSession::Ended),
             Reply::StreamBegun(key) => self.send(answer::streaming_started(&key.id)),
             Reply::Rest(response) => self.record(&response),
-            _ => {}
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::Subscribe { .. }
+            | Reply::TracksKnown { .. }
+            | Reply::SubscriptionEnded { .. }
+            | Reply::Job(_) => {}
         }
     }
 

@@ -42,9 +42,9 @@ impl Socket {
     }
 
     fn told(&mut self) -> Vec<ToSession> {
-        let told = |event| match event {
-            Event::Tell { message, .. } => message.content::<ToSession>().cloned(),
-            _ => None,
+        let told = |event| {
+            let Event::Tell { message, .. } = event else { return None };
+            message.content::<ToSession>().cloned()
         };
         self.events.drain(..).filter_map(told).collect()
     }
