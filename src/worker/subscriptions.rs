@@ -228,6 +228,10 @@ impl Worker {
             subscriber.paused = true;
         } else if subscriber.paused {
             stream.resume(subscriber);
+            let (stream, needed) = (subscriber.stream, stream.key_needed(subscriber));
+            if let Some(track) = needed {
+                self.need_key_frame(stream, track);
+            }
             self.enqueue_write(id);
         }
     }

@@ -107,6 +107,10 @@ impl Ingest {
     /// A whole frame of a section.
     pub(super) fn frame(&mut self, now: Instant, section: SectionId, frame: Frame, sampled: Option<NtpTime>) {
         let Some(at) = self.sections.iter().position(|one| one.section == section) else { return };
+        if self.sections.iter().all(|one| one.offset.is_none()) {
+            // Until the first frame ICE and DTLS had their time.
+            self.began = now;
+        }
         let Some(incoming) = self.sections.get_mut(at) else { return };
         let ticks = place(incoming, (self.began, now), &mut self.anchor, frame.timestamp, sampled);
         if incoming.needs_key_frame && !frame.key_frame {

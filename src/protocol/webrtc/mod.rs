@@ -67,3 +67,6 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
     std::sync::Arc::new(statistics::RtcFigures::of(::webrtc::Stats::default(), &[]))
 }
+
+#[cfg(test)]
+mod tests;

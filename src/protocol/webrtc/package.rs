@@ -84,7 +84,7 @@ pub(super) const fn clock_of(codec: Codec) -> Timescale {
 
 impl RtcPackage {
     /// The cut unit that the hub's parts name.
-    pub(super) fn unit(&self, parts: &Parts) -> Option<&SentUnit> {
+    pub(super) fn sent(&self, parts: &Parts) -> Option<&SentUnit> {
         let number = u64::from_le_bytes(parts.slices().first()?.first_chunk().copied()?);
         self.units.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }

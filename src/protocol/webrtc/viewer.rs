@@ -97,7 +97,7 @@ impl Viewer {
         if codec != output.codec {
             return Outcome::OtherCodec;
         }
-        let Some(unit) = delivery.parts().find_map(|parts| package.unit(parts)) else { return Outcome::Done };
+        let Some(unit) = delivery.parts().find_map(|parts| package.sent(parts)) else { return Outcome::Done };
         let squeezed = ticks(codec, SQUEEZED);
         let behind = edge.wrapping_sub(unit.timestamp());
         if !output.begun {

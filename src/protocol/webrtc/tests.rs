@@ -1,0 +1,251 @@
+//! What is agreed on, what becomes of a publisher's frames, and what viewers are sent.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::webrtc::{Config, IceMode, MediaPreference, Peer, Section, SectionId, offered_formats};
+use bytes::{Bytes, BytesMut};
+use crypto::Seed;
+use media::codec::{Codec, CodecConfig, h264, opus};
+use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, Tracks, nal};
+use rtp::payload::Frame;
+use rtp::{NtpAnchor, NtpTime};
+use sdp::{Description, Direction, MediaKind};
+
+use super::ingest::Ingest;
+use super::negotiation::{self, Taken};
+use super::package::RtcPackage;
+use crate::hub::{Chosen, Entry, Package, Selection};
+use crate::protocol::publisher::grant;
+
+const SPS: &[u8] = &[
+    0x67, 0x42, 0xc0, 0x1e, 0xd9, 0x00, 0xa0, 0x5b, 0x01, 0x10, 0, 0, 3, 0, 0x10, 0, 0, 3, 3, 0xc0, 0xf1,
+    0x62, 0xe4, 0x80,
+];
+const PPS: &[u8] = &[0x68, 0xcb, 0x83, 0xcb, 0x20];
+const IDR: &[u8] = &[0x65, 0x88, 0x84, 0, 0x10];
+const VIDEO: SectionId = SectionId(0);
+const AUDIO: SectionId = SectionId(1);
+
+fn peer(now: Instant, number: u64, lite: bool) -> Peer {
+    let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(number)).unwrap());
+    let ice = match lite {
+        true => IceMode::Lite { config: Arc::default(), addresses: vec!["192.0.2.1:5000".parse().unwrap()] },
+        false => IceMode::Full(Arc::default()),
+    };
+    let anchor = NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
+    Peer::new(now, Arc::new(Config::new(ice, identity)), anchor, Seed::from_number(number)).unwrap()
+}
+
+/// A client's offer with these codecs, in order, and Opus.
+fn offer(codecs: &[Codec], direction: Direction) -> Description {
+    let preference = |formats| MediaPreference { direction, formats, msid: None };
+    let video =
+        (96..).step_by(5).zip(codecs).flat_map(|(first, codec)| offered_formats(*codec, first)).collect();
+    let sections = [
+        (MediaKind::Video, preference(video)),
+        (MediaKind::Audio, preference(offered_formats(Codec::Opus, 120))),
+    ];
+    let text = peer(Instant::now(), 1, false).offer(&sections).unwrap().write();
+    Description::read(text.as_bytes()).unwrap()
+}
+
+/// The sections that a publisher of these codecs is answered.
+fn published(codecs: &[Codec], h264: bool) -> Vec<Section> {
+    let now = Instant::now();
+    let mut server = peer(now, 2, true);
+    let offer = offer(codecs, Direction::SendRecv);
+    server.handle_offer(now, &offer, |_, media| negotiation::take(media, h264)).unwrap();
+    server.sections().to_vec()
+}
+
+fn encoding(section: &Section) -> &str {
+    &section.formats[0].local.rtpmap.encoding
+}
+
+fn profile(section: &Section) -> String {
+    section.formats[0].local.parameters.get("profile-level-id").unwrap().to_lowercase()
+}
+
+#[test]
+fn of_a_publisher_h264_is_taken_where_it_is_offered_and_else_the_first() {
+    let encodings = |codecs: &[Codec], h264| {
+        published(codecs, h264).iter().map(|one| encoding(one).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(encodings(&[Codec::Vp8, Codec::H264], true), ["H264", "opus"]);
+    assert_eq!(encodings(&[Codec::Vp8, Codec::H264], false), ["VP8", "opus"]);
+    assert_eq!(encodings(&[Codec::Av1, Codec::Vp9], true), ["AV1", "opus"]);
+    let sections = published(&[Codec::H264], true);
+    assert!(profile(&sections[0]).starts_with("42e0"), "{}", profile(&sections[0]));
+    assert!(sections.iter().all(|section| section.direction == Direction::RecvOnly));
+}
+
+fn h264(profile: u8) -> CodecConfig {
+    let mut sps = SPS.to_vec();
+    sps[1] = profile;
+    CodecConfig::H264(h264::Config::of_sets(&[&sps], &[PPS]).unwrap())
+}
+
+fn tracks(video: CodecConfig) -> Tracks {
+    let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
+    Tracks::new(1, [track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio)])
+}
+
+#[test]
+fn a_viewer_is_answered_with_the_streams_own_profile_and_idle_where_nothing_fits() {
+    let now = Instant::now();
+    let given = |tracks: &Tracks, codecs: &[Codec]| {
+        let (mut server, mut taken) = (peer(now, 2, true), Taken::default());
+        let offer = offer(codecs, Direction::RecvOnly);
+        server
+            .handle_offer(now, &offer, |_, media| negotiation::give(media, tracks, "s", &mut taken))
+            .unwrap();
+        server.sections().to_vec()
+    };
+    let baseline = given(&tracks(h264(0x42)), &[Codec::Vp8, Codec::H264]);
+    assert!(profile(&baseline[0]).starts_with("42"), "{}", profile(&baseline[0]));
+    let high = given(&tracks(h264(0x64)), &[Codec::H264]);
+    assert!(profile(&high[0]).starts_with("64"), "{}", profile(&high[0]));
+    assert_eq!(high[0].msid.as_ref().unwrap().track.as_deref(), Some("ARDAMSvs"));
+    let none = given(&tracks(h264(0x42)), &[Codec::Vp8]);
+    assert_eq!((none[0].direction, none[1].direction), (Direction::Inactive, Direction::SendOnly));
+}
+
+// ---- publishers
+
+fn picture(nals: &[&[u8]]) -> Bytes {
+    let mut out = BytesMut::new();
+    nals.iter().for_each(|one| nal::put_with_length(one, &mut out));
+    out.freeze()
+}
+
+fn frame(timestamp: u32, key_frame: bool, payload: Bytes) -> Frame {
+    Frame { timestamp, key_frame, payload }
+}
+
+fn key(timestamp: u32) -> Frame {
+    frame(timestamp, true, picture(&[SPS, PPS, IDR]))
+}
+
+fn sound(timestamp: u32) -> Frame {
+    frame(timestamp, false, Bytes::from_static(&[0xfc, 1, 2]))
+}
+
+fn units(ingest: &mut Ingest) -> Vec<(TrackId, i64, bool)> {
+    std::iter::from_fn(|| ingest.poll_unit())
+        .map(|(unit, _)| (unit.track, unit.dts, unit.key_frame))
+        .collect()
+}
+
+#[test]
+fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configuration() {
+    let start = Instant::now();
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    let at = |ms| start + Duration::from_millis(ms);
+    ingest.frame(at(3000), AUDIO, sound(7), None);
+    ingest.frame(at(3020), AUDIO, sound(967), None);
+    assert_eq!(units(&mut ingest), [], "three seconds of handshake are not waited for");
+    ingest.frame(at(3050), VIDEO, frame(1, false, picture(&[IDR])), None);
+    assert_eq!((units(&mut ingest).len(), ingest.take_dropped()), (0, 1));
+    ingest.frame(at(3080), VIDEO, key(2700), None);
+    let (unit, tracks) = ingest.poll_unit().unwrap();
+    assert_eq!(
+        (unit.track, unit.dts, tracks.iter().count()),
+        (TrackId::AUDIO, 0, 2),
+        "both are known from the first on"
+    );
+    assert_eq!(tracks.video().unwrap().config.picture_size(), Some((640, 352)));
+    assert_eq!(units(&mut ingest), [(TrackId::AUDIO, 1800, false), (TrackId::VIDEO, 4500 + 2699, true)]);
+    // Parameter sets are the track's, not the picture's.
+    ingest.frame(at(3113), VIDEO, key(5700), None);
+    assert_eq!(ingest.poll_unit().unwrap().0.payload, picture(&[IDR]));
+    ingest.lost(VIDEO);
+    ingest.frame(at(3146), VIDEO, frame(8700, false, picture(&[IDR])), None);
+    assert_eq!((units(&mut ingest).len(), ingest.take_dropped()), (0, 1));
+}
+
+#[test]
+fn a_publisher_of_one_track_waits_no_longer_than_two_seconds() {
+    let start = Instant::now();
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    for n in 0..99u32 {
+        ingest.frame(start + Duration::from_millis(u64::from(n) * 20), AUDIO, sound(n * 960), None);
+    }
+    assert!(units(&mut ingest).is_empty());
+    assert_eq!(ingest.poll_timeout(), Some(start + Duration::from_secs(2)));
+    ingest.try_start(start + Duration::from_secs(2));
+    assert_eq!(units(&mut ingest).len(), 99);
+}
+
+#[test]
+fn lips_come_into_step_without_a_leap() {
+    let start = Instant::now();
+    let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
+    let zero = NtpTime::new(5 << 32);
+    // Pictures come 200 ms later than what was heard with them.
+    let mut last = [0; 2];
+    for n in 0..300u32 {
+        let (ms, sampled) = (u64::from(n) * 20, zero.plus(Duration::from_millis(u64::from(n) * 20)));
+        ingest.frame(start + Duration::from_millis(ms), AUDIO, sound(n * 960), Some(sampled));
+        ingest.frame(start + Duration::from_millis(ms + 200), VIDEO, key(n * 1800), Some(sampled));
+        for (track, dts, _) in units(&mut ingest) {
+            let before = std::mem::replace(&mut last[usize::from(track == TrackId::AUDIO)], dts);
+            assert!(n < 2 || (900..=2700).contains(&(dts - before)), "{n}: {before} to {dts}");
+        }
+    }
+    assert!((last[0] - last[1]).abs() < 20, "{last:?}");
+}
+
+// ---- viewers
+
+fn entry(pts: i64, dts: i64, key_frame: bool, reference: bool, tracks: &Arc<Tracks>) -> Entry {
+    let head = if key_frame {
+        0x65
+    } else if reference {
+        0x41
+    } else {
+        0x01
+    };
+    let payload = picture(&[&[head, 0x88, 0x84, 0, 0x10]]);
+    let unit = AccessUnit { track: TrackId::VIDEO, dts, pts, key_frame, config_epoch: 1, payload };
+    Entry::new(Instant::now(), 0, unit, Arc::clone(tracks))
+}
+
+#[test]
+fn pictures_that_come_late_and_that_nobody_needs_are_left_out() {
+    let tracks = Arc::new(tracks(h264(0x64)));
+    let mut package = RtcPackage::default();
+    let mut chosen = Chosen::default();
+    chosen.update(Selection::DEFAULT, &tracks, &|_| true);
+    let mut sent = |pts, dts, key, reference| {
+        let parts = package.unit(&entry(pts, dts, key, reference, &tracks), &chosen);
+        package.sent(&parts).map(|unit| unit.timestamp())
+    };
+    assert_eq!(sent(66, 0, true, true), Some(66 * 90));
+    assert_eq!(sent(166, 33, false, true), Some(166 * 90));
+    assert_eq!(sent(100, 66, false, false), None);
+    assert_eq!(sent(133, 100, false, true), Some(133 * 90), "others may need it");
+    assert_eq!(sent(200, 133, false, false), Some(200 * 90), "in order");
+    assert_eq!(package.take_news(), Some(1));
+    assert_eq!(package.take_news(), None);
+    assert_eq!(package.edge(TrackId::VIDEO).unwrap().1, 200 * 90);
+    assert!(package.log(TrackId::AUDIO).is_none());
+}
+
+#[test]
+fn packets_are_kept_from_the_newest_key_frame_on() {
+    let tracks = Arc::new(tracks(h264(0x42)));
+    let mut package = RtcPackage::default();
+    let chosen = Chosen::default();
+    let start = Instant::now();
+    for n in 0..40i64 {
+        let mut entry = entry(n * 250, n * 250, n % 20 == 0, true, &tracks);
+        entry.received = start + Duration::from_millis(n as u64 * 250);
+        package.unit(&entry, &chosen);
+    }
+    // A packet each: five seconds from the key frame on, and nothing older than a second before it.
+    let kept = package.log(TrackId::VIDEO).unwrap().len();
+    assert!((20..=24).contains(&kept), "{kept}");
+    assert_eq!(tracks.of_kind(TrackKind::Video).count(), 1);
+}
