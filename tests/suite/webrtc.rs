@@ -144,6 +144,18 @@ fn pictures_out_of_order_are_left_out() {
     assert!(server.log().contains("B-frames are not sent to WebRTC viewers"));
 }
 
+/// Nothing is kept to begin with, and the publisher makes no key frame of its own accord.
+#[test]
+fn a_viewer_has_a_key_frame_made_where_none_is_kept() {
+    let server = Server::start(&["app.gopCache=false"]);
+    let publisher = Browser::start("publish", &whip(&server, "k"), "VP8");
+    wait_for_stream(&server, "k");
+    std::thread::sleep(secs(2));
+    let facts = Browser::start("play", &whep(&server, "k"), "30").finish();
+    assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (30, &0.into()), "{facts}");
+    assert_eq!(publisher.finish()["delete"], 200);
+}
+
 #[test]
 fn the_sdk_publishes_and_plays_on_one_socket_each() {
     let server = Server::start(&["server.workers=2"]);

@@ -1,7 +1,7 @@
 //! The UDP port of a worker's WebRTC peers.
 //!
 //! Nobody is let in by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
-//! ([`Demux::create`]). Its name in the port's table is the ICE fragment of our description; what comes by a path that
+//! ([`SessionsOnRequest::create`]). Its name in the port's table is the ICE fragment of our description; what comes by a path that
 //! it has validated is its own.
 
 use std::collections::HashMap;
