@@ -140,6 +140,8 @@ pub enum Denial {
     Blocked(String),
     /// The subscriber has reached its limit of connections.
     Connections,
+    /// As many viewers as may be are there.
+    Viewers,
     /// The hook receiver denied it.
     Hook,
     /// The hook receiver did not answer in time.
@@ -159,6 +161,7 @@ impl Denial {
             Self::PublishKey => format!("Invalid publish key for streamId:{stream}"),
             Self::TimeCode | Self::LongName => "Time Based subscriber id or code is invalid".to_owned(),
             Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
+            Self::Viewers => "Viewer Limit Reached".to_owned(),
             Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
                 "Not allowed to play the stream due to security".to_owned()
             }
@@ -170,7 +173,12 @@ impl Denial {
     pub const fn is_of_credentials(&self) -> bool {
         match self {
             Self::Token | Self::Jwt | Self::Hash | Self::PublishKey | Self::TimeCode | Self::LongName => true,
-            Self::Blocked(_) | Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => false,
+            Self::Blocked(_)
+            | Self::Connections
+            | Self::Viewers
+            | Self::Hook
+            | Self::HookSilent
+            | Self::Unsupported => false,
         }
     }
 
@@ -186,6 +194,7 @@ impl Denial {
             Self::LongName => "the subscriberId is too long",
             Self::Blocked(_) => "the subscriber is blocked",
             Self::Connections => "the subscriber has enough connections",
+            Self::Viewers => "the stream or its application has enough viewers",
             Self::Hook => "the hook refused",
             Self::HookSilent => "the hook did not answer",
             Self::Unsupported => "a check is switched on that cannot be done here",

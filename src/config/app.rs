@@ -39,8 +39,8 @@ pub struct AppSettings {
     pub ip_filter_enabled: bool,
     /// `remoteAllowedCIDR`; empty: nobody.
     pub remote_allowed_cidr: CidrList,
-    /// `ingestingStreamLimit`: live streams; `None`: no limit.
-    pub ingesting_stream_limit: Option<u32>,
+    /// How much there may be at a time.
+    pub limits: AppLimits,
     /// The settings of hooks.
     pub hooks: HookSettings,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
@@ -57,6 +57,15 @@ pub struct AppSettings {
     pub values: Values,
 }
 
+/// How much an application may have at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AppLimits {
+    /// `ingestingStreamLimit`: live streams; `None`: no limit.
+    pub streams: Option<u32>,
+    /// `webRTCViewerLimit`: viewers of formats that are counted apart; `None`: no limit.
+    pub viewers: Option<u32>,
+}
+
 impl AppSettings {
     /// Parses the values.
     ///
@@ -65,6 +74,7 @@ impl AppSettings {
     pub fn from_values(name: &str, epoch: u64, values: Values) -> Result<Self, Error> {
         let millis = |key, max| values.number(key, 0u64, max).map(Duration::from_millis);
         let limit = values.number("ingestingStreamLimit", -1i64, 1_000_000)?;
+        let viewers = values.number("webRTCViewerLimit", -1i64, 1_000_000)?;
         let republish = values.number("endpointRepublishLimit", -1_000_000i64, 1_000_000)?;
         let explicit = values.origin("endpointRepublishLimit") != Origin::Default;
         let restart = values.number("restartStreamFetcherPeriod", 0u64, 31_536_000)?;
@@ -82,7 +92,7 @@ impl AppSettings {
             allowed_publisher_cidr: values.rules("allowedPublisherCIDR")?,
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,
             remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
-            ingesting_stream_limit: u32::try_from(limit).ok(),
+            limits: AppLimits { streams: u32::try_from(limit).ok(), viewers: u32::try_from(viewers).ok() },
             hooks: security::hooks(&values)?,
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
             endpoint_failed_after: u32::try_from(republish).ok(),
@@ -134,7 +144,7 @@ mod tests {
         assert!(app.gop_cache && app.ip_filter_enabled);
         assert!(app.allowed_publisher_cidr.is_empty());
         assert!(app.remote_allowed_cidr.contains("::1".parse().unwrap()));
-        assert_eq!((app.ingesting_stream_limit, app.endpoint_republish_limit), (None, None));
+        assert_eq!((app.limits.streams, app.endpoint_republish_limit), (None, None));
         assert_eq!((app.start_sources, app.restart_sources), (false, None));
     }
 

@@ -15,7 +15,7 @@ mod server;
 mod suggestion;
 mod values;
 
-pub use app::AppSettings;
+pub use app::{AppLimits, AppSettings};
 pub use home::{APPS_MAX, Config, Edit, Options, create_app, edit_app, edit_server, is_app_name};
 pub use keys::Key;
 pub(crate) use keys::{explicit, key, secret};

@@ -113,7 +113,7 @@ impl Control {
 
     /// Whether there is no room for one more.
     pub(super) fn is_short_for_source(&self, now: Now, app: &AppSettings) -> bool {
-        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         self.outbound.sources.len() >= self.config.server.limits.pulls
             || limit.is_some_and(|limit| self.streams_of(&app.name) >= limit)
             || self.figures.load.is_high(now, &self.config.server)

@@ -73,8 +73,10 @@ impl Worker {
         if !(ask.format.kind().is_enabled)(app) {
             return Err(NoSubscription::Disabled);
         }
-        // A subscriber may be blocked, or there often enough, whatever else is checked.
-        Ok(app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
+        // A subscriber may be blocked, or there often enough, whatever else is checked; and what is counted apart has
+        // limits.
+        let is_limited = ask.format.kind().counted_as.is_some();
+        Ok(is_limited || app.security.play.any() || Credentials::of(&ask.params).subscriber.is_some())
     }
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {

@@ -60,6 +60,14 @@ impl Presences {
         self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)
     }
 
+    /// Viewers by a protocol of the streams that are meant.
+    pub(in crate::control) fn viewers(&self, protocol: &str, is_meant: &dyn Fn(&StreamKey) -> bool) -> u32 {
+        let counts = |presence: &&Presence| {
+            presence.direction == Direction::Play && presence.protocol == protocol && is_meant(&presence.key)
+        };
+        u32::try_from(self.sessions.values().filter(counts).count()).unwrap_or(u32::MAX)
+    }
+
     /// The newest events of an application last.
     pub(in crate::control) fn events(&self, app: &str) -> impl Iterator<Item = &ConnectionEvent> {
         self.events.get(app).into_iter().flatten()

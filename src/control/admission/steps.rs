@@ -6,6 +6,7 @@ use crate::config::AppSettings;
 use crate::control::broadcast::{Broadcast, is_stream_id};
 use crate::control::{Control, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
+use crate::protocol::Format;
 use crate::types::{Now, SessionRef, StreamKey};
 
 /// Servers that one stream may pass.
@@ -23,8 +24,11 @@ impl Control {
             (Step::Limits, Request::Publish(request)) => {
                 Answer::of(self.check_limits(now, request).map_err(Why::Publish))
             }
-            // Viewers are bounded elsewhere, and claim nothing.
-            (Step::Limits | Step::Claim, Request::Play(_)) => Answer::Continue,
+            (Step::Limits, Request::Play(request)) => {
+                Answer::of(self.check_viewer_limits(request).map_err(Why::Play))
+            }
+            // Viewers claim nothing.
+            (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
                 // An id that is live here is within this server's claim.
                 let ours = admission.claimed || self.is_live(&request.key);
@@ -67,6 +71,26 @@ impl Control {
         Ok(())
     }
 
+    /// The limits of the record and of the application, of the formats that are counted apart.
+    fn check_viewer_limits(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
+        let kind = Format::find(request.egress, 0).map(Format::kind);
+        if kind.and_then(|kind| kind.counted_as).is_none() {
+            return Ok(());
+        }
+        let of_app = self.app_of(&request.key).and_then(|app| app.limits.viewers);
+        let of_stream = self.records.get(&request.key).map_or(-1, |record| record.webrtc_viewer_limit);
+        let is_full = |limit: Option<u32>, here: &dyn Fn(&StreamKey) -> bool| {
+            limit.is_some_and(|limit| self.access.presences.viewers(request.egress, here) >= limit)
+        };
+        let key = &request.key;
+        if is_full(u32::try_from(of_stream).ok(), &|other| other == key)
+            || is_full(of_app, &|other| other.app == key.app)
+        {
+            return Err(NoSubscription::Denied(Denial::Viewers));
+        }
+        Ok(())
+    }
+
     fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
         if self.drain.is_some() {
             return Err(NoSubscription::Unavailable);
@@ -80,7 +104,7 @@ impl Control {
             return Ok(());
         }
         let app = self.app_of(&request.key).ok_or(Refusal::NoApplication)?;
-        let limit = app.ingesting_stream_limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if limit.is_some_and(|limit| self.streams_of(&app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }

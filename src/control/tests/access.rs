@@ -295,6 +295,30 @@ fn codes_are_not_guessed_for_long_and_nobody_is_kept_out_by_others() {
 }
 
 #[test]
+fn viewers_that_are_counted_apart_have_limits_of_their_stream_and_of_their_application() {
+    let mut rig = Rig::with(&[], &[("webRTCViewerLimit", "3")]);
+    for id in ["s", "t"] {
+        rig.post("/live/rest/v2/broadcasts/create", &format!(r#"{{"streamId":"{id}"}}"#));
+        rig.publish(id, 0);
+    }
+    assert_eq!(rig.call(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"webRTCViewerLimit":1}"#).0, 200);
+    let play = |rig: &mut Rig, id: &str, egress: &'static str| {
+        let request = PlayRequest { egress, ..rig.play_request(id, &[]) };
+        (request.session, rig.ask_play(request).expect("a verdict in the same turn"))
+    };
+    let full = Err(no(Denial::Viewers));
+    let (first, verdict) = play(&mut rig, "s", "webrtc");
+    assert_eq!(verdict, Ok(()));
+    assert_eq!(play(&mut rig, "s", "webrtc").1, full, "of the stream");
+    assert_eq!(play(&mut rig, "s", "flv").1, Ok(()), "others have none");
+    assert_eq!(play(&mut rig, "t", "webrtc").1, Ok(()));
+    assert_eq!(play(&mut rig, "t", "webrtc").1, Ok(()));
+    assert_eq!(play(&mut rig, "t", "webrtc").1, full, "of the application");
+    rig.mail(ToControl::PlayEnded(first));
+    assert_eq!(play(&mut rig, "s", "webrtc").1, Ok(()));
+}
+
+#[test]
 fn a_subscriber_is_there_as_often_as_its_limit_says() {
     let mut rig = Rig::new();
     rig.publish("s", 0);

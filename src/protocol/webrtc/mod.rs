@@ -18,6 +18,7 @@ mod info;
 mod ingest;
 mod negotiation;
 mod package;
+mod patience;
 mod port;
 mod session;
 mod settings;

@@ -498,8 +498,10 @@ impl RtcSession {
                 }
             }
             ::webrtc::Event::KeyFrameWanted { section } => {
-                if let Role::Viewer(viewer) = &self.role {
-                    let track = viewer.track_of(section);
+                if let Role::Viewer(viewer) = &mut self.role
+                    && let Some(track) = viewer.key_frame_wanted(ctx.now.mono, section)
+                {
+                    let track = Some(track);
                     self.events.push_back(Event::KeyFrameNeeded { subscription: Handle::ONLY, track });
                 }
             }

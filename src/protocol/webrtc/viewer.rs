@@ -13,6 +13,7 @@ use rtp::payload::codec_of_description;
 
 use super::info::{Rates, TrackInfo};
 use super::package::{RtcPackage, clock_of};
+use super::patience::Patience;
 use crate::hub::Delivery;
 use crate::types::StreamKey;
 
@@ -36,6 +37,7 @@ pub(super) struct Viewer {
     /// A time of the stream in milliseconds, and when it is said to have been sampled.
     clock: Option<(i64, Instant)>,
     rates: Rates,
+    patience: Patience,
     /// The tracks of what was sent last.
     tracks: Arc<Tracks>,
 }
@@ -62,12 +64,23 @@ impl Viewer {
                 outputs.push(Output { section: section.id, track: track.id, codec, begun: false });
             }
         }
-        Self { outputs, clock: None, rates: Rates::default(), tracks: Arc::clone(tracks) }
+        Self {
+            outputs,
+            clock: None,
+            rates: Rates::default(),
+            patience: Patience::default(),
+            tracks: Arc::clone(tracks),
+        }
     }
 
     /// The track of a section.
     pub(super) fn track_of(&self, section: SectionId) -> Option<TrackId> {
         self.outputs.iter().find(|output| output.section == section).map(|output| output.track)
+    }
+
+    /// The peer cannot go on without a key frame: the track of which one is asked for, unless it has asked too often.
+    pub(super) fn key_frame_wanted(&mut self, now: Instant, section: SectionId) -> Option<TrackId> {
+        self.track_of(section).filter(|_| self.patience.hears(now))
     }
 
     /// What the stream is.

@@ -91,6 +91,7 @@ fn no_stream(id: &str, information: &str) -> String {
 pub(super) const fn denial(denial: &Denial) -> &'static str {
     match denial {
         Denial::Blocked(_) => "user_blocked",
+        Denial::Viewers => "viewerLimitReached",
         Denial::Token
         | Denial::Jwt
         | Denial::Hash
