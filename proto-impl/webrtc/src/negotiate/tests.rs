@@ -158,7 +158,11 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
     let preferences = [
         (
             MediaKind::Audio,
-            MediaPreference { direction: Direction::SendOnly, formats: formats(&[Codec::Opus]), msid: None },
+            MediaPreference {
+                direction: Direction::SendOnly,
+                formats: offered_formats(Codec::Opus, 110),
+                msid: None,
+            },
         ),
         (
             MediaKind::Video,
