@@ -16,6 +16,7 @@
 mod configs;
 mod info;
 mod ingest;
+mod messages;
 mod negotiation;
 mod package;
 mod patience;

@@ -14,7 +14,8 @@ use crypto::Seed;
 use dtls::Identity;
 use rtp::NtpAnchor;
 
-use super::session::{Ask, RtcSession};
+use super::messages::Ask;
+use super::session::RtcSession;
 use super::settings::{CANDIDATES_MAX, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sdp::Description;
 
-use super::session::{Ask, Described, FromSession, Later, Refused, ToSession};
+use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use crate::auth::access::{Params, is_stream_id};
 use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response};
 use crate::mail::{Message, NoSubscription, Refusal};
@@ -72,17 +72,20 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let (Ok(offer), None) = (offer, &refusal) else {
         return session.respond(ctx.now, asked.fields, Response::error(400, &refusal.unwrap_or_default()));
     };
-    let base = base_of(session, request);
+    let (base, secret) = (base_of(session, request), session.draw());
     let ask = Ask {
         publishes,
         params: params_of(request),
         user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
         origin: request.header("origin").unwrap_or_default().to_owned(),
         offer: Some(offer),
-        secret: session.draw(),
-        key,
+        secret,
+        key: key.clone(),
     };
-    let conversation = Opening::new(ctx, base, ask);
+    let event =
+        Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
+    let about = About::Offer { base, key, publishes, secret };
+    let conversation = Waiting::new(ctx, about, event, None);
     session.converse(asked, Box::new(conversation));
 }
 
@@ -120,36 +123,32 @@ fn base_of(session: &HttpSession, request: &Request) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-// ---- the beginning
+// ---- requests that a session answers
 
-/// A POST that waits for its session.
+/// What a request is about.
 #[derive(Debug)]
-struct Opening {
-    base: String,
-    key: StreamKey,
-    publishes: bool,
-    secret: u64,
+enum About {
+    /// An offer: a session is made for it.
+    Offer { base: String, key: StreamKey, publishes: bool, secret: u64 },
+    /// A session that there is, or was.
+    Session,
+}
+
+/// A request that waits for a session's answer.
+#[derive(Debug)]
+struct Waiting {
+    about: About,
     event: Option<Event>,
     session: Option<SessionRef>,
     response: Option<Response>,
+    /// Until it is answered.
     until: Option<Instant>,
 }
 
-impl Opening {
-    fn new(ctx: &Context<'_>, base: String, ask: Ask) -> Self {
-        let (publishes, secret, key) = (ask.publishes, ask.secret, ask.key.clone());
-        let event =
-            Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
-        Self {
-            base,
-            key,
-            publishes,
-            secret,
-            event: Some(event),
-            session: None,
-            response: None,
-            until: ctx.now.mono.checked_add(PATIENCE),
-        }
+impl Waiting {
+    fn new(ctx: &Context<'_>, about: About, event: Event, session: Option<SessionRef>) -> Self {
+        let until = ctx.now.mono.checked_add(PATIENCE);
+        Self { about, event: Some(event), session, response: None, until }
     }
 
     fn respond(&mut self, response: Response) {
@@ -158,47 +157,49 @@ impl Opening {
         }
     }
 
-    fn created(&self, described: &Described) -> Response {
-        let Some(session) = self.session else { return unavailable() };
-        let location = format!("{}/{}", self.base, name_of(session, self.secret));
-        Response::with_body(201, SDP, described.sdp.clone())
-            .header("Location", location)
-            .header("ETag", format!("\"{}\"", described.tag))
-            .header("Accept-Patch", FRAGMENT)
+    fn heard(&mut self, said: &FromSession) {
+        let response = match (said, &self.about) {
+            (FromSession::Described(described), About::Offer { base, secret, .. }) => {
+                self.session.map_or_else(unavailable, |session| created(described, base, session, *secret))
+            }
+            (FromSession::Refused(why), About::Offer { key, publishes, .. }) => refusal(why, key, *publishes),
+            (FromSession::Ended, About::Offer { .. }) => unavailable(),
+            (FromSession::Answered(status, tag, body), About::Session) => {
+                answered(*status, tag.as_deref(), body)
+            }
+            (
+                FromSession::Described(_)
+                | FromSession::Refused(_)
+                | FromSession::Ended
+                | FromSession::Granted
+                | FromSession::Connected
+                | FromSession::Started
+                | FromSession::Info(_)
+                | FromSession::Answered(..),
+                _,
+            ) => return,
+        };
+        self.respond(response);
     }
 
-    fn heard(&mut self, said: &FromSession) {
-        match said {
-            FromSession::Described(described) => {
-                let response = self.created(described);
-                self.respond(response);
-            }
-            FromSession::Refused(why) => {
-                let response = refusal(why, &self.key, self.publishes);
-                self.respond(response);
-            }
-            FromSession::Ended => self.respond(unavailable()),
-            FromSession::Granted
-            | FromSession::Connected
-            | FromSession::Started
-            | FromSession::Info(_)
-            | FromSession::Answered(..) => {}
-        }
+    fn is_from(&self, from: SessionRef) -> bool {
+        self.session.is_some_and(|session| session.worker == from.worker && session.conn == from.conn)
     }
 }
 
-impl Conversation for Opening {
+impl Conversation for Waiting {
     fn handle_message(&mut self, _ctx: &Context<'_>, _text: &str) {}
 
     fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
         match reply {
             Reply::Spawned { session: None, .. } => self.respond(unavailable()),
             Reply::Spawned { session, .. } => self.session = session,
-            Reply::Message { from, message } if self.is_from(from) => {
-                if let Some(said) = message.content::<FromSession>() {
+            Reply::Message { from, message } => {
+                if let Some(said) = message.content::<FromSession>().filter(|_| self.is_from(from)) {
                     self.heard(said);
                 }
             }
+            Reply::SessionEnded(session) if self.is_from(session) => self.respond(not_found()),
             Reply::Publish { .. }
             | Reply::PublicationEnded { .. }
             | Reply::KeyFrameNeeded { .. }
@@ -209,17 +210,21 @@ impl Conversation for Opening {
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Job(_)
-            | Reply::Message { .. }
             | Reply::SessionEnded(_) => {}
         }
     }
 
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if self.until.is_some_and(|until| until <= ctx.now.mono) {
-            if let Some(session) = self.session {
-                self.event = Some(Event::Tell { to: session, message: Message::new(ToSession::End) });
+        if self.until.is_none_or(|until| until > ctx.now.mono) {
+            return;
+        }
+        match (&self.about, self.session) {
+            (About::Offer { .. }, session) => {
+                let end = |to| Event::Tell { to, message: Message::new(ToSession::End) };
+                self.event = session.map(end);
+                self.respond(unavailable());
             }
-            self.respond(unavailable());
+            (About::Session, _) => self.respond(not_found()),
         }
     }
 
@@ -236,11 +241,30 @@ impl Conversation for Opening {
     }
 }
 
-impl Opening {
-    /// A session may have something to say before its parent has heard that it is there.
-    fn is_from(&self, from: SessionRef) -> bool {
-        self.session.is_some_and(|session| session.worker == from.worker && session.conn == from.conn)
+fn created(described: &Described, base: &str, session: SessionRef, secret: u64) -> Response {
+    Response::with_body(201, SDP, described.sdp.clone())
+        .header("Location", format!("{base}/{}", name_of(session, secret)))
+        .header("ETag", format!("\"{}\"", described.tag))
+        .header("Accept-Patch", FRAGMENT)
+}
+
+fn answered(status: u16, tag: Option<&str>, body: &str) -> Response {
+    let response = match (status, body.is_empty()) {
+        (404, _) => not_found(),
+        (412, _) => Response::error(412, "Precondition Failed"),
+        (428, _) => Response::error(428, "Precondition Required"),
+        (status, true) if status < 400 => Response::empty(status),
+        (status, true) => Response::error(status, "Bad Request"),
+        (status, false) => Response::with_body(status, FRAGMENT, body.to_owned()),
+    };
+    match tag {
+        Some(tag) => response.header("ETag", format!("\"{tag}\"")),
+        None => response,
     }
+}
+
+fn not_found() -> Response {
+    Response::error(404, "Not Found")
 }
 
 fn unavailable() -> Response {
@@ -314,92 +338,13 @@ pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, as
     };
     match (found, later) {
         (_, Err(response)) => http.respond(ctx.now, asked.fields, response),
-        (None, Ok(_)) => http.respond(ctx.now, asked.fields, Response::error(404, "Not Found")),
+        (None, Ok(_)) => http.respond(ctx.now, asked.fields, not_found()),
         (Some((to, secret)), Ok(request)) => {
             let message = Message::new(ToSession::Request { secret, request });
-            let conversation = Following {
-                event: Some(Event::Tell { to, message }),
-                to,
-                response: None,
-                until: ctx.now.mono.checked_add(PATIENCE),
-            };
+            let event = Event::Tell { to, message };
+            let conversation = Waiting::new(ctx, About::Session, event, Some(to));
             http.converse(asked, Box::new(conversation));
         }
-    }
-}
-
-/// A later request that waits for the session's answer.
-#[derive(Debug)]
-struct Following {
-    event: Option<Event>,
-    to: SessionRef,
-    response: Option<Response>,
-    until: Option<Instant>,
-}
-
-impl Following {
-    fn respond(&mut self, response: Response) {
-        if self.until.take().is_some() {
-            self.response = Some(response);
-        }
-    }
-}
-
-impl Conversation for Following {
-    fn handle_message(&mut self, _ctx: &Context<'_>, _text: &str) {}
-
-    fn handle_reply(&mut self, _ctx: &Context<'_>, reply: Reply<'_>) {
-        match reply {
-            Reply::SessionEnded(_) => self.respond(Response::error(404, "Not Found")),
-            Reply::Message { from, message }
-                if from.conn == self.to.conn && from.worker == self.to.worker =>
-            {
-                let Some(FromSession::Answered(status, tag, body)) = message.content() else { return };
-                let response = match (*status, body.is_empty()) {
-                    (status, true) if status < 400 => Response::empty(status),
-                    (404, _) => Response::error(404, "Not Found"),
-                    (412, _) => Response::error(412, "Precondition Failed"),
-                    (428, _) => Response::error(428, "Precondition Required"),
-                    (status, true) => Response::error(status, "Bad Request"),
-                    (status, false) => Response::with_body(status, FRAGMENT, body.clone()),
-                };
-                let tagged = match tag {
-                    Some(tag) => response.header("ETag", format!("\"{tag}\"")),
-                    None => response,
-                };
-                self.respond(tagged);
-            }
-            Reply::Publish { .. }
-            | Reply::PublicationEnded { .. }
-            | Reply::KeyFrameNeeded { .. }
-            | Reply::Wanted { .. }
-            | Reply::Subscribe { .. }
-            | Reply::TracksKnown { .. }
-            | Reply::SubscriptionEnded { .. }
-            | Reply::StreamBegun(_)
-            | Reply::Rest(_)
-            | Reply::Job(_)
-            | Reply::Message { .. }
-            | Reply::Spawned { .. } => {}
-        }
-    }
-
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        if self.until.is_some_and(|until| until <= ctx.now.mono) {
-            self.respond(Response::error(404, "Not Found"));
-        }
-    }
-
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
-        self.event.take()
-    }
-
-    fn poll_action(&mut self) -> Option<Action> {
-        self.response.take().map(Action::Respond)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.until
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::info::TrackInfo;
-use super::super::session::Described;
+use super::super::messages::Described;
 use super::super::settings::RtcAppSettings;
 use crate::auth::access::Denial;
 

@@ -20,7 +20,7 @@ use std::time::Instant;
 use sdp::Description;
 
 use self::command::Command;
-use super::session::{Ask, FromSession, Refused, ToSession};
+use super::messages::{Ask, FromSession, Refused, ToSession};
 use super::settings::RtcAppSettings;
 use crate::auth::access::is_stream_id;
 use crate::http::{Response, websocket};

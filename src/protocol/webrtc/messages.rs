@@ -1,0 +1,95 @@
+//! What a session and its asker say to each other.
+
+use sdp::Description;
+
+use super::info::TrackInfo;
+use crate::auth::access::Params;
+use crate::mail::{NoSubscription, Refusal};
+use crate::types::StreamKey;
+
+/// What a session is wanted for.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) publishes: bool,
+    pub(super) key: StreamKey,
+    pub(super) params: Params,
+    pub(super) user_agent: String,
+    pub(super) origin: String,
+    /// The client's offer, when it makes one.
+    pub(super) offer: Option<Description>,
+    /// Part of the session's public name: who knows it may speak for the client.
+    pub(super) secret: u64,
+}
+
+/// What an asker says to a session.
+#[derive(Debug, Clone)]
+pub(super) enum ToSession {
+    /// The client's offer.
+    Offer(Description),
+    /// The client's answer.
+    Answer(Description),
+    /// Which kinds of tracks a viewer wants.
+    Want { video: bool, audio: bool },
+    /// The client asks what the stream is.
+    Info,
+    /// A later request, with the secret that its URL had.
+    Request { secret: u64, request: Later },
+    /// The client wants no more.
+    End,
+}
+
+/// A later request about a session.
+#[derive(Debug, Clone)]
+pub(super) enum Later {
+    /// The client ends it.
+    Delete,
+    /// The client tells candidates, or restarts ICE: the fragment of a description, and `If-Match`.
+    Patch { fragment: Box<Description>, if_match: Option<String> },
+}
+
+/// What a session says to its asker.
+#[derive(Debug, Clone)]
+pub(super) enum FromSession {
+    /// A publisher may send its offer.
+    Granted,
+    /// An answer, or our offer.
+    Described(Described),
+    /// Media can flow.
+    Connected,
+    /// The first media came, or was sent.
+    Started,
+    /// It will not come to anything.
+    Refused(Refused),
+    /// The stream has ended, or its session.
+    Ended,
+    /// The tracks of the stream, as far as they are known.
+    Info(Vec<TrackInfo>),
+    /// The answer to a [`ToSession::Request`]: status, entity tag, and body.
+    Answered(u16, Option<String>, String),
+}
+
+/// A description of ours.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    /// The text.
+    pub(super) sdp: String,
+    /// The name of what it is about, for conditions of later requests.
+    pub(super) tag: String,
+    /// Of our offers: the track of each `mid`, as pages know it.
+    pub(super) names: Vec<(String, String)>,
+}
+
+/// Why it will not come to anything.
+#[derive(Debug, Clone)]
+pub(super) enum Refused {
+    /// Not allowed to publish.
+    Publish(Refusal),
+    /// Not allowed to play, or nothing there.
+    Play(NoSubscription),
+    /// The stream has no tracks yet.
+    NoTracks,
+    /// The descriptions have nothing in common, or the client's is none.
+    Description(::webrtc::Error),
+    /// The server closed it, or nothing came.
+    Closed,
+}
