@@ -4,7 +4,7 @@
 //! shared by count, with their timestamps. A viewer's [`ResendHistory`] only knows which of its own sequence numbers are
 //! which packets of the log; while it gets all of them that is one entry, however long it watches. A viewer costs some
 //! 130 bytes so, 24 for each gap in what it got (up to 32), and some 40 for each packet of the last second that was sent
-//! again to it (up to 256).
+//! again to it (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,12 +24,14 @@ pub const RESENDS_MAX: u8 = 10;
 /// Runs of numbers that a viewer is kept: gaps within a second.
 const RUNS_MAX: usize = 32;
 /// Packets sent again that a viewer is kept; further ones are not sent until the log forgets the oldest. With packets of
-/// 1200 bytes it is the quarter of a stream of 10 Mb/s.
-const RESENT_MAX: usize = 256;
+/// 1200 bytes it is half of a stream of 10 Mb/s.
+const RESENT_MAX: usize = 512;
 /// With less than this nothing is looked up: a flood of requests costs a comparison each.
 const BUDGET_BYTES_LEAST: usize = 1000;
-/// The share of the sent bytes that may be retransmitted: a quarter.
-const BUDGET_SHARE: usize = 4;
+/// The share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
+const BUDGET_SHARE: u8 = 2;
+/// The largest share: as much as is sent.
+const BUDGET_SHARE_MAX: u8 = 8;
 /// The largest budget, and its initial value: enough to repair a key frame.
 const BUDGET_BYTES_MAX: usize = 64 << 10;
 /// The least time between two resends of one packet, for round trips that nearly vanish.
@@ -44,6 +46,12 @@ impl PacketId {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
+    }
+
+    /// The packet so many before it, if there was one.
+    #[must_use]
+    pub fn back(self, count: usize) -> Option<Self> {
+        self.0.checked_sub(u64::try_from(count).ok()?).map(Self)
     }
 
     /// The number of packets from this one to `end`.
@@ -196,6 +204,8 @@ pub struct ResendHistory {
     /// Retransmissions by log position.
     resent: BTreeMap<u64, Resent>,
     budget: usize,
+    /// In eighths.
+    share: u8,
     stats: ResendStats,
 }
 
@@ -205,6 +215,7 @@ impl Default for ResendHistory {
             runs: VecDeque::new(),
             resent: BTreeMap::new(),
             budget: BUDGET_BYTES_MAX,
+            share: BUDGET_SHARE,
             stats: ResendStats::default(),
         }
     }
@@ -219,7 +230,8 @@ impl ResendHistory {
 
     /// The packet `id` of the log was sent under `number`, with so many bytes of payload. Both rise.
     pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
-        self.budget = self.budget.saturating_add(bytes / BUDGET_SHARE).min(BUDGET_BYTES_MAX);
+        let more = bytes.saturating_mul(self.share.into()) / 8;
+        self.budget = self.budget.saturating_add(more).min(BUDGET_BYTES_MAX);
         if let Some(run) = self.runs.back_mut() {
             let next = u64::from(run.count);
             if run.number.plus(next) == number && run.id.saturating_add(next) == id.0 && run.count < u32::MAX
@@ -232,6 +244,13 @@ impl ResendHistory {
             self.runs.pop_front();
         }
         self.runs.push_back(Run { number, id: id.0, count: 1 });
+    }
+
+    /// The viewer loses so many of a thousand packets: repairs may have a quarter of what is sent, and twice the loss. What
+    /// repairs a third that is lost, and a third of that again, is more than half.
+    pub fn set_loss(&mut self, thousandths: u16) {
+        let share = u16::from(BUDGET_SHARE).saturating_add(thousandths.saturating_mul(16).div_ceil(1000));
+        self.share = u8::try_from(share).unwrap_or(BUDGET_SHARE_MAX).min(BUDGET_SHARE_MAX);
     }
 
     /// Whether and what to send again for a number that is asked for. `Some` counts as sent.
@@ -277,6 +296,15 @@ impl ResendHistory {
         let bytes = u64::try_from(packet.payload.len()).unwrap_or(0);
         self.stats.resent_bytes = self.stats.resent_bytes.saturating_add(bytes);
         Some(packet)
+    }
+
+    /// A packet that was sent lately, so many before the newest, with its number: what a path can be tried with.
+    #[must_use]
+    pub fn recent<'l>(&self, back: u32, log: &'l PacketLog) -> Option<(SequenceNumber, &'l LoggedPacket)> {
+        let run = self.runs.back()?;
+        let into = u64::from(run.count.checked_sub(1)?.checked_sub(back)?);
+        let packet = log.get(PacketId(run.id.saturating_add(into)))?;
+        Some((run.number.plus(into).number(), packet))
     }
 
     /// The counters so far.
@@ -418,6 +446,27 @@ mod tests {
         let stats = history.stats();
         assert!(stats.over_budget > 0 && stats.unknown > 0 && stats.repeated > 0);
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
+    }
+
+    /// All that is sent may be sent again to who loses a third, and no more.
+    #[test]
+    fn repairs_have_the_room_that_the_loss_needs() {
+        for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 8), (1000, 8)] {
+            let start = netsim::Clock::new().now();
+            let payload = Bytes::from(vec![1; 1000]);
+            let (mut log, mut history) = (PacketLog::new(), ResendHistory::new());
+            history.set_loss(loss);
+            let mut number = ExtendedSequence::first(SequenceNumber(0));
+            for ms in 0..4000 {
+                let now = at(start, ms * 5);
+                let id = log.push(now, packet(&payload, 0));
+                history.sent(number, id, 1000);
+                history.resend(now, number.number(), RTT, &log);
+                number = number.next();
+            }
+            let resent = history.stats().resent - 64;
+            assert!((4000 * eighths / 8 - 70..=4000 * eighths / 8 + 2).contains(&resent), "{loss}: {resent}");
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bandwidth;
 mod demux;
 mod error;
 pub mod extension;

@@ -19,11 +19,13 @@ pub enum Extension {
     PlayoutDelay,
     /// Rotation.
     VideoOrientation,
+    /// When what is in the packet was captured.
+    AbsCaptureTime,
 }
 
 impl Extension {
     /// All extensions, in the order in which they are written.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Mid,
         Self::Rid,
         Self::RepairedRid,
@@ -32,6 +34,7 @@ impl Extension {
         Self::TransportCc,
         Self::PlayoutDelay,
         Self::VideoOrientation,
+        Self::AbsCaptureTime,
     ];
 
     /// The URI in `a=extmap`.
@@ -46,6 +49,7 @@ impl Extension {
             Self::TransportCc => "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01",
             Self::PlayoutDelay => "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay",
             Self::VideoOrientation => "urn:3gpp:video-orientation",
+            Self::AbsCaptureTime => "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time",
         }
     }
 

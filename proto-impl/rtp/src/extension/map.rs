@@ -1,5 +1,7 @@
 //! Which extensions a session agreed on, and under which ids.
 
+use std::ops::Range;
+
 use super::kind::Extension;
 use super::value::Extensions;
 use super::{Elements, ONE_BYTE_PROFILE, TWO_BYTE_PROFILE};
@@ -103,6 +105,20 @@ impl ExtensionMap {
         let profile = if small { ONE_BYTE_PROFILE } else { TWO_BYTE_PROFILE };
         (!bytes.is_empty()).then_some(ExtensionBlock { profile, bytes })
     }
+
+    /// Where in a block the value of an extension stands: for blocks that are made once, and of which one value changes.
+    #[must_use]
+    pub fn range_of(&self, extension: Extension, block: ExtensionBlock<'_>) -> Option<Range<usize>> {
+        let id = self.id(extension)?;
+        let mut elements = Elements::of(block);
+        while let Some((found, value)) = elements.next() {
+            if found == id {
+                let end = elements.position();
+                return Some(end.checked_sub(value.len())?..end);
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +143,7 @@ mod tests {
                 max: Duration::from_millis(40_950),
             }),
             video_orientation: Some(3),
+            abs_capture_time: Some(crate::NtpTime::new(0x0123_4567_89ab_cdef)),
         }
     }
 
@@ -153,6 +170,21 @@ mod tests {
         assert_eq!(small.write(&Extensions::default(), &mut bytes), None);
         assert_eq!(ExtensionMap::new().write(&full(), &mut bytes), None);
         assert_eq!(ExtensionMap::new().read(None), Extensions::default());
+    }
+
+    #[test]
+    fn the_place_of_a_value_is_where_it_is_read() {
+        let mut bytes = Vec::new();
+        for map in [map(1), map(100)] {
+            let block = map.write(&full(), &mut bytes).unwrap();
+            let profile = block.profile;
+            let range = map.range_of(Extension::TransportCc, block).unwrap();
+            bytes[range].copy_from_slice(&[0x12, 0x34]);
+            let read = map.read(Some(ExtensionBlock { profile, bytes: &bytes }));
+            assert_eq!(read, Extensions { transport_sequence: Some(0x1234), ..full() });
+        }
+        let none = ExtensionBlock { profile: ONE_BYTE_PROFILE, bytes: &[] };
+        assert_eq!(map(1).range_of(Extension::TransportCc, none), None);
     }
 
     #[test]

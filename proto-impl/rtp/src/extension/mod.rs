@@ -36,6 +36,11 @@ impl<'a> Elements<'a> {
         Self { reader: Reader::new(if known { block.bytes } else { &[] }), two_byte }
     }
 
+    /// Bytes of the block that were read so far.
+    pub(super) const fn position(&self) -> usize {
+        self.reader.position()
+    }
+
     fn element(&mut self) -> Option<(u8, &'a [u8])> {
         // Zeros are padding in both forms.
         while self.reader.peek() == Some(0) {

@@ -88,10 +88,12 @@ pub struct Extensions<'a> {
     pub playout_delay: Option<PlayoutDelay>,
     /// Rotation and camera (3GPP TS 26.114 §7.4.5), uninterpreted.
     pub video_orientation: Option<u8>,
+    /// When the first sample of the packet was captured, on the sender's wall clock.
+    pub abs_capture_time: Option<NtpTime>,
 }
 
 /// Bytes of the longest fixed value.
-const FIXED_BYTES_MAX: usize = 3;
+const FIXED_BYTES_MAX: usize = 8;
 
 /// A value on its way into a block.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +103,12 @@ pub(super) enum Value<'a> {
 }
 
 impl Value<'_> {
+    fn fixed(value: &[u8]) -> Self {
+        let mut bytes = [0; FIXED_BYTES_MAX];
+        bytes.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+        Self::Fixed(bytes, value.len())
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -130,32 +138,39 @@ impl<'a> Extensions<'a> {
                 self.playout_delay = Some(PlayoutDelay::read([a, b, c]));
             }
             (Extension::VideoOrientation, &[byte]) => self.video_orientation = Some(byte),
+            // Behind it the offset to the clock of the capturing device may stand, which nobody here asks for.
+            (Extension::AbsCaptureTime, _) if matches!(value.len(), 8 | 16) => {
+                let time = value.first_chunk().map(|time| NtpTime::new(u64::from_be_bytes(*time)));
+                self.abs_capture_time = time;
+            }
             _ => {}
         }
     }
 
     /// The values that are set, in the order of [`Extension::ALL`].
-    pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 8] {
-        let byte = |byte: u8| Value::Fixed([byte, 0, 0], 1);
-        let [_, a, b, c] = self.abs_send_time.map_or(0, AbsSendTime::value).to_be_bytes();
+    pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 9] {
+        let level =
+            |level: AudioLevel| Value::fixed(&[level.level & 0x7f | if level.voice { 0x80 } else { 0 }]);
+        let send_time = |time: AbsSendTime| {
+            let [_, rest @ ..] = time.value().to_be_bytes();
+            Value::fixed(&rest)
+        };
         [
             (Extension::Mid, self.mid.map(Value::Text)),
             (Extension::Rid, self.rid.map(Value::Text)),
             (Extension::RepairedRid, self.repaired_rid.map(Value::Text)),
-            (
-                Extension::AudioLevel,
-                self.audio_level.map(|level| byte(level.level & 0x7f | if level.voice { 0x80 } else { 0 })),
-            ),
-            (Extension::AbsSendTime, self.abs_send_time.map(|_| Value::Fixed([a, b, c], 3))),
+            (Extension::AudioLevel, self.audio_level.map(level)),
+            (Extension::AbsSendTime, self.abs_send_time.map(send_time)),
             (
                 Extension::TransportCc,
-                self.transport_sequence.map(|number| {
-                    let [high, low] = number.to_be_bytes();
-                    Value::Fixed([high, low, 0], 2)
-                }),
+                self.transport_sequence.map(|number| Value::fixed(&number.to_be_bytes())),
             ),
-            (Extension::PlayoutDelay, self.playout_delay.map(|delay| Value::Fixed(delay.write(), 3))),
-            (Extension::VideoOrientation, self.video_orientation.map(byte)),
+            (Extension::PlayoutDelay, self.playout_delay.map(|delay| Value::fixed(&delay.write()))),
+            (Extension::VideoOrientation, self.video_orientation.map(|value| Value::fixed(&[value]))),
+            (
+                Extension::AbsCaptureTime,
+                self.abs_capture_time.map(|time| Value::fixed(&time.value().to_be_bytes())),
+            ),
         ]
     }
 }

@@ -1,0 +1,45 @@
+//! Bits per second, measured over windows of half a second.
+
+/// The first window, and further ones, in microseconds.
+const WINDOW_FIRST: i64 = 150_000;
+const WINDOW: i64 = 500_000;
+/// Behind a silence of so long measuring begins anew.
+const SILENCE: i64 = 2_000_000;
+
+/// A rate on any clock that counts microseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RateMeter {
+    since: Option<i64>,
+    bytes: u64,
+    bits: Option<f64>,
+}
+
+impl RateMeter {
+    /// So many bytes at this time.
+    pub(super) fn add(&mut self, at: i64, bytes: u64) {
+        let since = *self.since.get_or_insert(at);
+        let took = at.saturating_sub(since);
+        if took >= SILENCE {
+            (self.since, self.bytes) = (Some(at), bytes);
+            return;
+        }
+        // What comes at the end of a window belongs to the next one.
+        if took >= if self.bits.is_some() { WINDOW } else { WINDOW_FIRST } {
+            let seen = bits_per_second(self.bytes, took);
+            self.bits = Some(self.bits.map_or(seen, |bits| 0.5 * (bits + seen)));
+            (self.since, self.bytes) = (Some(at), 0);
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Bits per second, once a window is over.
+    pub(super) const fn bits(&self) -> Option<f64> {
+        self.bits
+    }
+}
+
+/// The rate of so many bytes in so many microseconds.
+#[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
+pub(super) fn bits_per_second(bytes: u64, micros: i64) -> f64 {
+    bytes as f64 * 8e6 / micros.max(1) as f64
+}
