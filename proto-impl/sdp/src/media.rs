@@ -135,6 +135,13 @@ impl Format {
     pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
         self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
     }
+
+    /// Whether it is the redundant form (RFC 2198) of a payload type and nothing else.
+    pub(crate) fn doubles(&self, payload_type: PayloadType) -> bool {
+        let is_it = |part: &str| number(part) == Some(u32::from(payload_type.number()));
+        let of = |name: &str| name.split('/').all(is_it);
+        self.rtpmap.is("red") && self.parameters.iter().next().is_some_and(|first| of(&first.name))
+    }
 }
 
 /// A media section.
@@ -224,6 +231,12 @@ impl Media {
     #[must_use]
     pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
+    }
+
+    /// The payload type of the redundant form of another (RFC 2198).
+    #[must_use]
+    pub fn red_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
+        self.rtp_formats().find(|format| format.doubles(payload_type)).map(|format| format.payload_type())
     }
 
     /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its number must stand in `formats`.

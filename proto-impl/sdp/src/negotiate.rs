@@ -25,6 +25,8 @@ pub struct Selected {
     pub ours: usize,
     /// The offered payload type that repairs it.
     pub rtx: Option<PayloadType>,
+    /// The offered payload type of its redundant form (RFC 2198), for those who can send it.
+    pub red: Option<PayloadType>,
 }
 
 impl Media {
@@ -42,8 +44,15 @@ impl Media {
                 continue;
             };
             let rtx = offered.iter().find(|format| format.repairs(found.payload_type()));
-            let (answer, rtx) = (answer(found, own), rtx.map(Format::payload_type));
-            selected.push(Selected { offered: found.clone(), answer, ours: index, rtx });
+            let red = offered.iter().find(|format| format.doubles(found.payload_type()));
+            let (rtx, red) = (rtx.map(Format::payload_type), red.map(Format::payload_type));
+            selected.push(Selected {
+                answer: answer(found, own),
+                offered: found.clone(),
+                ours: index,
+                rtx,
+                red,
+            });
         }
         selected
     }
@@ -55,7 +64,7 @@ impl Media {
         let mut types = Vec::new();
         for format in selected {
             types.push(format.answer.payload_type());
-            types.extend(format.rtx);
+            types.extend(format.rtx.into_iter().chain(format.red));
         }
         let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, Formats::Rtp(types));
         media.connection = Some(Connection::new(Host::UNSPECIFIED));
@@ -71,7 +80,10 @@ impl Media {
         for format in selected {
             media.push_format(&format.answer);
             if let Some(rtx) = format.rtx {
-                media.push_format(&rtx_format(rtx, &format.answer.rtpmap));
+                media.push_format(&Format::rtx(rtx, &format.answer.rtpmap));
+            }
+            if let Some(red) = format.red {
+                media.push_format(&Format::red(red, &format.answer.rtpmap));
             }
         }
         media
@@ -141,11 +153,24 @@ fn answer(offered: &Format, ours: &Format) -> Format {
     Format { rtpmap: offered.rtpmap.clone(), parameters, feedback }
 }
 
-fn rtx_format(payload_type: PayloadType, repaired: &Rtpmap) -> Format {
-    let clock_rate = repaired.clock_rate;
-    let rtpmap = Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
-    let parameters = Parameters::new().with("apt", repaired.payload_type);
-    Format { rtpmap, parameters, feedback: Vec::new() }
+impl Format {
+    /// The format of retransmissions of another one (RFC 4588 §8).
+    #[must_use]
+    pub fn rtx(payload_type: PayloadType, of: &Rtpmap) -> Self {
+        let clock_rate = of.clock_rate;
+        let rtpmap = Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
+        let parameters = Parameters::new().with("apt", of.payload_type);
+        Self { rtpmap, parameters, feedback: Vec::new() }
+    }
+
+    /// The redundant form of another one (RFC 2198 §5).
+    #[must_use]
+    pub fn red(payload_type: PayloadType, of: &Rtpmap) -> Self {
+        let rtpmap = Rtpmap { payload_type, encoding: "red".to_owned(), ..of.clone() };
+        let number = of.payload_type.number();
+        let parameters = Parameters::read(&format!("{number}/{number}")).unwrap_or_default();
+        Self { rtpmap, parameters, feedback: Vec::new() }
+    }
 }
 
 /// Why an answer does not fit the offer. Sections count from 0.
@@ -307,6 +332,23 @@ mod tests {
         assert_eq!(answer.rtx_of(h264.answer.payload_type()), h264.rtx);
         let uris = ["urn:ietf:params:rtp-hdrext:sdes:mid"];
         assert_eq!(video.answer_extmaps(&uris).count(), 1);
+    }
+
+    #[test]
+    fn the_redundant_form_of_audio_is_found_and_answered() {
+        let offer = Description::read(peers::CHROMIUM.as_bytes()).unwrap();
+        let audio = offer.section("0").unwrap();
+        let selected = audio.select(&ours());
+        assert_eq!(selected[0].red, PayloadType::new(63));
+        let mut description = Description::default();
+        description.media.push(audio.accept(&selected, Direction::RecvOnly, Direction::SendOnly));
+        let answer = description.write();
+        assert!(answer.contains("a=rtpmap:63 red/48000/2\r\n"), "{answer}");
+        assert!(answer.contains("a=fmtp:63 111/111\r\n"), "{answer}");
+        // Of something else.
+        let text = "v=0\nm=audio 9 UDP/TLS/RTP/SAVPF 98 99\na=rtpmap:98 opus/48000/2\na=rtpmap:99 red/48000/2\na=fmtp:99 98/97\n";
+        let offer = Description::read(text.as_bytes()).unwrap();
+        assert_eq!(offer.media[0].select(&ours())[0].red, None);
     }
 
     #[test]
