@@ -27,9 +27,11 @@ pub struct Config {
     /// Whether we open the association where the offer leaves it to us. A server had better wait: nothing is sent to one
     /// who says nothing.
     pub dtls_client: bool,
-    /// What a publisher is told that it may send, in bits per second, where it asks for an estimate (REMB). Those that
-    /// report arrival times judge for themselves.
+    /// The most that a publisher is told that it may send, in bits per second, where it asks for an estimate (REMB). Those
+    /// that are told arrival times judge for themselves.
     pub bitrate_max: u64,
+    /// The delay that players are asked to keep, where they let themselves be asked.
+    pub playout_delay: Option<rtp::extension::PlayoutDelay>,
     /// Bytes of the longest datagram that is sent, UDP payload.
     pub datagram_bytes_max: usize,
 }
@@ -39,6 +41,13 @@ impl Config {
     #[must_use]
     pub fn new(ice: IceMode, identity: Arc<dtls::Identity>) -> Self {
         let dtls = Arc::new(dtls::Config { identity: Some(identity), ..dtls::Config::default() });
-        Self { ice, dtls, dtls_client: false, bitrate_max: 20_000_000, datagram_bytes_max: 1200 }
+        Self {
+            ice,
+            dtls,
+            dtls_client: false,
+            bitrate_max: 20_000_000,
+            playout_delay: None,
+            datagram_bytes_max: 1200,
+        }
     }
 }

@@ -18,8 +18,9 @@
 //!   Nothing but STUN is taken from a path that is not validated, and no media before the peer has shown the certificate
 //!   that its description announced.
 //! - No two peers have the same seed: keys and passwords are drawn from it.
-//! - What is sent goes out when it is drained; a burst of frames beyond a tenth of a second of the stream is spread. There
-//!   is no answer to what the peer estimates: streams come as they are.
+//! - What is sent goes out when it is drained; a burst of frames beyond a tenth of a second of the stream is spread.
+//! - Streams come as they are: what the path carries ([`Peer::estimate`]) bounds repairs and bursts, and tells the owner
+//!   which of several renditions to send; [`Peer::probe`] finds out whether it carries more.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -73,17 +74,20 @@
 //! # Ok::<(), webrtc::Error>(())
 //! ```
 //!
-//! It does not know: data channels, several layers of a simulcast, TURN, sections without bundle, congestion control.
+//! It does not know: data channels, TURN, sections without bundle.
 
 #![forbid(unsafe_code)]
 
 mod config;
 mod error;
 mod event;
+mod heads;
 mod negotiate;
 mod pacer;
 mod peer;
+mod probe;
 mod receive;
+mod redundancy;
 mod send;
 mod stats;
 mod transport;

@@ -38,11 +38,13 @@ pub(crate) struct Pacer {
     since: Option<(Instant, Instant)>,
     /// Paused until the level is low enough.
     pausing: bool,
+    /// Bytes a second that the path carries, while it is congested.
+    limit: Option<u64>,
 }
 
 impl Pacer {
     pub(crate) const fn new() -> Self {
-        Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false }
+        Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false, limit: None }
     }
 
     /// So much of the stream, sampled at `sampled`, is to be sent. Its rate is measured in its own time: a second of it
@@ -61,6 +63,11 @@ impl Pacer {
             (self.measured, self.since) = (0, Some((newest, newest)));
         }
         self.measured = self.measured.saturating_add(bytes);
+    }
+
+    /// The path is congested and carries so many bits per second; or it is not.
+    pub(crate) fn set_limit(&mut self, bits: Option<u64>) {
+        self.limit = bits.map(|bits| bits / 8);
     }
 
     /// Notes that bytes have left.
@@ -98,7 +105,10 @@ impl Pacer {
 
     fn pace(&self) -> u64 {
         let of_stream = |rate: u64| (rate.saturating_mul(FACTOR_TIMES_TWO) / 2).max(PACE_MIN);
-        self.rate.map_or(PACE_FIRST, of_stream)
+        let pace = self.rate.map_or(PACE_FIRST, of_stream);
+        // Slower than the stream it would only lag behind.
+        let stream = self.rate.unwrap_or(0).saturating_mul(9) / 8;
+        self.limit.map_or(pace, |limit| limit.max(stream).max(PACE_MIN).min(pace))
     }
 
     fn burst(&self) -> u64 {
@@ -162,6 +172,20 @@ mod tests {
         // Two seconds of 2.4 Mb/s at once, then the stream.
         let (waited, last) = waits(&[10_000; 300], 60);
         assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
+    }
+
+    #[test]
+    fn a_congested_path_is_sent_no_more_than_it_carries() {
+        let start = Clock::new().now();
+        let wait = |limit: Option<u64>| {
+            let mut pacer = Pacer::new();
+            pacer.set_limit(limit);
+            pacer.sent(start, 1_000_000);
+            pacer.poll_timeout().unwrap() - start
+        };
+        assert!(wait(Some(2_000_000)) > wait(None) * 4);
+        assert_eq!(wait(Some(u64::MAX)), wait(None));
+        assert_eq!(wait(Some(0)), wait(Some(1_000_000)), "the lowest pace holds");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rtp::bandwidth::ReceivedRate;
 use rtp::payload::{Depacketizer, Format, Part};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
@@ -62,7 +63,9 @@ struct Incoming {
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
     sources: Sources<Source>,
+    /// One of both: the peer judges by arrival times, or is told what it may send.
     arrivals: Option<ArrivalRecorder>,
+    rate: Option<ReceivedRate>,
     /// Packets of sources that nobody announced.
     pub(crate) unknown: u64,
     /// Packets of one source too many.
@@ -82,7 +85,7 @@ pub(crate) struct Requests {
 
 impl Reception {
     /// Creates the state for the sections that receive.
-    pub(crate) fn new(now: Instant, sections: &[Section]) -> Self {
+    pub(crate) fn new(now: Instant, sections: &[Section], bitrate_max: u64) -> Self {
         let sections: Vec<Incoming> =
             sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
         let reports_arrivals = sections
@@ -92,6 +95,7 @@ impl Reception {
             sections,
             sources: Sources::new(),
             arrivals: reports_arrivals.then(|| ArrivalRecorder::new(now)),
+            rate: (!reports_arrivals).then(|| ReceivedRate::new(now, bitrate_max)),
             unknown: 0,
             too_many_sources: 0,
             malformed: 0,
@@ -113,6 +117,9 @@ impl Reception {
             (&mut self.arrivals, incoming.section.extensions.read(packet.header.extension).transport_sequence)
         {
             arrivals.handle_packet(now, number);
+        }
+        if let Some(rate) = &mut self.rate {
+            rate.handle_packet(now, bytes.len());
         }
         if incoming.rtx.original(packet.header.payload_type).is_some() {
             self.handle_repair(now, index, &packet, events);
@@ -257,15 +264,21 @@ impl Reception {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
 
-    /// The sources that a receiver's estimate of the rate is for.
-    pub(crate) fn rated_sources(&self) -> Vec<Ssrc> {
+    /// What the peer may send, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
+    /// are those of the report that goes with it.
+    pub(crate) fn rate_estimate(&mut self, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let wants = |incoming: &Incoming| {
             incoming.section.formats.iter().any(|format| format.has_feedback(&Feedback::Remb))
         };
-        let rated = |source: &Source| {
+        let is_rated = |source: &Source| {
             self.sections.iter().any(|incoming| incoming.section.id == source.section && wants(incoming))
         };
-        self.sources.iter().filter(|(_, source)| rated(source)).map(|(ssrc, _)| ssrc).collect()
+        let rated: Vec<Ssrc> =
+            self.sources.iter().filter(|(_, source)| is_rated(source)).map(|(ssrc, _)| ssrc).collect();
+        let lost = blocks.iter().filter(|block| rated.contains(&block.ssrc)).map(|block| block.fraction_lost);
+        let loss = u16::from(lost.max().unwrap_or(0)).saturating_mul(125) / 32;
+        let rate = self.rate.as_mut().filter(|_| !rated.is_empty())?;
+        Some((rate.report(loss), rated))
     }
 
     /// Whether arrival times are to be reported now.

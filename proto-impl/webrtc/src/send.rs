@@ -8,20 +8,24 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use media::codec::{Codec, CodecConfig};
-use rtp::extension::Extensions;
+use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::{LoggedPacket, PacketId, PacketLog, ResendHistory, ResendStats};
 use rtp::payload::{Packetizer, Payloads};
 use rtp::report::SenderState;
 use rtp::rtcp::{ReportBlock, SenderInfo};
 use rtp::{
-    ExtendedSequence, ExtensionBlock, Header, KeyFrameRequests, NtpAnchor, PayloadType, SequenceNumber, Ssrc,
+    ExtendedSequence, Header, KeyFrameRequests, NtpAnchor, NtpTime, PayloadType, SequenceNumber, Ssrc,
 };
 use sdp::{Feedback, MediaKind};
 use srtp::Outbound;
 use wire::Datagrams;
 
+use crate::config::Config;
+use crate::heads::{BLOCK_BYTES_MAX, Heads, Stamps};
 use crate::negotiate::{Section, SectionId, SourcePair};
 use crate::pacer::Pacer;
+use crate::probe::Prober;
+use crate::redundancy::Redundancy;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,10 @@ const WAITING_MAX: usize = 64;
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip before one was measured.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
+/// How often a packet says when it was captured: players reckon the others by it.
+const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
+/// Packets of the last ones that a path is tried with.
+const PADDING_PACKETS: u32 = 8;
 
 /// An elementary stream as RTP packets, shared by all peers that receive it.
 #[derive(Debug)]
@@ -164,6 +172,59 @@ impl Backlog {
     }
 }
 
+/// The way out of a session, which all its sources share.
+pub(crate) struct Road<'a> {
+    pub(crate) keys: &'a mut Outbound,
+    pub(crate) pacer: &'a mut Pacer,
+    pub(crate) bandwidth: &'a mut BandwidthEstimator,
+    pub(crate) prober: &'a mut Prober,
+    pub(crate) anchor: &'a NtpAnchor,
+    pub(crate) out: &'a mut Datagrams,
+}
+
+impl Road<'_> {
+    /// What goes into the head of a packet with a payload of so many bytes, which leaves now.
+    fn leaves(&mut self, now: Instant, heads: &Heads, payload_bytes: usize) -> Stamps {
+        let bytes = payload_bytes.saturating_add(HEAD_BYTES);
+        self.pacer.sent(now, u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.prober.sent(bytes);
+        Stamps {
+            number: if heads.are_numbered() { self.bandwidth.packet_sent(now, bytes) } else { None },
+            sent: heads.are_timed().then(|| self.anchor.at(now)),
+        }
+    }
+}
+
+/// The timestamps of a source, as its peer is sent them.
+#[derive(Debug)]
+struct Clock {
+    /// This peer's offset, added to the timestamps of the track.
+    offset: u32,
+    backlog: Option<Backlog>,
+    /// The latest unit that was queued: its timestamp, and when it was sampled.
+    newest: Option<(u32, Instant)>,
+    /// A packet has told when it was captured.
+    told: Option<Instant>,
+}
+
+impl Clock {
+    fn timestamp(&self, of_track: u32) -> u32 {
+        let squeezed = self.backlog.map_or(of_track, |backlog| backlog.squeeze(of_track));
+        squeezed.wrapping_add(self.offset)
+    }
+
+    /// When a unit was captured, if its packet is to tell.
+    fn captured(&mut self, now: Instant, timestamp: u32, anchor: &NtpAnchor) -> Option<NtpTime> {
+        let (newest, sampled) = self.newest.filter(|(newest, _)| *newest == timestamp)?;
+        let is_due = |told: Instant| now.saturating_duration_since(told) >= CAPTURE_TIME_INTERVAL;
+        if !self.told.is_none_or(is_due) || newest != timestamp {
+            return None;
+        }
+        self.told = Some(now);
+        Some(anchor.at(sampled))
+    }
+}
+
 /// A source of ours.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -171,14 +232,12 @@ pub(crate) struct Sender {
     source: SourcePair,
     payload_type: PayloadType,
     rtx_payload_type: Option<PayloadType>,
-    /// This peer's offset, added to the timestamps of the track.
-    timestamp_offset: u32,
-    backlog: Option<Backlog>,
+    redundancy: Option<Redundancy>,
+    payload_bytes_max: usize,
+    clock: Clock,
     next: ExtendedSequence,
     rtx_next: SequenceNumber,
-    /// The extension block with the section's name.
-    mid: Vec<u8>,
-    mid_profile: u16,
+    heads: Heads,
     /// The peer has reported about the source: its packets need the name no more.
     bound: bool,
     /// Packets were left out since the last one: the next number is left out too, so that the peer knows.
@@ -197,24 +256,26 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Creates the sender of a section, in its first format.
-    pub(crate) fn new(section: &Section, random: &mut crypto::Random) -> Option<Self> {
+    pub(crate) fn new(section: &Section, config: &Config, random: &mut crypto::Random) -> Option<Self> {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
         let [a, b, c, d, e, f, g, h] = random.u64().to_be_bytes();
-        let (mid_profile, mid) = mid_block(section);
+        let clock =
+            Clock { offset: u32::from_be_bytes([a, b, c, d]), backlog: None, newest: None, told: None };
+        let of = format.payload_type();
         Some(Self {
             section: section.id,
             source,
-            payload_type: format.payload_type(),
+            payload_type: of,
             rtx_payload_type: format.rtx.filter(|_| source.rtx.is_some()),
-            timestamp_offset: u32::from_be_bytes([a, b, c, d]),
-            backlog: None,
+            redundancy: format.red.map(|payload_type| Redundancy::new(payload_type, of)),
+            payload_bytes_max: config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX),
+            clock,
             // RFC 3711 §3.3.1: the first number is in the lower half, so that a lost first packet cannot confuse the
             // count of rounds.
             next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
             rtx_next: SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff),
-            mid,
-            mid_profile,
+            heads: Heads::new(section, config.playout_delay.filter(|_| section.kind == MediaKind::Video)),
             bound: false,
             hole: false,
             state: SenderState::new(format.local.rtpmap.clock_rate),
@@ -233,19 +294,21 @@ impl Sender {
         Ssrc(self.source.ssrc)
     }
 
-    /// What is sent begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
-    pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
-        self.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
+    /// Whether its packets have numbers on the transport.
+    pub(crate) const fn is_numbered(&self) -> bool {
+        self.heads.are_numbered()
     }
 
-    fn timestamp(&self, of_track: u32) -> u32 {
-        let squeezed = self.backlog.map_or(of_track, |backlog| backlog.squeeze(of_track));
-        squeezed.wrapping_add(self.timestamp_offset)
+    /// What is sent begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
+    pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
+        self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
     }
 
     /// Queues a unit that was sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
-        self.state.map(self.timestamp(unit.timestamp), sampled);
+        let timestamp = self.clock.timestamp(unit.timestamp);
+        self.state.map(timestamp, sampled);
+        self.clock.newest = Some((timestamp, sampled));
         let packets = unit.packets.clone();
         match self.waiting.back_mut() {
             Some(last) if last.end == packets.start => last.end = packets.end,
@@ -256,6 +319,19 @@ impl Sender {
         {
             self.skipped = self.skipped.saturating_add(oldest.start.distance(oldest.end));
             self.hole = true;
+        }
+    }
+
+    /// The units that follow are of another track that shows the same, and `unit` is the first. Its clock may lie a little
+    /// behind that of the one before: time goes on nevertheless.
+    pub(crate) fn switch(&mut self, unit: &SentUnit) {
+        self.skip();
+        self.clock.backlog = None;
+        let Some((newest, _)) = self.clock.newest else { return };
+        let timestamp = self.clock.timestamp(unit.timestamp);
+        let behind = newest.wrapping_sub(timestamp);
+        if behind < u32::MAX / 2 {
+            self.clock.offset = self.clock.offset.wrapping_add(behind).wrapping_add(1);
         }
     }
 
@@ -277,6 +353,15 @@ impl Sender {
         }
     }
 
+    /// The path loses so many of a thousand packets; `is_congested`: since it carries no more.
+    pub(crate) fn set_loss(&mut self, thousandths: u16, is_congested: bool) {
+        // More of it would be lost, too.
+        self.history.set_loss(if is_congested { 0 } else { thousandths });
+        if let Some(redundancy) = &mut self.redundancy {
+            redundancy.set_loss(thousandths);
+        }
+    }
+
     /// The peer wants a key frame.
     pub(crate) const fn handle_key_frame_request(&mut self) {
         if self.is_video {
@@ -294,7 +379,7 @@ impl Sender {
     }
 
     /// The peer reports about a source of ours.
-    pub(crate) fn handle_report(&mut self, now: rtp::NtpTime, block: &ReportBlock) -> Option<Duration> {
+    pub(crate) fn handle_report(&mut self, now: NtpTime, block: &ReportBlock) -> Option<Duration> {
         if block.ssrc != self.ssrc() {
             return None;
         }
@@ -314,23 +399,15 @@ impl Sender {
     }
 
     /// Seals what was asked for, then what waits, while there is room and the pacer lets it. False when there was no room.
-    pub(crate) fn fill(
-        &mut self,
-        now: Instant,
-        log: &PacketLog,
-        keys: &mut Outbound,
-        pacer: &mut Pacer,
-        out: &mut Datagrams,
-    ) -> bool {
+    pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
         while let Some(&number) = self.asked.front() {
             // The longest that a packet may be; what is asked for is looked at once.
-            if !out.has_room(DATAGRAM_BYTES_MAX) {
+            if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
-            self.resend(number, packet, keys, out);
-            pacer.sent(now, byte_count(packet));
+            self.resend(now, number, packet, road);
         }
         while let Some(range) = self.waiting.front_mut() {
             if range.start == range.end {
@@ -338,9 +415,14 @@ impl Sender {
                 continue;
             }
             let id = range.start;
-            let room =
-                |packet: &LoggedPacket| out.has_room(packet.payload.len().saturating_add(HEAD_BYTES_MAX));
-            let Some(packet) = log.get(id).filter(|packet| !out.is_empty() || room(packet)) else {
+            let redundancy = self.redundancy.as_ref();
+            let max = self.payload_bytes_max;
+            // With redundant blocks it may be as long as any.
+            let longest = |bytes: usize| if redundancy.is_some() { bytes.max(max) } else { bytes };
+            let room = |packet: &LoggedPacket| {
+                road.out.has_room(longest(packet.payload.len()).saturating_add(HEAD_BYTES_MAX))
+            };
+            let Some(packet) = log.get(id).filter(|packet| !road.out.is_empty() || room(packet)) else {
                 // Gone, or larger than any datagram.
                 range.start = id.next();
                 self.skipped = self.skipped.saturating_add(1);
@@ -350,59 +432,102 @@ impl Sender {
             if !room(packet) {
                 return false;
             }
-            if self.is_video && !pacer.may_send(now) {
+            if self.is_video && !road.pacer.may_send(now) {
                 return true;
             }
             range.start = id.next();
-            self.seal(id, packet, keys, out);
-            pacer.sent(now, byte_count(packet));
+            self.seal(now, (id, packet), log, road);
         }
         true
     }
 
-    fn seal(&mut self, id: PacketId, packet: &LoggedPacket, keys: &mut Outbound, out: &mut Datagrams) {
+    /// Sends packets of late once more, to try the path: so many bytes at least. False: there was no room for all.
+    pub(crate) fn pad(&mut self, now: Instant, bytes: u64, log: &PacketLog, road: &mut Road<'_>) -> bool {
+        let mut left = bytes;
+        for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
+            let Some((number, packet)) = self.history.recent(back, log) else {
+                // There are fewer: from the newest again.
+                if back == 0 {
+                    return true;
+                }
+                continue;
+            };
+            if left == 0 {
+                return true;
+            }
+            if !road.out.has_room(DATAGRAM_BYTES_MAX) {
+                return false;
+            }
+            self.resend(now, number, packet, road);
+            left = left.saturating_sub(u64::try_from(packet.payload.len().max(1)).unwrap_or(u64::MAX));
+        }
+        true
+    }
+
+    /// Whether the path can be tried with what is sent there: not where the very packets are repeated.
+    pub(crate) const fn can_pad(&self) -> bool {
+        self.is_video && self.rtx_payload_type.is_some()
+    }
+
+    fn seal(
+        &mut self,
+        now: Instant,
+        (id, packet): (PacketId, &LoggedPacket),
+        log: &PacketLog,
+        road: &mut Road<'_>,
+    ) {
         if std::mem::take(&mut self.hole) {
             self.next = self.next.next();
         }
-        let header = self.header(self.next.number(), packet, !self.bound);
-        if keys.seal(&header, &packet.payload, out).is_ok() {
+        let redundancy = self.redundancy.as_ref();
+        let blocks = redundancy
+            .and_then(|red| Some((red.payload_type(), red.blocks(id, packet, log, self.payload_bytes_max)?)));
+        let timestamp = self.clock.timestamp(packet.timestamp);
+        let tells = self.heads.tell_capture_times();
+        let captured = if tells { self.clock.captured(now, timestamp, road.anchor) } else { None };
+        let stamps = road.leaves(now, &self.heads, packet.payload.len());
+        let header = Header {
+            marker: packet.marker,
+            payload_type: blocks.as_ref().map_or(self.payload_type, |(payload_type, _)| *payload_type),
+            sequence_number: self.next.number(),
+            timestamp,
+            ssrc: Ssrc(self.source.ssrc),
+            csrcs: rtp::Csrcs::default(),
+            extension: self.heads.block(!self.bound, stamps, captured),
+        };
+        let sealed = match &blocks {
+            Some((_, blocks)) => road.keys.seal_parts(&header, &blocks.parts(&packet.payload), road.out),
+            None => road.keys.seal(&header, &packet.payload, road.out),
+        };
+        if sealed.is_ok() {
             self.history.sent(self.next, id, packet.payload.len());
             self.state.sent(packet.payload.len());
             self.next = self.next.next();
         }
     }
 
-    fn resend(
-        &mut self,
-        number: SequenceNumber,
-        packet: &LoggedPacket,
-        keys: &mut Outbound,
-        out: &mut Datagrams,
-    ) {
-        // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what comes
-        // from a source that it has not seen with a name, whatever the description says of it.
-        let header = self.header(number, packet, true);
-        let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
-            // The very packet once more: its head is what it was, as long as no RTX is agreed on.
-            let _ = keys.seal_again(&header, &packet.payload, out);
-            return;
-        };
-        let repair = Header { payload_type, ssrc: Ssrc(ssrc), sequence_number: self.rtx_next, ..header };
-        if keys.seal_parts(&repair, &[&rtp::rtx::osn(number), &packet.payload], out).is_ok() {
-            self.rtx_next = self.rtx_next.next();
-        }
-    }
-
-    fn header(&self, number: SequenceNumber, packet: &LoggedPacket, named: bool) -> Header<'_> {
-        let mid = ExtensionBlock { profile: self.mid_profile, bytes: &self.mid };
-        Header {
+    fn resend(&mut self, now: Instant, number: SequenceNumber, packet: &LoggedPacket, road: &mut Road<'_>) {
+        let stamps = road.leaves(now, &self.heads, packet.payload.len());
+        let header = Header {
             marker: packet.marker,
             payload_type: self.payload_type,
             sequence_number: number,
-            timestamp: self.timestamp(packet.timestamp),
-            ssrc: self.ssrc(),
+            timestamp: self.clock.timestamp(packet.timestamp),
+            ssrc: Ssrc(self.source.ssrc),
             csrcs: rtp::Csrcs::default(),
-            extension: Some(mid).filter(|mid| named && !mid.bytes.is_empty()),
+            // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what
+            // comes from a source that it has not seen with a name, whatever the description says of it.
+            extension: self.heads.block(true, stamps, None),
+        };
+        let (Some(payload_type), Some(ssrc)) = (self.rtx_payload_type, self.source.rtx) else {
+            // The very packet once more: its head is what it was, as long as no RTX is agreed on.
+            let _ = road.keys.seal_again(&header, &packet.payload, road.out);
+            return;
+        };
+        let repair = Header { payload_type, ssrc: Ssrc(ssrc), sequence_number: self.rtx_next, ..header };
+        let parts = [&rtp::rtx::osn(number), &*packet.payload];
+        if road.keys.seal_parts(&repair, &parts, road.out).is_ok() {
+            self.rtx_next = self.rtx_next.next();
         }
     }
 
@@ -411,22 +536,11 @@ impl Sender {
     }
 }
 
-fn byte_count(packet: &LoggedPacket) -> u64 {
-    u64::try_from(packet.payload.len()).unwrap_or(u64::MAX)
-}
-
-/// The extension block that says of which section a packet is; without a name of usual length there is none.
-fn mid_block(section: &Section) -> (u16, Vec<u8>) {
-    let mid = Some(section.mid.as_str()).filter(|mid| (1..=MID_BYTES_MAX).contains(&mid.len()));
-    let mut bytes = Vec::new();
-    let block = section.extensions.write(&Extensions { mid, ..Extensions::default() }, &mut bytes);
-    let profile = block.map_or(0, |block| block.profile);
-    (profile, bytes)
-}
-
-/// The longest name of a section that packets carry: a payload has no more room for it.
-const MID_BYTES_MAX: usize = 16;
+/// Bytes of a packet beside its payload, as the path sees it: about as many.
+const HEAD_BYTES: usize = 12 + 12 + 16;
 /// Head with extensions, tag, original number.
-const HEAD_BYTES_MAX: usize = 12 + 4 + 20 + 16 + 2;
+pub(crate) const HEAD_BYTES_MAX: usize = 12 + 4 + BLOCK_BYTES_MAX + 16 + 2;
 /// The largest packet as a whole.
 const DATAGRAM_BYTES_MAX: usize = 1500;
+/// Packets that one fill of a probe has at most.
+const DATAGRAMS_MAX: usize = 128;

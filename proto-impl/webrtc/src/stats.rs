@@ -42,6 +42,10 @@ pub struct Stats {
     pub round_trip: Option<Duration>,
     /// The peer's estimate of its receive bandwidth, in bits per second.
     pub remote_estimate: Option<u64>,
+    /// What the path to the peer carries, as far as it was tried: bits per second.
+    pub estimate: Option<u64>,
+    /// The share of our packets that is lost of late, in thousandths.
+    pub loss: u16,
     /// Datagrams that came while the owner did not take events.
     pub no_room: u64,
     /// Packets, reports and payloads that are not in their format.

@@ -22,7 +22,7 @@ use rtp::history::PacketLog;
 use crate::hub::{Chosen, Entry, Package, Parts};
 
 /// Bytes of a payload in the datagrams that viewers are sent (`Peer::payload_bytes_max` of the default configuration).
-const PAYLOAD_BYTES_MAX: usize = 1200 - 54;
+const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
 /// Cut units that are remembered: what a ring may hold.
 const UNITS_MAX: usize = 4096;
 /// The bits of a NAL unit's head that say how much others depend on it.

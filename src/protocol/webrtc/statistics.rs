@@ -20,6 +20,8 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
             "Variance of the time between packets, in ticks of the clock of their source; the largest",
         ),
         ("remote_estimate_bits", "What the path could carry in a second, as the peer estimates it"),
+        ("estimate_bits", "What the path to a viewer carries in a second, as far as it was tried"),
+        ("loss_thousandths", "The share of packets to a viewer that is lost of late"),
     ],
 };
 
@@ -78,7 +80,13 @@ impl Figures for RtcFigures {
     }
 
     fn gauges(&self) -> Values {
-        smallvec![self.round_trip_us(), self.jitter(), self.stats.remote_estimate.unwrap_or(0)]
+        smallvec![
+            self.round_trip_us(),
+            self.jitter(),
+            self.stats.remote_estimate.unwrap_or(0),
+            self.stats.estimate.unwrap_or(0),
+            self.stats.loss.into(),
+        ]
     }
 
     fn reception(&self) -> Option<Reception> {
@@ -101,6 +109,8 @@ impl Figures for RtcFigures {
             "packetsSentAgain": self.resent(),
             "packetsDropped": self.stats.skipped,
             "remoteEstimateBits": self.stats.remote_estimate,
+            "estimateBits": self.stats.estimate,
+            "lossThousandths": self.stats.loss,
             "protectionProfile": profile,
         });
         if let Value::Object(members) = members { members } else { Map::new() }

@@ -1,11 +1,11 @@
 //! The answer to a peer's offer.
 
-use rtp::extension::ExtensionMap;
-use sdp::{Attribute, Description, Direction, Media, Setup};
+use rtp::extension::{Extension, ExtensionMap};
+use sdp::{Attribute, Description, Direction, Feedback, Media, Setup};
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
-    is_ours, known_extensions, remote_sources, transport,
+    is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -79,7 +79,7 @@ fn take(
     preference: &MediaPreference,
     local: &mut Local<'_>,
 ) -> Option<(Media, Section)> {
-    let selected = media.select(&preference.formats);
+    let mut selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
     // One that we want idle is kept; one that only turns out so is of no use.
@@ -87,13 +87,25 @@ fn take(
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;
     }
+    // Redundant forms are only sent here, and where packets are not repeated.
+    for format in &mut selected {
+        let repeats = format.answer.feedback.contains(&Feedback::Nack);
+        format.red = format.red.filter(|_| direction == Direction::SendOnly && !repeats);
+    }
     let mut answer = media.accept(&selected, offered, preference.direction);
-    let known: Vec<&str> = known_extensions(direction).iter().map(|extension| extension.uri()).collect();
-    answer.attributes.extend(media.answer_extmaps(&known));
     let formats: Vec<SectionFormat> = selected
         .into_iter()
-        .map(|format| SectionFormat { remote: format.offered, local: format.answer, rtx: format.rtx })
+        .map(|format| SectionFormat {
+            remote: format.offered,
+            local: format.answer,
+            rtx: format.rtx,
+            red: format.red,
+        })
         .collect();
+    let first = formats.first()?;
+    let used = |extension: &Extension| uses(*extension, &media.kind, direction, first);
+    let known: Vec<&str> = Extension::ALL.iter().filter(|one| used(one)).map(|one| one.uri()).collect();
+    answer.attributes.extend(media.answer_extmaps(&known));
     let with_rtx = formats.iter().any(|format| format.rtx.is_some());
     let local_source = direction.sends().then(|| local.source(id, with_rtx));
     if let Some(source) = local_source {

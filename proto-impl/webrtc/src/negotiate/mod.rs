@@ -55,6 +55,8 @@ pub struct SectionFormat {
     pub local: Format,
     /// The payload type of its retransmissions (RFC 4588).
     pub rtx: Option<PayloadType>,
+    /// The payload type of its redundant form (RFC 2198), which only we send.
+    pub red: Option<PayloadType>,
 }
 
 impl SectionFormat {
@@ -68,6 +70,12 @@ impl SectionFormat {
     #[must_use]
     pub fn has_feedback(&self, feedback: &sdp::Feedback) -> bool {
         self.local.feedback.contains(feedback) && self.remote.feedback.contains(feedback)
+    }
+
+    /// Whether heads of packets may differ from one sending to the next: not where what is lost is repeated as it was,
+    /// under the same number and key (see [`crate::send`]).
+    pub(crate) fn has_free_heads(&self) -> bool {
+        self.rtx.is_some() || !self.has_feedback(&sdp::Feedback::Nack)
     }
 }
 
@@ -277,9 +285,22 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
     sources
 }
 
-/// Header extensions that we make something of: sending, arrival times are of no use to us.
-const fn known_extensions(direction: Direction) -> &'static [Extension] {
-    if direction.receives() { &[Extension::Mid, Extension::TransportCc] } else { &[Extension::Mid] }
+/// Whether we make something of a header extension in a section of this direction, with its first format.
+fn uses(extension: Extension, kind: &MediaKind, direction: Direction, format: &SectionFormat) -> bool {
+    let (sends, receives) = (direction.sends() && format.has_free_heads(), direction.receives());
+    let is_video = *kind == MediaKind::Video;
+    let numbers = format.has_feedback(&sdp::Feedback::TransportCc);
+    match extension {
+        Extension::Mid => true,
+        Extension::TransportCc => numbers && (sends || receives),
+        // For receivers that estimate the rate themselves.
+        Extension::AbsSendTime => sends && is_video && !numbers && format.has_feedback(&sdp::Feedback::Remb),
+        Extension::PlayoutDelay => sends && is_video,
+        Extension::AbsCaptureTime => sends,
+        Extension::Rid | Extension::RepairedRid | Extension::AudioLevel | Extension::VideoOrientation => {
+            false
+        }
+    }
 }
 
 /// A candidate that a description or a trickled line brings; `None` for other components, names and unknown kinds.

@@ -1,6 +1,6 @@
 //! An offer of ours, and the result of its answer.
 
-use rtp::extension::ExtensionMap;
+use rtp::extension::{Extension, ExtensionMap};
 use sdp::{
     Attribute, Description, Direction, Extmap, Format, Formats, Group, Media, MediaKind, PayloadType,
     Semantics, Setup,
@@ -8,7 +8,7 @@ use sdp::{
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, SourcePair,
-    check_bundle, is_ours, known_extensions, remote_sources, transport,
+    check_bundle, is_ours, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -57,13 +57,18 @@ fn section(
 ) -> Media {
     // Chromium refuses a second source of audio: what is lost of that is repeated as it was.
     let repaired = if *kind == MediaKind::Video { preference.formats.as_slice() } else { &[] };
-    let rtx: Vec<(PayloadType, Format)> = rtx_formats(repaired, taken);
+    let mut more: Vec<(PayloadType, Format)> = rtx_formats(repaired, taken);
+    if preference.direction == Direction::SendOnly {
+        more.extend(red_formats(&preference.formats, taken));
+    }
+    let of = |format: &Format| {
+        let number = format.payload_type();
+        more.iter().filter(move |(of, _)| *of == number).map(|(_, more)| more)
+    };
     let mut types: Vec<PayloadType> = Vec::new();
     for format in &preference.formats {
         types.push(format.payload_type());
-        types.extend(
-            rtx.iter().filter(|(of, _)| *of == format.payload_type()).map(|(_, rtx)| rtx.payload_type()),
-        );
+        types.extend(of(format).map(Format::payload_type));
     }
     let mut media = Media::new(kind.clone(), PORT_DISCARD, PROTOCOL, Formats::Rtp(types));
     media.connection = Some(sdp::Connection::new(sdp::Host::UNSPECIFIED));
@@ -71,31 +76,51 @@ fn section(
     media.attributes.push(Attribute::Direction(preference.direction));
     media.attributes.push(Attribute::RtcpMux);
     media.attributes.push(Attribute::RtcpRsize);
-    for (id, extension) in (1..).zip(known_extensions(preference.direction)) {
-        let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
-        media.attributes.push(Attribute::Extmap(extmap));
+    // The same number means the same extension in all sections of a bundle (RFC 9143 §15.1).
+    for (id, extension) in (1..).zip(Extension::ALL) {
+        let offered = |format: &Format| SectionFormat {
+            remote: format.clone(),
+            local: format.clone(),
+            rtx: of(format).find(|more| more.rtpmap.is("rtx")).map(Format::payload_type),
+            red: None,
+        };
+        let first = preference.formats.first().map(offered);
+        if first.is_some_and(|first| uses(extension, kind, preference.direction, &first)) {
+            let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
+            media.attributes.push(Attribute::Extmap(extmap));
+        }
     }
     for format in &preference.formats {
         media.push_format(format);
-        if let Some((_, rtx)) = rtx.iter().find(|(of, _)| *of == format.payload_type()) {
-            media.push_format(rtx);
-        }
+        of(format).for_each(|more| media.push_format(more));
     }
     media
 }
 
+/// The redundant form of Opus (RFC 2198), under a number that is free.
+fn red_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(PayloadType, Format)> {
+    let opus = formats.iter().filter(|format| format.rtpmap.is("opus"));
+    opus.filter_map(|format| {
+        let number = free_number(taken)?;
+        Some((format.payload_type(), Format::red(number, &format.rtpmap)))
+    })
+    .collect()
+}
+
+/// Takes a payload type that nobody has.
+fn free_number(taken: &mut Vec<PayloadType>) -> Option<PayloadType> {
+    let number = (96..=127u8).rev().filter_map(PayloadType::new).find(|number| !taken.contains(number))?;
+    taken.push(number);
+    Some(number)
+}
+
 /// An `rtx` for each format whose lost packets are asked for, under numbers that are free.
 fn rtx_formats(formats: &[Format], taken: &mut Vec<PayloadType>) -> Vec<(PayloadType, Format)> {
-    let mut numbers = (96..=127u8).rev().filter_map(PayloadType::new);
     let repaired = formats.iter().filter(|format| format.feedback.contains(&sdp::Feedback::Nack));
     repaired
         .filter_map(|format| {
-            let payload_type = numbers.find(|number| !taken.contains(number))?;
-            taken.push(payload_type);
-            let clock_rate = format.rtpmap.clock_rate;
-            let rtpmap = sdp::Rtpmap { payload_type, encoding: "rtx".to_owned(), clock_rate, channels: None };
-            let parameters = sdp::Parameters::new().with("apt", format.payload_type());
-            Some((format.payload_type(), Format { rtpmap, parameters, feedback: Vec::new() }))
+            let number = free_number(taken)?;
+            Some((format.payload_type(), Format::rtx(number, &format.rtpmap)))
         })
         .collect()
 }
@@ -162,11 +187,12 @@ pub(crate) fn accept_answer(
 fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
     let local =
         offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;
-    if local.rtpmap.is("rtx") {
+    if local.rtpmap.is("rtx") || local.rtpmap.is("red") {
         return None;
     }
-    let rtx = offered
-        .rtx_of(local.payload_type())
-        .filter(|rtx| answered.rtx_of(local.payload_type()) == Some(*rtx));
-    Some(SectionFormat { remote, local, rtx })
+    let number = local.payload_type();
+    let rtx = offered.rtx_of(number).filter(|rtx| answered.rtx_of(number) == Some(*rtx));
+    let repeats = remote.feedback.contains(&sdp::Feedback::Nack);
+    let red = offered.red_of(number).filter(|red| answered.red_of(number) == Some(*red) && !repeats);
+    Some(SectionFormat { remote, local, rtx, red })
 }

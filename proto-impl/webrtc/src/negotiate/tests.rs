@@ -143,8 +143,12 @@ fn a_player_gets_what_is_sent() {
         let source = section.local_source.unwrap();
         assert!(media.attributes.ssrcs().any(|line| line.ssrc == source.ssrc && line.name == "cname"));
         assert_eq!(media.attributes.msid(), Some(&msid));
-        // What we send is not paced by arrival times.
-        assert_eq!(section.extensions.id(Extension::TransportCc), None);
+        // Arrival times tell what the path carries; what changes in heads is not for packets that are repeated as they are.
+        assert!(section.extensions.id(Extension::TransportCc).is_some());
+        assert!(section.formats[0].has_free_heads());
+        let red = section.formats[0].red;
+        assert_eq!(red.is_some(), section.kind == MediaKind::Audio);
+        assert_eq!(red, media.red_of(section.formats[0].payload_type()));
         if section.kind == MediaKind::Video {
             let rtx = source.rtx.unwrap();
             assert!(media.attributes.ssrc_groups().any(|group| group.ssrcs == [source.ssrc, rtx]));
@@ -205,6 +209,57 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
         assert_eq!(numbers(here), numbers(there));
         assert_eq!(here.extensions, there.extensions);
     }
+}
+
+/// Without RTX what is lost is sent again under its own number and key: its head must be what it was.
+#[test]
+fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_name() {
+    let offer = CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly");
+    let offer = read(&offer.replace(" rtx/90000", " other/90000"));
+    let preference = |media: &Media| {
+        let codec = if media.kind == MediaKind::Video { Codec::H264 } else { Codec::Opus };
+        MediaPreference { direction: Direction::SendOnly, formats: offered_formats(codec, 96), msid: None }
+    };
+    let (_, negotiated) =
+        answer(&offer, |_, media| Some(preference(media)), false, &mut Side::new(1, true).local()).unwrap();
+    let video = negotiated.sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
+    let agreed: Vec<Extension> =
+        Extension::ALL.into_iter().filter(|one| video.extensions.id(*one).is_some()).collect();
+    assert!(video.formats[0].rtx.is_none());
+    assert_eq!(agreed, [Extension::Mid]);
+}
+
+/// A publisher may not send redundant audio: it would not be understood.
+#[test]
+fn redundant_audio_is_for_viewers() {
+    let (to_publisher, _) = answer_to(&read(CHROMIUM)).unwrap();
+    assert!(!to_publisher.write().contains("red/48000"));
+    let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));
+    let sends = MediaPreference {
+        direction: Direction::SendOnly,
+        formats: offered_formats(Codec::Opus, 96),
+        msid: None,
+    };
+    let (description, sources) = offer(&[(MediaKind::Audio, sends)], &mut ours.local());
+    // A browser takes it, and does not ask for lost audio.
+    let taken: Vec<Format> = offered_formats(Codec::Opus, 96)
+        .into_iter()
+        .map(|format| Format { feedback: vec![Feedback::TransportCc], ..format })
+        .collect();
+    let sent = read(&description.write());
+    let selected = sent.media[0].select(&taken);
+    assert!(selected[0].red.is_some());
+    let receives = MediaPreference { direction: Direction::RecvOnly, formats: taken, msid: None };
+    let (mut answered, _) = answer(&sent, |_, _| Some(receives.clone()), false, &mut theirs.local()).unwrap();
+    let without = accept_answer(&description, &sources, &answered).unwrap();
+    assert_eq!(without.sections[0].formats[0].red, None);
+    let red = Format::red(selected[0].red.unwrap(), &selected[0].answer.rtpmap);
+    if let sdp::Formats::Rtp(types) = &mut answered.media[0].formats {
+        types.push(red.payload_type());
+    }
+    answered.media[0].push_format(&red);
+    let with = accept_answer(&description, &sources, &answered).unwrap();
+    assert_eq!(with.sections[0].formats[0].red, Some(red.payload_type()));
 }
 
 #[test]

@@ -45,18 +45,37 @@ impl Peer {
             }
             Rtcp::Pli(pli) => self.handle_key_frame_request(pli.media),
             Rtcp::Fir(fir) => fir.entries().for_each(|entry| self.handle_key_frame_request(entry.ssrc)),
-            // What we send is neither paced nor made smaller by what the peer estimates: it comes as it is.
-            Rtcp::Remb(remb) => self.stats.remote_estimate = Some(remb.bitrate),
-            Rtcp::ExtendedReport(_)
-            | Rtcp::TransportFeedback(_)
-            | Rtcp::SourceDescription(_)
-            | Rtcp::Other { .. } => {}
+            Rtcp::Remb(remb) => {
+                self.stats.remote_estimate = Some(remb.bitrate);
+                self.bandwidth.handle_remb(now, remb.bitrate);
+                self.take_estimate(now);
+            }
+            Rtcp::TransportFeedback(feedback) => {
+                self.bandwidth.handle_feedback(now, feedback);
+                self.take_estimate(now);
+            }
+            Rtcp::ExtendedReport(_) | Rtcp::SourceDescription(_) | Rtcp::Other { .. } => {}
             _ => {}
         }
     }
 
+    /// What the path carries has changed, or what it loses.
+    fn take_estimate(&mut self, now: Instant) {
+        let (loss, is_congested) = (self.bandwidth.loss(), self.bandwidth.is_congested(now));
+        let estimate = self.bandwidth.estimate(now);
+        self.pacer.set_limit(estimate.filter(|_| is_congested));
+        (self.stats.estimate, self.stats.loss) = (estimate, loss);
+        self.senders.iter_mut().for_each(|sender| sender.set_loss(loss, is_congested));
+    }
+
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
+        // The loss of the path is that of video, of which there are more packets.
+        let rated = self.senders.iter().find(|sender| sender.is_video()).or(self.senders.first());
+        if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
+            self.bandwidth.handle_report(block.fraction_lost);
+            self.take_estimate(now);
+        }
         let measured = self.senders.iter_mut().find_map(|sender| sender.handle_report(ntp, block));
         if let Some(round_trip) = measured {
             self.round_trip = Some(round_trip);
@@ -139,11 +158,9 @@ impl Peer {
         for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != self.ssrc) {
             compound.source_description(*ssrc, &self.cname);
         }
-        if let Some(reception) = &self.reception {
-            let rated = reception.rated_sources();
-            if !rated.is_empty() {
-                compound.remb(self.ssrc, self.config.bitrate_max, &rated);
-            }
+        let told = self.reception.as_mut().and_then(|reception| reception.rate_estimate(&blocks));
+        if let Some((bits, rated)) = told {
+            compound.remb(self.ssrc, bits, &rated);
         }
         self.push_rtcp(compound);
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Random, Seed};
 use ice::Path;
+use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::PacketLog;
 use rtp::report::ReportSchedule;
 use rtp::{NtpAnchor, Ssrc};
@@ -26,8 +27,9 @@ use crate::error::Error;
 use crate::event::{CloseReason, Event};
 use crate::negotiate::{Section, SectionId, SourcePair};
 use crate::pacer::Pacer;
+use crate::probe::Prober;
 use crate::receive::Reception;
-use crate::send::{Sender, SentUnit};
+use crate::send::{HEAD_BYTES_MAX, Road, Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
@@ -58,6 +60,8 @@ pub struct Peer {
     reception: Option<Box<Reception>>,
     senders: Vec<Sender>,
     pacer: Pacer,
+    bandwidth: BandwidthEstimator,
+    prober: Prober,
     /// The SSRC of our feedback when we send nothing.
     ssrc: Ssrc,
     reduced_size: bool,
@@ -106,6 +110,8 @@ impl Peer {
             reception: None,
             senders: Vec::new(),
             pacer: Pacer::new(),
+            bandwidth: BandwidthEstimator::new(),
+            prober: Prober::default(),
             ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
             reduced_size: false,
             schedule: None,
@@ -178,6 +184,44 @@ impl Peer {
         }
     }
 
+    /// What is sent in this section from now on is another track that shows the same, and `first` its first unit, a key
+    /// frame. What still waits of the one before is left out.
+    pub fn switch(&mut self, section: SectionId, first: &SentUnit) {
+        if let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) {
+            sender.switch(first);
+        }
+    }
+
+    /// What the path to the peer carries, in bits per second, as far as it was tried: half as much again as what is sent, if
+    /// nothing speaks against it. `None` before anything is known, and of a peer that tells nothing.
+    #[must_use]
+    pub fn estimate(&self, now: Instant) -> Option<u64> {
+        self.bandwidth.estimate(now)
+    }
+
+    /// Whether queues on the path grew within the last second.
+    #[must_use]
+    pub fn is_congested(&self, now: Instant) -> bool {
+        self.bandwidth.is_congested(now)
+    }
+
+    /// The share of what is sent that is lost of late, in thousandths.
+    #[must_use]
+    pub const fn loss(&self) -> u16 {
+        self.bandwidth.loss()
+    }
+
+    /// Tries whether the path carries so many bits per second: packets of late are sent once more for a fifth of a second.
+    /// What came of it is in [`Peer::estimate`] a little later. False where that is not possible, or under way.
+    pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
+        let can = self.bandwidth.numbers_packets() && self.senders.iter().any(Sender::can_pad);
+        let begins = can && self.transport.media_path().is_some() && self.prober.begin(now, bits);
+        if begins {
+            self.bandwidth.begin_probe();
+        }
+        begins
+    }
+
     /// Asks the peer for a key frame, at most twice a second. False for a section that has none.
     pub fn request_key_frame(&mut self, now: Instant, section: SectionId) -> bool {
         let asked = self.reception.as_mut().is_some_and(|reception| reception.request_key_frame(section));
@@ -222,15 +266,9 @@ impl Peer {
             }
             self.rtcp.pop_front();
         }
-        // Audio first: it is small, and does not wait for video.
-        for video in [false, true] {
-            for sender in self.senders.iter_mut().filter(|sender| sender.is_video() == video) {
-                let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
-                if !sender.fill(now, log, keys, &mut self.pacer, out) {
-                    return (!out.is_empty()).then_some(path);
-                }
-            }
-        }
+        let (pacer, bandwidth, prober) = (&mut self.pacer, &mut self.bandwidth, &mut self.prober);
+        let mut road = Road { keys, pacer, bandwidth, prober, anchor: &self.anchor, out };
+        fill(now, &mut self.senders, &log, &mut road);
         (!out.is_empty()).then_some(path)
     }
 
@@ -245,7 +283,11 @@ impl Peer {
         let senders = self.senders.iter().filter_map(Sender::poll_timeout).min();
         let waits = self.senders.iter().any(|sender| sender.is_video() && sender.has_waiting());
         let pacer = self.pacer.poll_timeout().filter(|_| waits);
-        [self.transport.poll_timeout(), schedule, reception, senders, pacer].into_iter().flatten().min()
+        let prober = self.prober.poll_timeout();
+        [self.transport.poll_timeout(), schedule, reception, senders, pacer, prober]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The negotiated sections.
@@ -275,8 +317,7 @@ impl Peer {
     /// Bytes of a payload that fit a datagram of ours, whatever is agreed on: what a [`crate::Track`] is made for.
     #[must_use]
     pub const fn payload_bytes_max(config: &Config) -> usize {
-        // Head, a mid of up to 16 bytes with its block, the original number of RTX, the longest tag.
-        config.datagram_bytes_max.saturating_sub(12 + 4 + 20 + 2 + 16)
+        config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX)
     }
 
     /// Counters.
@@ -309,7 +350,8 @@ impl Peer {
         let senders = self.senders.capacity().saturating_mul(size_of::<Sender>());
         let sections = self.sections.capacity().saturating_mul(size_of::<Section>());
         let reception = self.reception.as_ref().map_or(0, |_| size_of::<Reception>());
-        [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception]
+        let bandwidth = self.bandwidth.held_bytes();
+        [size_of::<Self>(), self.transport.held_bytes(), rtcp, senders, sections, reception, bandwidth]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -325,12 +367,41 @@ impl Peer {
                 // State that is no longer needed is freed without waiting for the owner; the counters stay.
                 self.stats = self.stats();
                 self.reception = None;
+                self.bandwidth = BandwidthEstimator::new();
+                self.prober = Prober::default();
                 self.senders.clear();
                 self.rtcp.clear();
                 self.schedule = None;
             }
             self.events.push_back(event);
         }
+    }
+}
+
+/// Fills a run of datagrams. Audio first: it is small, and does not wait for video.
+fn fill<'l>(
+    now: Instant,
+    senders: &mut [Sender],
+    log: &impl Fn(SectionId) -> Option<&'l PacketLog>,
+    road: &mut Road<'_>,
+) {
+    for video in [false, true] {
+        for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
+            let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
+            if !sender.fill(now, log, road) {
+                return;
+            }
+        }
+    }
+    let due = road.prober.due(now);
+    if due > 0
+        && let Some(sender) = senders.iter_mut().find(|sender| sender.can_pad())
+        && let Some(log) = log(sender.section)
+    {
+        sender.pad(now, due, log, road);
+    }
+    if road.prober.ends(now) {
+        road.bandwidth.end_probe();
     }
 }
 

@@ -157,10 +157,17 @@ impl Peer {
     }
 
     fn begin(&mut self, now: Instant, negotiated: Negotiated) {
-        self.senders =
-            negotiated.sections.iter().filter_map(|section| Sender::new(section, &mut self.random)).collect();
+        self.senders = negotiated
+            .sections
+            .iter()
+            .filter_map(|section| Sender::new(section, &self.config, &mut self.random))
+            .collect();
+        if self.senders.iter().any(Sender::is_numbered) {
+            self.bandwidth.number_packets(now);
+        }
         if negotiated.sections.iter().any(|section| section.direction.receives()) {
-            self.reception = Some(Box::new(Reception::new(now, &negotiated.sections)));
+            let reception = Reception::new(now, &negotiated.sections, self.config.bitrate_max);
+            self.reception = Some(Box::new(reception));
         }
         if let Some(first) = self.senders.first() {
             self.ssrc = first.ssrc();

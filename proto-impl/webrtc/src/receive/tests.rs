@@ -28,7 +28,7 @@ impl Bench {
         let formats = [(Codec::H264, H264), (Codec::Vp8, VP8)].map(|(codec, number)| {
             let local = offered_formats(codec, number).remove(0);
             let rtx = (number == H264).then(|| PayloadType::new(RTX).unwrap());
-            SectionFormat { remote: local.clone(), local, rtx }
+            SectionFormat { remote: local.clone(), local, rtx, red: None }
         });
         let section = Section {
             id: SectionId(0),
@@ -42,7 +42,12 @@ impl Bench {
             remote_sources: Vec::new(),
             local_source: None,
         };
-        Self { reception: Reception::new(now, &[section]), events: VecDeque::new(), now, extensions }
+        Self {
+            reception: Reception::new(now, &[section], 20_000_000),
+            events: VecDeque::new(),
+            now,
+            extensions,
+        }
     }
 
     fn wait(&mut self, ms: u64) {

@@ -1,9 +1,11 @@
 //! Which packets go out under which sequence number.
 
+use std::sync::Arc;
+
 use crypto::Seed;
 use media::codec::{g711, opus};
-use rtp::Packet;
 use rtp::extension::{Extension, ExtensionMap};
+use rtp::{NtpAnchor, Packet};
 use sdp::Direction;
 use srtp::{Inbound, MasterKey, Profile};
 
@@ -18,20 +20,33 @@ struct Bench {
     track: Track,
     sender: Sender,
     keys: Outbound,
+    anchor: NtpAnchor,
+    bandwidth: BandwidthEstimator,
+    prober: Prober,
     peer: Inbound,
 }
 
 impl Bench {
     fn new(codec: Codec, mid: &str) -> Self {
+        Self::with(codec, mid, &[Extension::Mid], None)
+    }
+
+    /// With these extensions, under ids from 1, and a redundant form.
+    fn with(codec: Codec, mid: &str, known: &[Extension], red: Option<u8>) -> Self {
         let mut extensions = ExtensionMap::new();
-        assert!(extensions.insert(Extension::Mid, 1));
-        let local = offered_formats(codec, 96).remove(0);
+        assert!((1..).zip(known).all(|(id, extension)| extensions.insert(*extension, id)));
+        let mut local = offered_formats(codec, 96).remove(0);
+        local.feedback = vec![Feedback::TransportCc];
+        if red.is_none() {
+            local.feedback.push(Feedback::Nack);
+        }
+        let red = red.and_then(PayloadType::new);
         let section = Section {
             id: SectionId(0),
             mid: mid.to_owned(),
             kind: MediaKind::Audio,
             direction: Direction::SendOnly,
-            formats: vec![SectionFormat { remote: local.clone(), local, rtx: None }],
+            formats: vec![SectionFormat { remote: local.clone(), local, rtx: None, red }],
             extensions,
             reduced_size: true,
             msid: None,
@@ -39,12 +54,18 @@ impl Bench {
             local_source: Some(SourcePair { ssrc: 7, rtx: None }),
         };
         let key = MasterKey::new(PROFILE, &[1; 16], &[2; 12]).unwrap();
+        let now = netsim::Clock::new().now();
+        let identity = dtls::Identity::self_signed(&Seed::from_number(1)).unwrap();
+        let config = Config::new(crate::IceMode::Full(Arc::default()), Arc::new(identity));
         Self {
-            now: netsim::Clock::new().now(),
+            now,
             is_g711: codec != Codec::Opus,
             track: Track::new(codec, 1146).unwrap(),
-            sender: Sender::new(&section, &mut Seed::from_number(1).random()).unwrap(),
+            sender: Sender::new(&section, &config, &mut Seed::from_number(1).random()).unwrap(),
             keys: Outbound::new(&key).unwrap(),
+            anchor: NtpAnchor::new(now, Duration::from_secs(1_770_000_000)),
+            bandwidth: BandwidthEstimator::new(),
+            prober: Prober::default(),
             peer: Inbound::new(&key).unwrap(),
         }
     }
@@ -59,21 +80,32 @@ impl Bench {
         self.sender.send(&unit, self.now);
     }
 
+    fn fill(&mut self, out: &mut Datagrams) -> bool {
+        let mut road = Road {
+            keys: &mut self.keys,
+            pacer: &mut Pacer::new(),
+            bandwidth: &mut self.bandwidth,
+            prober: &mut self.prober,
+            anchor: &self.anchor,
+            out,
+        };
+        self.sender.fill(self.now, self.track.log(), &mut road)
+    }
+
     /// Number, timestamp, and length of the payload of all that goes out.
     fn sent(&mut self) -> Vec<(u16, u32, usize)> {
         let mut out = Datagrams::new();
         let mut all = Vec::new();
         loop {
             out.clear();
-            let done =
-                self.sender.fill(self.now, self.track.log(), &mut self.keys, &mut Pacer::new(), &mut out);
+            let done = self.fill(&mut out);
             for n in 0..out.len() {
                 let mut bytes = out.get(n).to_vec();
                 let length = self.peer.unprotect(&mut bytes).unwrap();
                 let packet = Packet::read(&bytes[..length]).unwrap();
                 let header = packet.header;
                 all.push((header.sequence_number.value(), header.timestamp, packet.payload.len()));
-                assert!(header.length() <= 12 + 4 + 20);
+                assert!(header.length() <= 12 + 4 + BLOCK_BYTES_MAX);
             }
             if done {
                 return all;
@@ -111,7 +143,7 @@ fn what_is_left_out_is_seen_by_the_peer() {
     // A number that never was is not sent again.
     bench.sender.handle_nack([6, 7].map(|ahead| SequenceNumber(first.wrapping_add(ahead))).into_iter());
     let mut out = Datagrams::new();
-    assert!(bench.sender.fill(bench.now, bench.track.log(), &mut bench.keys, &mut Pacer::new(), &mut out));
+    assert!(bench.fill(&mut out));
     assert_eq!((out.len(), bench.sender.resend_stats().unknown), (1, 1));
 }
 
@@ -133,8 +165,48 @@ fn a_long_name_stays_out_of_packets() {
     for (mid, head) in
         [("0", 20), ("sixteen-letters!", 36), (&"m".repeat(17), 12), (&"m".repeat(300), 12), ("", 12)]
     {
-        let bench = Bench::new(Codec::Opus, mid);
-        let packet = LoggedPacket { payload: bytes::Bytes::new(), timestamp: 0, marker: false };
-        assert_eq!(bench.sender.header(SequenceNumber(1), &packet, true).length(), head, "{mid}");
+        let mut bench = Bench::new(Codec::Opus, mid);
+        let block = bench.sender.heads.block(true, Stamps::default(), None);
+        assert_eq!(12 + block.map_or(0, |block| block.bytes.len() + 4), head, "{mid}");
     }
+}
+
+/// What is lost costs nothing, as long as not all that carry it are.
+#[test]
+fn audio_is_redundant_while_packets_are_lost() {
+    let mut bench = Bench::with(Codec::Opus, "0", &[], Some(63));
+    for (round, loss, length) in [(0, 0, 100), (1, 20, 205), (2, 200, 309)] {
+        bench.sender.set_loss(loss, false);
+        let lengths: Vec<usize> = (0..4)
+            .map(|n| {
+                bench.push(960 * (round * 100 + n), &[1; 100]);
+                bench.sent()[0].2
+            })
+            .collect();
+        // The first ones lie far behind those of the round before.
+        assert_eq!(lengths[2..], [length; 2], "{loss}: {lengths:?}");
+    }
+}
+
+/// Numbers of the transport rise by one, and a packet a second says when it was captured.
+#[test]
+fn packets_have_numbers_and_times() {
+    let known = [Extension::TransportCc, Extension::AbsCaptureTime];
+    let mut bench = Bench::with(Codec::Opus, "0", &known, Some(63));
+    bench.bandwidth.number_packets(bench.now);
+    let map = bench.sender.heads.map();
+    let (mut numbers, mut times) = (Vec::new(), Vec::new());
+    for n in 0..100u32 {
+        bench.push(960 * n, &[1; 100]);
+        let mut out = Datagrams::new();
+        assert!(bench.fill(&mut out));
+        let packet = Packet::read(out.get(0)).unwrap();
+        let values = map.read(packet.header.extension);
+        numbers.extend(values.transport_sequence);
+        times.extend(values.abs_capture_time.map(|time| (n, time)));
+        bench.now += Duration::from_millis(20);
+    }
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    let [(0, first), (50, second)] = times[..] else { panic!("{times:?}") };
+    assert_eq!(second.since(first), Some(Duration::from_secs(1)));
 }

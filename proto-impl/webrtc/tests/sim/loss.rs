@@ -110,16 +110,62 @@ fn repairs_have_the_name_of_their_section() {
     pair.run_for(secs(12)).unwrap();
     let section = pair.b.peer.sections().iter().find(|section| section.id == VIDEO).unwrap();
     let source = section.local_source.unwrap();
-    // With the bit for an extension in the head (RFC 3550 §5.1), or without.
     let count = |ssrc: u32, named: bool| {
-        let of_source = pair.b.wire.iter().flatten().filter(|(_, datagram)| {
-            datagram[0] >> 6 == 2 && datagram.get(8..12) == Some(&ssrc.to_be_bytes())
-        });
-        of_source.filter(|(_, datagram)| (datagram[0] & 0x10 != 0) == named).count()
+        let packets = pair.b.wire.iter().flatten().filter(|(_, datagram)| datagram[0] >> 6 == 2);
+        let headers = packets.filter_map(|(_, datagram)| Some(rtp::Packet::read(datagram).ok()?.header));
+        let of_source = headers.filter(|header| header.ssrc.value() == ssrc);
+        of_source.filter(|header| section.extensions.read(header.extension).mid.is_some() == named).count()
     };
     assert!(count(source.ssrc, true) > 0 && count(source.ssrc, false) > 100);
     let repair = source.rtx.unwrap();
     assert!(count(repair, true) > 10 && count(repair, false) == 0, "{}", count(repair, false));
+}
+
+/// A third is lost each way: repairs may have as much room as the stream.
+#[test]
+fn where_a_third_is_lost_most_is_repaired() {
+    let (mut made, mut came) = (0, 0);
+    for seed in seeds(2) {
+        let mut pair = session(seed, Direction::RecvOnly);
+        pair.run_until(secs(15), both_connected).unwrap();
+        pair = pair.links(|link| link.loss(0.35));
+        pair.b.studio = Some(Studio::new(pair.clock.now(), secs(20), seed));
+        pair.run_for(secs(22)).unwrap();
+        assert!((250..450).contains(&pair.b.peer.loss()), "{}", pair.b.peer.loss());
+        made += pair.b.studio.as_ref().unwrap().made[1];
+        came += pair.a.verifier.video().received;
+    }
+    println!("{came} of {made} frames");
+    assert!(came * 10 >= made * 7, "{came} of {made}");
+}
+
+/// What the line carries is told, and what is lost: with feedback, and without.
+#[test]
+fn what_the_path_carries_is_estimated() {
+    let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(20_000_000));
+    pair.run_until(secs(15), both_connected).unwrap();
+    // 1.6 Mb/s; its first key frame has shown that there is room for more.
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(30), 1));
+    pair.run_for(secs(5)).unwrap();
+    let now = pair.clock.now();
+    let estimate = pair.b.peer.estimate(now).unwrap();
+    assert!((1_500_000..3_500_000).contains(&estimate), "{estimate}");
+    assert_eq!((pair.b.peer.loss(), pair.b.peer.is_congested(now)), (0, false));
+    // Whether it carries more is found out.
+    assert!(pair.b.peer.probe(now, 5_000_000) && !pair.b.peer.probe(now, 5_000_000));
+    pair.run_for(secs(1)).unwrap();
+    let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
+    assert!((3_000_000..6_000_000).contains(&estimate), "{estimate}");
+    assert_eq!(pair.a.verifier.video().duplicated, 0);
+    // Half of the stream's rate.
+    pair = pair.links(|link| link.rate(600_000));
+    pair.run_for(secs(2)).unwrap();
+    let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
+    assert!((200_000..900_000).contains(&estimate), "{estimate}");
+    // Who publishes tells nothing of the kind.
+    assert!(pair.a.peer.estimate(pair.clock.now()).is_none());
+    let now = pair.clock.now();
+    assert!(!pair.a.peer.probe(now, 1_000_000));
 }
 
 /// A blackout of three seconds: video resumes with the first key frame behind it.

@@ -1,0 +1,155 @@
+//! The header extensions of a source's packets: blocks that are made once, of which few bytes change.
+//!
+//! Where what is lost is repeated as it was, under its own number and key, heads must be what they were: such sources have
+//! the section's name and nothing else.
+
+use std::ops::Range;
+
+use rtp::extension::{AbsSendTime, Extension, ExtensionMap, Extensions, PlayoutDelay};
+use rtp::{ExtensionBlock, NtpTime};
+
+use crate::negotiate::Section;
+
+/// The longest name of a section that packets carry: a payload has no more room for it.
+const MID_BYTES_MAX: usize = 16;
+/// Beside a longer name there is no room for what is only told once in a while.
+const MID_BYTES_SHORT: usize = 6;
+/// Bytes of the longest block: a name and what goes with it, or a long name and the number on the transport.
+pub(crate) const BLOCK_BYTES_MAX: usize = 24;
+
+/// What changes from packet to packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stamps {
+    /// The number on the transport.
+    pub(crate) number: Option<u16>,
+    /// Now.
+    pub(crate) sent: Option<NtpTime>,
+}
+
+/// A block and the places of what changes in it.
+#[derive(Debug, Default)]
+struct Block {
+    profile: u16,
+    bytes: Vec<u8>,
+    number: Option<Range<usize>>,
+    sent: Option<Range<usize>>,
+}
+
+impl Block {
+    fn new(map: &ExtensionMap, values: &Extensions<'_>) -> Self {
+        let mut bytes = Vec::new();
+        let Some(block) = map.write(values, &mut bytes) else { return Self::default() };
+        let (profile, range) = (block.profile, |extension| map.range_of(extension, block));
+        let (number, sent) = (range(Extension::TransportCc), range(Extension::AbsSendTime));
+        Self { profile, bytes, number, sent }
+    }
+
+    fn stamped(&mut self, stamps: Stamps) -> Option<ExtensionBlock<'_>> {
+        let mut put = |range: &Option<Range<usize>>, value: &[u8]| {
+            if let Some(to) = range.clone().and_then(|range| self.bytes.get_mut(range)) {
+                to.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+            }
+        };
+        if let Some(number) = stamps.number {
+            put(&self.number, &number.to_be_bytes());
+        }
+        if let Some(sent) = stamps.sent {
+            let [_, time @ ..] = AbsSendTime::of(sent).value().to_be_bytes();
+            put(&self.sent, &time);
+        }
+        (!self.bytes.is_empty()).then_some(ExtensionBlock { profile: self.profile, bytes: &self.bytes })
+    }
+}
+
+/// The blocks of a source.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    map: ExtensionMap,
+    mid: String,
+    /// With the section's name, and the delay that players are asked for.
+    named: Block,
+    /// Without.
+    plain: Block,
+    delay: Option<PlayoutDelay>,
+    /// Packets say once in a while when they were captured.
+    tells: bool,
+    /// One that was made for a single packet.
+    once: Block,
+}
+
+impl Heads {
+    /// The blocks of a section's packets; `delay` is what its player is asked to keep.
+    pub(crate) fn new(section: &Section, delay: Option<PlayoutDelay>) -> Self {
+        let is_free = section.formats.first().is_some_and(|format| format.has_free_heads());
+        let mut map = section.extensions;
+        if !is_free {
+            map = ExtensionMap::new();
+            if let Some(id) = section.extensions.id(Extension::Mid) {
+                map.insert(Extension::Mid, id);
+            }
+        }
+        // Without a name of usual length there is none.
+        let mid = Some(section.mid.as_str()).filter(|mid| mid.len() <= MID_BYTES_MAX).unwrap_or_default();
+        let is_roomy = mid.len() <= MID_BYTES_SHORT;
+        let tells = is_roomy && map.id(Extension::AbsCaptureTime).is_some();
+        let mut heads = Self {
+            map,
+            mid: mid.to_owned(),
+            named: Block::default(),
+            plain: Block::default(),
+            delay: delay.filter(|_| is_roomy),
+            tells,
+            once: Block::default(),
+        };
+        heads.named = Block::new(&heads.map, &heads.values(true));
+        heads.plain = Block::new(&heads.map, &heads.values(false));
+        heads
+    }
+
+    /// Whether packets have a number on the transport.
+    pub(crate) const fn are_numbered(&self) -> bool {
+        self.plain.number.is_some()
+    }
+
+    /// Whether they have the time at which they leave.
+    pub(crate) const fn are_timed(&self) -> bool {
+        self.plain.sent.is_some()
+    }
+
+    /// Whether they may say when they were captured.
+    pub(crate) const fn tell_capture_times(&self) -> bool {
+        self.tells
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn map(&self) -> ExtensionMap {
+        self.map
+    }
+
+    fn values(&self, named: bool) -> Extensions<'_> {
+        let has = |extension| self.map.id(extension).is_some();
+        let numbered = has(Extension::TransportCc);
+        Extensions {
+            mid: Some(self.mid.as_str()).filter(|mid| named && !mid.is_empty()),
+            transport_sequence: numbered.then_some(0),
+            abs_send_time: has(Extension::AbsSendTime).then(|| AbsSendTime::new(0)),
+            playout_delay: self.delay.filter(|_| named),
+            ..Extensions::default()
+        }
+    }
+
+    /// The block of a packet, with the section's name or without; `captured` is told once in a while.
+    pub(crate) fn block(
+        &mut self,
+        named: bool,
+        stamps: Stamps,
+        captured: Option<NtpTime>,
+    ) -> Option<ExtensionBlock<'_>> {
+        if captured.is_some() {
+            self.once =
+                Block::new(&self.map, &Extensions { abs_capture_time: captured, ..self.values(named) });
+            return self.once.stamped(stamps);
+        }
+        if named { self.named.stamped(stamps) } else { self.plain.stamped(stamps) }
+    }
+}

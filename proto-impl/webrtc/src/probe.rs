@@ -1,0 +1,105 @@
+//! Trying a path: for a moment more is sent than the stream has, and feedback tells what of it came, and how fast.
+
+use std::time::{Duration, Instant};
+
+/// How long a path is tried.
+const LENGTH: Duration = Duration::from_millis(200);
+/// Padding goes out in portions of so many bytes.
+const PORTION: u64 = 2_400;
+/// The highest rate that is tried, in bits per second.
+const BITS_MAX: u64 = 50_000_000;
+
+#[derive(Debug)]
+struct Run {
+    begun: Instant,
+    bits: u64,
+    /// Bytes that left since, media among them.
+    sent: u64,
+}
+
+impl Run {
+    /// Bytes that should have left by now.
+    fn wanted(&self, now: Instant) -> u64 {
+        let micros = now.saturating_duration_since(self.begun).min(LENGTH).as_micros();
+        let bytes = u128::from(self.bits).saturating_mul(micros) / 8_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(PORTION)
+    }
+
+    /// Bytes that are to be made up for, a portion at least.
+    fn due(&self, now: Instant) -> u64 {
+        let missing = self.wanted(now).saturating_sub(self.sent);
+        if missing < PORTION { 0 } else { missing }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.begun) >= LENGTH
+    }
+}
+
+/// A try, while there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Prober(Option<Run>);
+
+impl Prober {
+    /// Tries whether the path carries so many bits per second. False while it is tried already.
+    pub(crate) fn begin(&mut self, now: Instant, bits: u64) -> bool {
+        if self.0.is_some() {
+            return false;
+        }
+        self.0 = Some(Run { begun: now, bits: bits.min(BITS_MAX), sent: 0 });
+        true
+    }
+
+    /// So many bytes leave.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if let Some(run) = &mut self.0 {
+            run.sent = run.sent.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Bytes of padding that are due.
+    pub(crate) fn due(&self, now: Instant) -> u64 {
+        self.0.as_ref().map_or(0, |run| run.due(now))
+    }
+
+    /// Whether a try has just ended.
+    pub(crate) fn ends(&mut self, now: Instant) -> bool {
+        self.0.take_if(|run| run.is_over(now)).is_some()
+    }
+
+    /// When there is something to send, or the end.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let run = self.0.as_ref()?;
+        let micros = run.sent.saturating_mul(8_000_000) / run.bits.max(1);
+        run.begun.checked_add(Duration::from_micros(micros.saturating_add(1)).min(LENGTH))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_leaves_in_portions_until_the_end() {
+        let start = netsim::Clock::new().now();
+        let mut prober = Prober::default();
+        assert_eq!((prober.due(start), prober.poll_timeout()), (0, None));
+        assert!(prober.begin(start, 2_000_000) && !prober.begin(start, 9_000_000));
+        let (mut now, mut sent) = (start, 0);
+        while !prober.ends(now) {
+            let due = prober.due(now);
+            sent += due;
+            prober.sent(usize::try_from(due).unwrap());
+            assert_eq!(prober.due(now), 0);
+            let next = prober.poll_timeout().unwrap();
+            assert!(next > now);
+            now = next;
+        }
+        assert_eq!(now, start + LENGTH);
+        assert!((48_000..=52_400).contains(&sent), "{sent}");
+        // What the stream itself sends counts.
+        assert!(prober.begin(now, 2_000_000));
+        prober.sent(100_000);
+        assert_eq!(prober.due(now + LENGTH / 2), 0);
+    }
+}

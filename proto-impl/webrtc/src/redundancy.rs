@@ -1,0 +1,183 @@
+//! Redundant audio (RFC 2198): a packet carries the ones before it once more, so that a loss costs nothing but delay.
+//!
+//! ```text
+//!   1 TTTTTTT oooooooooooooo llllllllll    a block that was sent before: type, how much earlier, length
+//!   0 TTTTTTT                              the packet itself
+//! ```
+
+use rtp::PayloadType;
+use rtp::history::{LoggedPacket, PacketId, PacketLog};
+
+/// Earlier packets that one carries at most.
+const BLOCKS_MAX: usize = 2;
+/// Bytes of a block's head, and of the last one.
+const HEAD_BYTES: usize = 4;
+/// The largest distance in time, and the largest length, that a head can say.
+const DISTANCE_MAX: u32 = (1 << 14) - 1;
+const LENGTH_MAX: usize = (1 << 10) - 1;
+/// Loss in thousandths from which one earlier packet is carried, and two: what both lose is the third power.
+const LOSS_OF_ONE: u16 = 3;
+const LOSS_OF_TWO: u16 = 80;
+/// Reports without loss before packets are bare again: loss comes in bouts.
+const REPORTS_KEPT: u8 = 20;
+
+/// How redundant the packets of a source are.
+#[derive(Debug)]
+pub(crate) struct Redundancy {
+    payload_type: PayloadType,
+    of: PayloadType,
+    blocks: usize,
+    /// Reports until it is less.
+    keeps: u8,
+}
+
+/// The heads of a redundant packet, and what stands behind them.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks<'l> {
+    heads: [u8; HEAD_BYTES * BLOCKS_MAX + 1],
+    heads_length: usize,
+    payloads: [&'l [u8]; BLOCKS_MAX],
+}
+
+impl<'l> Blocks<'l> {
+    /// The heads, then the earlier packets, the earliest first; the packet itself follows.
+    pub(crate) fn parts<'a>(&'a self, payload: &'a [u8]) -> [&'a [u8]; BLOCKS_MAX + 2]
+    where
+        'l: 'a,
+    {
+        let [first, second] = self.payloads;
+        [self.heads.get(..self.heads_length).unwrap_or_default(), first, second, payload]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.heads_length.saturating_add(bytes.len());
+        if let Some(to) = self.heads.get_mut(self.heads_length..end) {
+            to.copy_from_slice(bytes);
+            self.heads_length = end;
+        }
+    }
+}
+
+impl Redundancy {
+    pub(crate) const fn new(payload_type: PayloadType, of: PayloadType) -> Self {
+        Self { payload_type, of, blocks: 0, keeps: 0 }
+    }
+
+    pub(crate) const fn payload_type(&self) -> PayloadType {
+        self.payload_type
+    }
+
+    /// The peer reports a loss, in thousandths.
+    pub(crate) const fn set_loss(&mut self, thousandths: u16) {
+        let wanted = match thousandths {
+            LOSS_OF_TWO.. => 2,
+            LOSS_OF_ONE.. => 1,
+            _ => 0,
+        };
+        if wanted >= self.blocks {
+            (self.blocks, self.keeps) = (wanted, REPORTS_KEPT);
+        } else {
+            self.keeps = self.keeps.saturating_sub(1);
+            if self.keeps == 0 {
+                (self.blocks, self.keeps) = (wanted, REPORTS_KEPT);
+            }
+        }
+    }
+
+    /// What a packet is sent with; `None`: as it is.
+    pub(crate) fn blocks<'l>(
+        &self,
+        id: PacketId,
+        packet: &LoggedPacket,
+        log: &'l PacketLog,
+        payload_bytes_max: usize,
+    ) -> Option<Blocks<'l>> {
+        if self.blocks == 0 {
+            return None;
+        }
+        let mut blocks = Blocks::default();
+        let mut room = payload_bytes_max.checked_sub(packet.payload.len())?.checked_sub(1)?;
+        let mut at = 0;
+        for back in (1..=self.blocks).rev() {
+            let Some(earlier) = id.back(back).and_then(|id| log.get(id)) else { continue };
+            let distance = packet.timestamp.wrapping_sub(earlier.timestamp);
+            let (length, bytes) = (earlier.payload.len(), earlier.payload.len().saturating_add(HEAD_BYTES));
+            if !(1..=DISTANCE_MAX).contains(&distance) || length > LENGTH_MAX || bytes > room {
+                continue;
+            }
+            room = room.saturating_sub(bytes);
+            let length = u32::try_from(length).unwrap_or(0);
+            let head = 1 << 31 | u32::from(self.of.number()) << 24 | distance << 10 | length;
+            blocks.put(&head.to_be_bytes());
+            if let Some(slot) = blocks.payloads.get_mut(at) {
+                *slot = &earlier.payload;
+                at += 1;
+            }
+        }
+        blocks.put(&[self.of.number()]);
+        Some(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn log(payloads: &[(&'static [u8], u32)]) -> (PacketLog, Vec<PacketId>) {
+        let now = netsim::Clock::new().now();
+        let mut log = PacketLog::new();
+        let push = |&(payload, timestamp): &(&'static [u8], u32)| {
+            log.push(now, LoggedPacket { payload: Bytes::from_static(payload), timestamp, marker: false })
+        };
+        let ids = payloads.iter().map(push).collect();
+        (log, ids)
+    }
+
+    fn made(redundancy: &Redundancy, log: &PacketLog, id: PacketId) -> Option<Vec<u8>> {
+        let packet = log.get(id).unwrap();
+        let blocks = redundancy.blocks(id, packet, log, 1100)?;
+        Some(blocks.parts(&packet.payload).concat())
+    }
+
+    #[test]
+    fn packets_carry_those_before_them_as_loss_is_reported() {
+        let (log, ids) = log(&[(b"one", 960), (b"two!", 1920), (b"three", 2880)]);
+        let type_of = |n| PayloadType::new(n).unwrap();
+        let mut redundancy = Redundancy::new(type_of(63), type_of(111));
+        assert_eq!(made(&redundancy, &log, ids[2]), None);
+        redundancy.set_loss(10);
+        let (one, two) = ([0x80 | 111, 0x0f, 0, 4], [0x80 | 111, 0x1e, 0, 3]);
+        assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), [&one[..], &[111], b"two!three"].concat());
+        redundancy.set_loss(350);
+        let both = [&two[..], &one, &[111], b"onetwo!three"].concat();
+        assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), both);
+        // The first one has nobody before it, and says so.
+        assert_eq!(made(&redundancy, &log, ids[0]).unwrap(), b"oone");
+        // It takes a while until it is believed that nothing is lost any more.
+        for _ in 0..REPORTS_KEPT - 1 {
+            redundancy.set_loss(0);
+        }
+        assert!(made(&redundancy, &log, ids[2]).unwrap().len() == both.len());
+        redundancy.set_loss(0);
+        assert_eq!(made(&redundancy, &log, ids[2]), None);
+    }
+
+    #[test]
+    fn what_no_head_can_say_is_left_out() {
+        static LONG: [u8; 1024] = [7; 1024];
+        let (log, ids) =
+            log(&[(&LONG, 0), (b"far", 100), (b"near", 20_000), (b"same", 20_000), (b"it", 20_960)]);
+        let type_of = |n| PayloadType::new(n).unwrap();
+        let mut redundancy = Redundancy::new(type_of(63), type_of(111));
+        redundancy.set_loss(500);
+        assert_eq!(made(&redundancy, &log, ids[1]).unwrap(), b"ofar");
+        assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), b"onear");
+        assert_eq!(made(&redundancy, &log, ids[3]).unwrap(), b"osame");
+        let packet = log.get(ids[4]).unwrap();
+        // Room for one of two.
+        let blocks = redundancy.blocks(ids[4], packet, &log, 2 + 1 + 8 + 3).unwrap();
+        assert_eq!(blocks.parts(&packet.payload).concat().len(), 4 + 4 + 1 + 2);
+    }
+}
