@@ -30,6 +30,8 @@ pub enum Event {
     Frame {
         /// The section.
         section: SectionId,
+        /// The index into [`crate::Section::layers`]; 0 without simulcast.
+        layer: u8,
         /// The frame; its timestamp has the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
         /// When it was sampled, on the sender's clock: the same clock for all sections. `None` before the sender's first
@@ -41,6 +43,8 @@ pub enum Event {
     PictureLost {
         /// The section.
         section: SectionId,
+        /// The layer of it.
+        layer: u8,
     },
     /// The peer cannot decode what we send, and wants a key frame. Not more often than one in 500 ms.
     KeyFrameWanted {

@@ -4,7 +4,7 @@
 //!    type that only one section has (RFC 9143 §9.2).
 //! 2. A retransmission becomes the packet that it repeats.
 //! 3. A source's [`Receiver`] puts packets in order and says what is missing; its depacketiser puts frames together.
-//! 4. A section listens to one source: frames of several, as of the layers of a simulcast, are not mixed.
+//! 4. A layer of a section listens to one source: frames of several are not mixed. A section without simulcast has one layer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Source {
     section: SectionId,
+    layer: u8,
     receiver: Receiver,
     clock: ClockMapping,
     /// The index of its format in the section, and its depacketiser.
@@ -45,17 +46,24 @@ struct Source {
     needs_key_frame: bool,
 }
 
+/// A layer of a section.
+#[derive(Debug)]
+struct Layer {
+    requests: KeyFrameRequests,
+    /// The source that it listens to, and when media of it came last.
+    current: Option<(Ssrc, Instant)>,
+}
+
 /// The state of a section besides its sources.
 #[derive(Debug)]
 struct Incoming {
     section: Section,
     rtx: RtxMap,
-    requests: KeyFrameRequests,
     /// Whether the peer repeats packets, and takes requests for key frames.
     nack: bool,
     pli: bool,
-    /// The source that it listens to, and when media of it came last.
-    current: Option<(Ssrc, Instant)>,
+    /// One at least.
+    layers: Vec<Layer>,
 }
 
 /// The receiving half of a session.
@@ -108,7 +116,7 @@ impl Reception {
             self.malformed += 1;
             return;
         };
-        let Some(index) = self.section_of(&packet) else {
+        let Some((index, layer)) = self.place_of(&packet) else {
             self.unknown += 1;
             return;
         };
@@ -122,7 +130,7 @@ impl Reception {
             rate.handle_packet(now, bytes.len());
         }
         if incoming.rtx.original(packet.header.payload_type).is_some() {
-            self.handle_repair(now, index, &packet, events);
+            self.handle_repair(now, (index, layer), &packet, events);
             return;
         }
         let ssrc = packet.header.ssrc;
@@ -135,18 +143,19 @@ impl Reception {
         }
         let spoke = known.is_some_and(|source| source.spoke);
         let speaks = format.is_some() && !packet.payload.is_empty();
-        let before = incoming.current.map(|(current, _)| current);
-        let listens = incoming.listens(now, ssrc, speaks, !spoke);
+        let before = incoming.current(layer);
+        let listens = incoming.listens(now, layer, ssrc, speaks, !spoke);
         if let Some(old) =
             before.filter(|old| listens && *old != ssrc).and_then(|old| self.sources.get_mut(old))
         {
             old.leave();
             if incoming.is_video() {
-                events.push_back(Event::PictureLost { section: incoming.section.id });
+                events.push_back(Event::PictureLost { section: incoming.section.id, layer });
             }
         }
         let format = format.unwrap_or(0);
-        let Some(source) = self.sources.get_or_insert_with(ssrc, || incoming.source(ssrc, format)) else {
+        let Some(source) = self.sources.get_or_insert_with(ssrc, || incoming.source(ssrc, layer, format))
+        else {
             self.too_many_sources += 1;
             return;
         };
@@ -160,16 +169,16 @@ impl Reception {
     fn handle_repair(
         &mut self,
         now: Instant,
-        index: usize,
+        (index, layer): (usize, u8),
         packet: &Packet<'_>,
         events: &mut VecDeque<Event>,
     ) {
         let Some(incoming) = self.sections.get_mut(index) else { return };
         let rtx = packet.header.ssrc;
         if incoming.rtx.source(rtx).is_none()
-            && let Some((current, _)) = incoming.current
+            && let Some(current) = incoming.current(layer)
         {
-            // The repaired source was not announced: it is the one that its section receives.
+            // The repaired source was not announced: it is the one that its layer receives.
             incoming.rtx.add_source(rtx, current);
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
@@ -179,6 +188,25 @@ impl Reception {
         let payload = Bytes::copy_from_slice(payload.unwrap_or_default());
         source.receiver.handle_recovered(now, &repaired.header, payload);
         self.malformed += source.drain(ssrc, incoming, events);
+    }
+
+    /// The section of a packet, and the layer of it.
+    fn place_of(&self, packet: &Packet<'_>) -> Option<(usize, u8)> {
+        let index = self.section_of(packet)?;
+        if let Some(source) = self.sources.get(packet.header.ssrc) {
+            return Some((index, source.layer));
+        }
+        let incoming = self.sections.get(index)?;
+        if incoming.section.layers.is_empty() {
+            return Some((index, 0));
+        }
+        let told = incoming.section.extensions.read(packet.header.extension);
+        let layer = match told.rid.or(told.repaired_rid) {
+            Some(rid) => incoming.section.layers.iter().position(|layer| layer == rid)?,
+            // Of a source of repairs only the first packets say what it repairs.
+            None => usize::from(self.sources.get(incoming.rtx.source(packet.header.ssrc)?)?.layer),
+        };
+        Some((index, u8::try_from(layer).ok()?))
     }
 
     /// The section of a packet.
@@ -214,8 +242,9 @@ impl Reception {
     /// The peer ends a source. Others are none of its business, and none of ours.
     pub(crate) fn handle_bye(&mut self, ssrc: Ssrc) {
         self.sources.remove(ssrc);
-        self.sections.iter_mut().filter(|incoming| incoming.is_current(ssrc)).for_each(|incoming| {
-            incoming.current = None;
+        let layers = self.sections.iter_mut().flat_map(|incoming| &mut incoming.layers);
+        layers.filter(|layer| layer.current.is_some_and(|(current, _)| current == ssrc)).for_each(|layer| {
+            layer.current = None;
         });
     }
 
@@ -224,10 +253,11 @@ impl Reception {
     }
 
     /// The owner cannot go on without a key frame.
-    pub(crate) fn request_key_frame(&mut self, section: SectionId) -> bool {
+    pub(crate) fn request_key_frame(&mut self, section: SectionId, layer: u8) -> bool {
         let found =
             self.sections.iter_mut().find(|incoming| incoming.section.id == section && incoming.is_video());
-        found.map(|incoming| incoming.requests.request()).is_some()
+        let layer = found.and_then(|incoming| incoming.layers.get_mut(usize::from(layer)));
+        layer.map(|layer| layer.requests.request()).is_some()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
@@ -252,8 +282,10 @@ impl Reception {
             }
         }
         for incoming in &mut self.sections {
-            if incoming.requests.poll(now) && incoming.pli {
-                requests.key_frames.extend(incoming.current.map(|(ssrc, _)| ssrc));
+            for layer in &mut incoming.layers {
+                if layer.requests.poll(now) && incoming.pli {
+                    requests.key_frames.extend(layer.current.map(|(ssrc, _)| ssrc));
+                }
             }
         }
         requests
@@ -297,7 +329,8 @@ impl Reception {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let sources = self.sources.iter().filter_map(|(_, source)| source.receiver.poll_timeout());
-        let requests = self.sections.iter().filter_map(|incoming| incoming.requests.poll_timeout());
+        let layers = self.sections.iter().flat_map(|incoming| &incoming.layers);
+        let requests = layers.filter_map(|layer| layer.requests.poll_timeout());
         let arrivals = self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout);
         sources.chain(requests).chain(arrivals).min()
     }
@@ -323,12 +356,18 @@ impl Incoming {
         let wants = |feedback| section.formats.iter().any(|format| format.has_feedback(feedback));
         Self {
             rtx,
-            requests: KeyFrameRequests::new(),
             nack: wants(&Feedback::Nack),
             pli: wants(&Feedback::Pli) || wants(&Feedback::Fir),
-            current: None,
+            layers: (0..section.layers.len().max(1))
+                .map(|_| Layer { requests: KeyFrameRequests::new(), current: None })
+                .collect(),
             section: section.clone(),
         }
+    }
+
+    /// The source that a layer listens to.
+    fn current(&self, layer: u8) -> Option<Ssrc> {
+        Some(self.layers.get(usize::from(layer))?.current?.0)
     }
 
     fn is_video(&self) -> bool {
@@ -351,16 +390,17 @@ impl Incoming {
     }
 
     fn is_current(&self, ssrc: Ssrc) -> bool {
-        self.current.is_some_and(|(current, _)| current == ssrc)
+        self.layers.iter().any(|layer| layer.current.is_some_and(|(current, _)| current == ssrc))
     }
 
-    /// Whether a packet's media is taken: of the source that the section listens to, of one that is new, or of any other
-    /// when that one is silent.
-    fn listens(&mut self, now: Instant, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
+    /// Whether a packet's media is taken: of the source that the layer listens to, of one that is new, or of any other when
+    /// that one is silent.
+    fn listens(&mut self, now: Instant, layer: u8, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
+        let Some(layer) = self.layers.get_mut(usize::from(layer)) else { return false };
         let silent = |heard: Instant| is_new || now.saturating_duration_since(heard) >= SILENCE_MAX;
-        let listens = speaks && self.current.is_none_or(|(current, heard)| current == ssrc || silent(heard));
+        let listens = speaks && layer.current.is_none_or(|(current, heard)| current == ssrc || silent(heard));
         if listens {
-            self.current = Some((ssrc, now));
+            layer.current = Some((ssrc, now));
         }
         listens
     }
@@ -369,7 +409,7 @@ impl Incoming {
         self.section.formats.get(format).map_or(90_000, |format| format.remote.rtpmap.clock_rate).max(1)
     }
 
-    fn source(&self, ssrc: Ssrc, format: usize) -> Source {
+    fn source(&self, ssrc: Ssrc, layer: u8, format: usize) -> Source {
         let clock_rate = self.clock_rate(format);
         let config = if self.nack {
             ReceiveConfig::with_nack(clock_rate)
@@ -378,6 +418,7 @@ impl Incoming {
         };
         Source {
             section: self.section.id,
+            layer,
             receiver: Receiver::new(ssrc, config),
             clock: ClockMapping::new(clock_rate),
             format: None,
@@ -411,7 +452,12 @@ impl Source {
         malformed
     }
 
-    /// Drops the source from its section.
+    /// The requests of its layer.
+    fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameRequests> {
+        incoming.layers.get_mut(usize::from(self.layer)).map(|layer| &mut layer.requests)
+    }
+
+    /// Drops the source from its layer.
     fn leave(&mut self) {
         self.format = None;
         (self.gap, self.needs_key_frame) = (true, true);
@@ -426,9 +472,9 @@ impl Source {
     /// Marks the video as undecodable until the next key frame.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
-            incoming.requests.request();
+            self.requests(incoming).map(KeyFrameRequests::request);
             if !std::mem::replace(&mut self.needs_key_frame, true) {
-                events.push_back(Event::PictureLost { section: self.section });
+                events.push_back(Event::PictureLost { section: self.section, layer: self.layer });
             }
         }
     }
@@ -471,13 +517,13 @@ impl Source {
         while let Some(frame) = self.format.as_mut().and_then(|(_, frames)| frames.poll_frame()) {
             if frame.key_frame {
                 self.needs_key_frame = false;
-                incoming.requests.handle_key_frame();
+                self.requests(incoming).map(KeyFrameRequests::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
                 // The request, or the key frame that answered it, may have been lost.
-                incoming.requests.request();
+                self.requests(incoming).map(KeyFrameRequests::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);
-            events.push_back(Event::Frame { section: self.section, frame, sampled });
+            events.push_back(Event::Frame { section: self.section, layer: self.layer, frame, sampled });
         }
         if taken.is_err() {
             self.spoil(incoming, events);

@@ -213,10 +213,10 @@ impl<L: FnMut(String)> Relay<L> {
                 self.tell_connected(id);
                 self.want_key_frame(now, touched);
             }
-            Event::Frame { section, frame, sampled } => {
+            Event::Frame { section, layer: 0, frame, sampled } => {
                 self.handle_frame(now, id, section, &frame, sampled, touched);
             }
-            Event::PictureLost { section } => {
+            Event::PictureLost { section, layer: 0 } => {
                 (self.log)(format!("session {id} frame lost"));
                 self.hold_viewers(section);
             }
@@ -302,7 +302,7 @@ impl<L: FnMut(String)> Relay<L> {
         let Some(stream) = &self.stream else { return };
         let Some(publisher) = self.sessions.get_mut(&stream.publisher) else { return };
         for live in &stream.tracks {
-            publisher.peer.request_key_frame(now, live.section);
+            publisher.peer.request_key_frame(now, live.section, 0);
         }
         touched.insert(stream.publisher);
     }

@@ -5,7 +5,7 @@ use sdp::{Attribute, Description, Direction, Feedback, Media, Setup};
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
-    is_ours, remote_sources, transport, uses,
+    is_ours, layers_of, remote_sources, transport, uses,
 };
 use crate::error::Error;
 
@@ -103,9 +103,13 @@ fn take(
         })
         .collect();
     let first = formats.first()?;
-    let used = |extension: &Extension| uses(*extension, &media.kind, direction, first);
+    let layers = if direction.receives() { layers_of(media) } else { Vec::new() };
+    let used = |extension: &Extension| uses(*extension, &media.kind, direction, first, !layers.is_empty());
     let known: Vec<&str> = Extension::ALL.iter().filter(|one| used(one)).map(|one| one.uri()).collect();
     answer.attributes.extend(media.answer_extmaps(&known));
+    if !layers.is_empty() {
+        answer.attributes.extend(media.answer_simulcast());
+    }
     let with_rtx = formats.iter().any(|format| format.rtx.is_some());
     let local_source = direction.sends().then(|| local.source(id, with_rtx));
     if let Some(source) = local_source {
@@ -120,6 +124,7 @@ fn take(
         extensions: ExtensionMap::of(answer.attributes.extmaps()),
         reduced_size: answer.attributes.has(&Attribute::RtcpRsize),
         msid: preference.msid.clone(),
+        layers,
         remote_sources: remote_sources(media),
         local_source,
     };

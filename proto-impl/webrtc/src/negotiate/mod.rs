@@ -27,6 +27,8 @@ pub(crate) use offer::{PORT_DISCARD, PROTOCOL, accept_answer, offer};
 pub const SECTIONS_MAX: usize = 16;
 /// Candidates of the peer that are kept.
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
+/// Layers of a section that are received.
+pub const LAYERS_MAX: usize = 4;
 /// Sources that a section names.
 const SOURCES_MAX: usize = 16;
 
@@ -107,6 +109,9 @@ pub struct Section {
     pub reduced_size: bool,
     /// The stream and track that we send.
     pub msid: Option<sdp::Msid>,
+    /// The names of the layers that the peer may send at once (RFC 8853), in its order of preference; empty without
+    /// simulcast.
+    pub layers: Vec<String>,
     /// Sources that the peer says it has.
     pub remote_sources: Vec<SourcePair>,
     /// The source that we send from, when we send.
@@ -263,6 +268,14 @@ fn is_ours(media: &Media) -> bool {
         )
 }
 
+/// The layers that a section sends at once.
+fn layers_of(media: &Media) -> Vec<String> {
+    let sent = media.attributes.simulcast().map(|simulcast| simulcast.send.as_slice()).unwrap_or_default();
+    // Of alternatives the first is as good as any: which of them comes, the sender decides.
+    let first = sent.iter().filter_map(|alternatives| alternatives.first());
+    first.map(|layer| layer.rid.clone()).take(LAYERS_MAX).collect()
+}
+
 /// Sources that a section names, media with its RTX.
 fn remote_sources(media: &Media) -> Vec<SourcePair> {
     let mut sources: Vec<SourcePair> = Vec::new();
@@ -286,7 +299,13 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
 }
 
 /// Whether we make something of a header extension in a section of this direction, with its first format.
-fn uses(extension: Extension, kind: &MediaKind, direction: Direction, format: &SectionFormat) -> bool {
+fn uses(
+    extension: Extension,
+    kind: &MediaKind,
+    direction: Direction,
+    format: &SectionFormat,
+    has_layers: bool,
+) -> bool {
     let (sends, receives) = (direction.sends() && format.has_free_heads(), direction.receives());
     let is_video = *kind == MediaKind::Video;
     let numbers = format.has_feedback(&sdp::Feedback::TransportCc);
@@ -297,9 +316,8 @@ fn uses(extension: Extension, kind: &MediaKind, direction: Direction, format: &S
         Extension::AbsSendTime => sends && is_video && !numbers && format.has_feedback(&sdp::Feedback::Remb),
         Extension::PlayoutDelay => sends && is_video,
         Extension::AbsCaptureTime => sends,
-        Extension::Rid | Extension::RepairedRid | Extension::AudioLevel | Extension::VideoOrientation => {
-            false
-        }
+        Extension::Rid | Extension::RepairedRid => receives && has_layers,
+        Extension::AudioLevel | Extension::VideoOrientation => false,
     }
 }
 

@@ -85,7 +85,7 @@ fn section(
             red: None,
         };
         let first = preference.formats.first().map(offered);
-        if first.is_some_and(|first| uses(extension, kind, preference.direction, &first)) {
+        if first.is_some_and(|first| uses(extension, kind, preference.direction, &first, false)) {
             let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
             media.attributes.push(Attribute::Extmap(extmap));
         }
@@ -166,6 +166,7 @@ pub(crate) fn accept_answer(
             extensions: ExtensionMap::of(media.attributes.extmaps()),
             reduced_size: media.attributes.has(&Attribute::RtcpRsize),
             msid: ours.attributes.msid().cloned(),
+            layers: Vec::new(),
             remote_sources: remote_sources(media),
             local_source: source.map(|source| SourcePair { rtx: source.rtx.filter(|_| with_rtx), ..source }),
         });

@@ -124,6 +124,23 @@ fn a_browser_gets_repair_feedback_and_extensions() {
 }
 
 #[test]
+fn all_layers_of_a_simulcast_are_taken() {
+    let offer = read(SAFARI);
+    let (answer, negotiated) = answer_to(&offer).unwrap();
+    let video = negotiated.sections.iter().find(|section| section.kind == MediaKind::Video).unwrap();
+    let offered: Vec<&str> = offer.media[1].attributes.rids().map(|rid| rid.id.as_str()).collect();
+    assert_eq!(
+        (video.layers.len(), video.layers.clone()),
+        (3, offered.iter().map(|rid| rid.to_string()).collect())
+    );
+    let media = answer.media.iter().find(|media| media.kind == MediaKind::Video).unwrap();
+    assert_eq!(media.attributes.simulcast().unwrap().recv.len(), 3);
+    assert_eq!(media.attributes.rids().count(), 3);
+    assert!(video.extensions.id(Extension::Rid).is_some());
+    assert_eq!(offer.check_answer(&answer), Ok(()));
+}
+
+#[test]
 fn a_player_gets_what_is_sent() {
     // The offer of a player is that of a publisher, the other way round.
     let offer = read(&CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly"));

@@ -222,9 +222,10 @@ impl Peer {
         begins
     }
 
-    /// Asks the peer for a key frame, at most twice a second. False for a section that has none.
-    pub fn request_key_frame(&mut self, now: Instant, section: SectionId) -> bool {
-        let asked = self.reception.as_mut().is_some_and(|reception| reception.request_key_frame(section));
+    /// Asks the peer for a key frame of a layer, at most twice a second. False for a section that has none.
+    pub fn request_key_frame(&mut self, now: Instant, section: SectionId, layer: u8) -> bool {
+        let reception = self.reception.as_mut();
+        let asked = reception.is_some_and(|reception| reception.request_key_frame(section, layer));
         self.flush_feedback(now);
         asked
     }

@@ -22,9 +22,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_layers(&[])
+    }
+
+    fn with_layers(layers: &[&str]) -> Self {
         let now = netsim::Clock::new().now();
         let mut extensions = ExtensionMap::new();
-        assert!(extensions.insert(Extension::TransportCc, 3));
+        let ids = [(Extension::TransportCc, 3), (Extension::Rid, 4), (Extension::RepairedRid, 5)];
+        assert!(ids.into_iter().all(|(extension, id)| extensions.insert(extension, id)));
         let formats = [(Codec::H264, H264), (Codec::Vp8, VP8)].map(|(codec, number)| {
             let local = offered_formats(codec, number).remove(0);
             let rtx = (number == H264).then(|| PayloadType::new(RTX).unwrap());
@@ -39,6 +44,7 @@ impl Bench {
             extensions,
             reduced_size: true,
             msid: None,
+            layers: layers.iter().map(|&layer| layer.to_owned()).collect(),
             remote_sources: Vec::new(),
             local_source: None,
         };
@@ -57,8 +63,19 @@ impl Bench {
 
     /// A packet that is a frame of its own.
     fn packet(&mut self, payload_type: u8, ssrc: u32, number: u16, payload: &[u8]) {
-        let mut block = Vec::new();
         let values = Extensions { transport_sequence: Some(number), ..Extensions::default() };
+        self.packet_with(&values, payload_type, ssrc, number, payload);
+    }
+
+    fn packet_with(
+        &mut self,
+        values: &Extensions<'_>,
+        payload_type: u8,
+        ssrc: u32,
+        number: u16,
+        payload: &[u8],
+    ) {
+        let mut block = Vec::new();
         let header = Header {
             marker: true,
             payload_type: PayloadType::new(payload_type).unwrap(),
@@ -66,7 +83,7 @@ impl Bench {
             timestamp: u32::from(number) * 3000,
             ssrc: Ssrc(ssrc),
             csrcs: Csrcs::default(),
-            extension: self.extensions.write(&values, &mut block),
+            extension: self.extensions.write(values, &mut block),
         };
         let mut bytes = Vec::new();
         Packet { header, payload, padding: if payload.is_empty() { 9 } else { 0 } }.write(&mut bytes);
@@ -107,6 +124,47 @@ impl Bench {
     fn key_frames_wanted(&mut self) -> Vec<u32> {
         self.reception.poll_requests(self.now).key_frames.iter().map(|ssrc| ssrc.value()).collect()
     }
+}
+
+/// Layers with names are told apart by them, then by their sources; repairs and requests are each layer's own.
+#[test]
+fn named_layers_are_received_beside_each_other() {
+    const KEY: &[u8] = &[0x65, 0x88, 0x84, 0];
+    const DELTA: &[u8] = &[0x41, 0x9a, 0x84, 0];
+    let mut bench = Bench::with_layers(&["h", "l"]);
+    let layers = |bench: &mut Bench| -> Vec<(u8, bool)> {
+        let frame = |event| match event {
+            Event::Frame { layer, frame, .. } => Some((layer, frame.key_frame)),
+            _ => None,
+        };
+        bench.events.drain(..).filter_map(frame).collect()
+    };
+    let named = |rid| Extensions { rid: Some(rid), ..Extensions::default() };
+    bench.packet_with(&named("l"), H264, 2, 10, KEY);
+    bench.packet_with(&named("h"), H264, 1, 100, KEY);
+    bench.packet_with(&named("other"), H264, 3, 7, KEY);
+    bench.packet(H264, 4, 7, KEY);
+    bench.delta(1, 101);
+    bench.delta(2, 11);
+    assert_eq!(layers(&mut bench), [(1, true), (0, true), (0, false), (1, false)]);
+    assert_eq!(bench.reception.unknown, 2);
+    // One of the lower layer is lost, and repaired: by a source that says once what it repairs.
+    bench.delta(2, 13);
+    bench.delta(1, 102);
+    assert_eq!(layers(&mut bench), [(0, false)]);
+    let repaired = |number: u16| [&number.to_be_bytes()[..], DELTA].concat();
+    let values = Extensions { repaired_rid: Some("l"), ..Extensions::default() };
+    bench.packet_with(&values, RTX, 20, 5, &repaired(12));
+    assert_eq!(layers(&mut bench), [(1, false), (1, false)]);
+    bench.delta(2, 15);
+    bench.packet(RTX, 20, 6, &repaired(14));
+    assert_eq!(layers(&mut bench), [(1, false), (1, false)]);
+    // A key frame is asked of the layer that needs it.
+    assert!(bench.reception.request_key_frame(SectionId(0), 1));
+    assert!(!bench.reception.request_key_frame(SectionId(0), 2));
+    assert_eq!(bench.key_frames_wanted(), [2]);
+    assert!(bench.reception.request_key_frame(SectionId(0), 0));
+    assert_eq!(bench.key_frames_wanted(), [1]);
 }
 
 /// Three layers at once, as a page sends them that writes an SSRC group of its own.

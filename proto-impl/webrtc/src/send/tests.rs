@@ -50,6 +50,7 @@ impl Bench {
             extensions,
             reduced_size: true,
             msid: None,
+            layers: Vec::new(),
             remote_sources: Vec::new(),
             local_source: Some(SourcePair { ssrc: 7, rtx: None }),
         };

@@ -111,8 +111,8 @@ fn a_key_frame_that_is_asked_for_is_told_to_the_owner() {
     pair.run_for(secs(1)).unwrap();
     for _ in 0..100 {
         let now = pair.clock.now();
-        assert!(pair.a.peer.request_key_frame(now, VIDEO));
-        assert!(!pair.a.peer.request_key_frame(now, AUDIO));
+        assert!(pair.a.peer.request_key_frame(now, VIDEO, 0));
+        assert!(!pair.a.peer.request_key_frame(now, AUDIO, 0));
         pair.run_for(ms(20)).unwrap();
     }
     // two seconds, at most two requests in each.

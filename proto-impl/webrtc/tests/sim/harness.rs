@@ -179,7 +179,7 @@ impl End {
                 Event::Closed(reason) => self.closed = Some(reason),
                 Event::PictureLost { .. } => self.pictures_lost += 1,
                 Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
-                Event::Frame { section, frame, sampled } => {
+                Event::Frame { section, layer: 0, frame, sampled } => {
                     self.verifier.feed(&frame.payload).unwrap();
                     let (key_frame, timestamp) = (frame.key_frame, frame.timestamp);
                     self.came.push(Came { section, key_frame, at: now, timestamp, sampled });
