@@ -10,7 +10,7 @@ use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 /// The tracks of one kind that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first that the format can carry; a derived one when it can carry no published one.
+    /// The first that the format can carry, or the largest rendition of it; a derived one when it can carry no published one.
     #[default]
     Default,
     /// Every published one that the format can carry; a derived one when it can carry none of them.
@@ -23,8 +23,9 @@ pub enum Pick {
 
 impl Pick {
     fn choose(self, kind: TrackKind, tracks: &Tracks, carries: &dyn Fn(&Track) -> bool) -> TrackSet {
-        let carried = || tracks.of_kind(kind).filter(|track| carries(track)).map(|track| track.id);
-        let first = || carried().next().into_iter().collect();
+        let of_kind = || tracks.iter().filter(|track| track.kind() == kind && carries(track));
+        let carried = || of_kind().map(|track| track.id);
+        let first = || Tracks::preferred(of_kind()).map(|track| track.id).into_iter().collect();
         match self {
             Self::Default => first(),
             Self::All => {
@@ -220,6 +221,20 @@ mod tests {
         let carries = |track: &Track| track.kind() == TrackKind::Video || track.id.is_derived();
         assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);
+    }
+
+    #[test]
+    fn of_renditions_the_largest_is_the_default() {
+        let rendition = |n: u8, group, height| {
+            let rendition = media::Rendition { group, width: height * 2, height, bit_rate: 0 };
+            Track { rendition: Some(rendition), ..video(n) }
+        };
+        let chosen =
+            |tracks: [Track; 3]| ids(Selection::DEFAULT, &Arc::new(Tracks::new(1, tracks)), &|_| true);
+        let [v0, v1] = [0, 1].map(|n| TrackId::nth(TrackKind::Video, n).unwrap());
+        assert_eq!(chosen([rendition(0, 1, 360), rendition(1, 1, 720), rendition(2, 2, 1080)]), [v1]);
+        assert_eq!(chosen([rendition(0, 0, 360), rendition(1, 0, 720), rendition(2, 1, 1080)]), [v0]);
+        assert_eq!(chosen([video(0), rendition(1, 1, 720), rendition(2, 1, 1080)]), [v0]);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Worker {
 
     fn source_figures(&self, stream: StreamId, count: SourceCount) -> Option<SourceFigures> {
         let tracks = self.live.streams.get(&stream)?.tracks();
-        let size = tracks.video().and_then(|track| track.config.picture_size());
+        let size = tracks.video().and_then(media::Track::picture_size);
         let (width, height) = size.unwrap_or((0, 0));
         let publisher = count.publisher.and_then(|session| self.conns.get(session.conn));
         let figures = publisher.and_then(|conn| conn.session.figures());

@@ -165,7 +165,7 @@ pub enum Origin {
 /// One of several renditions of the same content, such as a simulcast layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
-    /// Tracks of one group show the same content.
+    /// Tracks of one group show the same content. 0: nobody has said so.
     pub group: u8,
     /// Width in pixels; 0 when unknown.
     pub width: u32,
@@ -173,6 +173,14 @@ pub struct Rendition {
     pub height: u32,
     /// Bits per second as announced; 0 when unknown.
     pub bit_rate: u32,
+}
+
+impl Rendition {
+    /// Pixels, then bits per second: what tells which of two is the larger.
+    #[must_use]
+    pub fn size(&self) -> (u64, u32) {
+        (u64::from(self.width).saturating_mul(self.height.into()), self.bit_rate)
+    }
 }
 
 /// One elementary stream: its codec configuration and its timescale.
@@ -220,6 +228,16 @@ impl Track {
     #[must_use]
     pub const fn kind(&self) -> TrackKind {
         self.config.codec().kind()
+    }
+
+    /// Width and height of its pictures: as the configuration tells, else as the rendition does.
+    #[must_use]
+    pub fn picture_size(&self) -> Option<(u32, u32)> {
+        let told = || {
+            let rendition = self.rendition.as_ref().filter(|one| one.width > 0 && one.height > 0)?;
+            Some((rendition.width, rendition.height))
+        };
+        self.config.picture_size().or_else(told)
     }
 
     /// The duration of a unit in ticks of the track's timescale; known for audio with a fixed or signalled frame
@@ -281,10 +299,10 @@ impl Tracks {
         self.list.iter().filter(move |track| track.kind() == kind)
     }
 
-    /// The default track of a kind: the published one with the lowest id.
+    /// The default track of a kind: the published one with the lowest id, or its largest rendition.
     #[must_use]
     pub fn default_of(&self, kind: TrackKind) -> Option<&Track> {
-        self.of_kind(kind).next()
+        Self::preferred(self.list.iter().filter(|track| track.kind() == kind))
     }
 
     /// The default video track.
@@ -323,6 +341,21 @@ impl Tracks {
     pub fn bytes(&self) -> usize {
         let tracks: usize = self.list.iter().map(Track::bytes).sum();
         tracks + self.metadata.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Of several tracks of one kind the one that is sent where one is wanted: the first, or the largest that shows what the
+    /// first one shows.
+    pub fn preferred<'a>(tracks: impl Iterator<Item = &'a Track> + Clone) -> Option<&'a Track> {
+        let first = tracks.clone().next()?;
+        let group = |track: &Track| track.rendition.as_ref().map_or(0, |rendition| rendition.group);
+        let shown = group(first);
+        if shown == 0 {
+            return Some(first);
+        }
+        let size = |track: &Track| track.rendition.as_ref().map(Rendition::size);
+        tracks
+            .filter(|track| group(track) == shown)
+            .reduce(|best, track| if size(track) > size(best) { track } else { best })
     }
 
     /// Whether no track is known.

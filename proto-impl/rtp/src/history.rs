@@ -7,6 +7,7 @@
 //! again to it (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -72,14 +73,27 @@ pub struct LoggedPacket {
     pub marker: bool,
 }
 
-/// The last packets of a track.
-#[derive(Debug, Default)]
+/// The numbers of a log's packets begin where no other log has any.
+static NEXT_LOG: AtomicU64 = AtomicU64::new(0);
+/// Numbers of one log: more than any track has packets.
+const LOG_NUMBERS: u64 = 1 << 36;
+
+/// The last packets of a track. No packet of another log has the id of one of its own: who is sent another track from some
+/// moment on is never sent a packet of the one for one of the other.
+#[derive(Debug)]
 pub struct PacketLog {
     packets: VecDeque<(Instant, LoggedPacket)>,
     first: u64,
     bytes: usize,
     /// Packets from here on are not too old.
     held: Option<u64>,
+}
+
+impl Default for PacketLog {
+    fn default() -> Self {
+        let first = NEXT_LOG.fetch_add(LOG_NUMBERS, Ordering::Relaxed);
+        Self { packets: VecDeque::new(), first, bytes: 0, held: None }
+    }
 }
 
 impl PacketLog {
@@ -371,6 +385,20 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_of_one_log_is_not_in_another() {
+        let start = netsim::Clock::new().now();
+        let payload = Bytes::from(vec![1; 1000]);
+        let (mut one, mut other) = (PacketLog::new(), PacketLog::new());
+        let id = one.push(start, packet(&payload, 1));
+        other.push(start, packet(&payload, 2));
+        assert!(one.get(id).is_some() && other.get(id).is_none());
+        let mut history = ResendHistory::new();
+        history.sent(ExtendedSequence::first(SequenceNumber(7)), id, 1000);
+        assert!(history.resend(start, SequenceNumber(7), RTT, &other).is_none());
+        assert!(history.resend(start, SequenceNumber(7), RTT, &one).is_some());
+    }
+
+    #[test]
     fn what_is_held_gets_old_and_is_repeated() {
         let start = netsim::Clock::new().now();
         let mut log = PacketLog::new();
@@ -404,7 +432,7 @@ mod tests {
         log.trim(at(start, 1001));
         assert!(log.is_empty() && log.bytes() == 0 && log.get(ids[19_999]).is_none());
         let id = log.push(at(start, 1001), packet(&small, 9));
-        assert_eq!((id, log.get(id).unwrap().timestamp), (PacketId(20_000), 9));
+        assert_eq!((ids[0].distance(id), log.get(id).unwrap().timestamp), (20_000, 9));
         let large = Bytes::from(vec![0; 60_000]);
         for n in 0..500 {
             log.push(at(start, 1002), packet(&large, n));

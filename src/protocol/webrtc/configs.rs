@@ -74,6 +74,24 @@ pub(super) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig
     }
 }
 
+/// Width and height of a key frame whose configuration does not tell them.
+pub(super) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
+    match codec {
+        Codec::Vp8 => vp8::picture_size(payload),
+        Codec::Vp9 => vp9::picture_size(payload),
+        Codec::H264
+        | Codec::H265
+        | Codec::Av1
+        | Codec::Opus
+        | Codec::G711(_)
+        | Codec::Aac
+        | Codec::Mp3
+        | Codec::Ac3
+        | Codec::Eac3
+        | Codec::Flac => None,
+    }
+}
+
 fn nals(payload: &[u8], which: impl Fn(&[u8]) -> bool) -> Vec<&[u8]> {
     Nals::new(payload, 4).flatten().filter(|nal| which(nal)).collect()
 }

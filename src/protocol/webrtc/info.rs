@@ -13,7 +13,7 @@ const MEASURE: Duration = Duration::from_secs(1);
 pub(super) struct TrackInfo {
     pub(super) is_video: bool,
     pub(super) codec: String,
-    /// Width and height of pictures, where the configuration tells.
+    /// Width and height of pictures, where they are known.
     pub(super) size: Option<(u32, u32)>,
     /// Bits per second of late.
     pub(super) bit_rate: u64,
@@ -48,13 +48,21 @@ impl Rates {
         rate.bytes = rate.bytes.saturating_add(bytes);
     }
 
+    /// Bits per second of a track; 0 before they are known.
+    pub(super) fn of(&self, track: TrackId) -> u64 {
+        self.0.iter().find(|rate| rate.track == track).map_or(0, |rate| rate.bit_rate)
+    }
+
     /// What these tracks are.
     pub(super) fn info(&self, tracks: &Tracks) -> Vec<TrackInfo> {
         let info = |track: &Track| TrackInfo {
             is_video: track.kind() == TrackKind::Video,
             codec: track.config.codec().to_string(),
-            size: track.config.picture_size(),
-            bit_rate: self.0.iter().find(|rate| rate.track == track.id).map_or(0, |rate| rate.bit_rate),
+            size: track.picture_size(),
+            bit_rate: match (self.of(track.id), &track.rendition) {
+                (0, Some(rendition)) => rendition.bit_rate.into(),
+                (measured, _) => measured,
+            },
         };
         tracks.iter().filter(|track| !track.id.is_derived()).map(info).collect()
     }

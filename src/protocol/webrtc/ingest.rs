@@ -4,6 +4,9 @@
 //! the publisher's reports then tell how the sections lie to each other, and a section that lies elsewhere is moved
 //! there little by little, so that lips come into step without a leap.
 //!
+//! **Layers.** The layers of a simulcast are tracks that show the same: renditions. One that the publisher stops sending
+//! is taken out of the stream, and comes back with its next key frame.
+//!
 //! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers hear of
 //! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
 
@@ -13,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use ::webrtc::{Section, SectionId};
 use media::codec::Codec;
-use media::{AccessUnit, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap};
+use media::{
+    AccessUnit, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap,
+};
 use rtp::NtpTime;
 use rtp::payload::{Frame, codec_of_description};
 
@@ -36,10 +41,20 @@ const SLEW_MAX: i64 = 900;
 /// Farther behind it is moved there at once: 500 ms.
 const STEP: i64 = 45_000;
 
-/// A section that is received.
+/// A layer that is silent for so long, while others of its section are not, is not sent any more.
+const LAYER_SILENCE: Duration = Duration::from_secs(2);
+/// How often the rate of a rendition is told, when it has become another one.
+const RATE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A section that is received, or a layer of it.
 #[derive(Debug)]
 struct Incoming {
     section: SectionId,
+    layer: u8,
+    /// The group of renditions that it belongs to; 0: it is the only one.
+    group: u8,
+    /// When its last frame came.
+    heard: Option<Instant>,
     track: TrackId,
     codec: Codec,
     rate: Timescale,
@@ -67,13 +82,21 @@ pub(super) struct Ingest {
     waiting_bytes: usize,
     dropped: u64,
     rates: Rates,
+    /// When the rates of renditions were looked at.
+    rated: Option<Instant>,
 }
 
 impl Ingest {
     /// Continues the stream at the position of the grant.
     pub(super) fn new(now: Instant, grant: &Grant, sections: &[Section]) -> Self {
         let mut next = [0u8; 2];
-        let incoming = sections.iter().filter(|section| section.direction.receives()).filter_map(|section| {
+        let receiving = sections.iter().filter(|section| section.direction.receives());
+        let layers = receiving.flat_map(|section| {
+            let count = u8::try_from(section.layers.len()).unwrap_or(u8::MAX);
+            let group = if count > 1 { section.id.0.saturating_add(1) } else { 0 };
+            (0..count.max(1)).map(move |layer| (section, layer, group))
+        });
+        let incoming = layers.filter_map(|(section, layer, group)| {
             let format = section.formats.first()?;
             let codec = codec_of_description(&format.remote)?;
             let n = next.get_mut(usize::from(codec.kind() == TrackKind::Audio))?;
@@ -81,6 +104,9 @@ impl Ingest {
             *n += 1;
             Some(Incoming {
                 section: section.id,
+                layer,
+                group,
+                heard: None,
                 track,
                 codec,
                 rate: Timescale::new(format.local.rtpmap.clock_rate),
@@ -101,33 +127,49 @@ impl Ingest {
             waiting_bytes: 0,
             dropped: 0,
             rates: Rates::default(),
+            rated: None,
         }
     }
 
-    /// A whole frame of a section.
-    pub(super) fn frame(&mut self, now: Instant, section: SectionId, frame: Frame, sampled: Option<NtpTime>) {
-        let Some(at) = self.sections.iter().position(|one| one.section == section) else { return };
+    /// A whole frame of a section. False: nothing can be made of it before a key frame.
+    pub(super) fn frame(
+        &mut self,
+        now: Instant,
+        (section, layer): (SectionId, u8),
+        frame: Frame,
+        sampled: Option<NtpTime>,
+    ) -> bool {
+        let is_it = |one: &Incoming| one.section == section && one.layer == layer;
+        let Some(at) = self.sections.iter().position(is_it) else { return true };
         if self.sections.iter().all(|one| one.offset.is_none()) {
             // Until the first frame ICE and DTLS had their time.
             self.began = now;
         }
-        let Some(incoming) = self.sections.get_mut(at) else { return };
+        self.drop_silent_layers(now, section);
+        let Some(incoming) = self.sections.get_mut(at) else { return true };
+        incoming.heard = Some(now);
         let ticks = place(incoming, (self.began, now), &mut self.anchor, frame.timestamp, sampled);
         if incoming.needs_key_frame && !frame.key_frame {
             self.dropped = self.dropped.saturating_add(1);
-            return;
+            return false;
         }
         let (track, codec) = (incoming.track, incoming.codec);
         let mut payload = frame.payload;
-        let mut config = incoming.config.take();
+        // A layer that comes back is configured again.
+        let is_new = self.tracks.get(track).is_none();
+        let (mut config, mut size) = (incoming.config.clone().filter(|_| is_new), None);
         if frame.key_frame {
             let (own, rest) = configs::of_key_frame(codec, &payload);
             config = own.or(config);
+            size = configs::size_of_key_frame(codec, &payload);
             payload = rest;
         }
         incoming.needs_key_frame = false;
         if let Some(config) = config {
             self.configure(track, config);
+        }
+        if let Some(size) = size {
+            self.resize(track, size);
         }
         let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
             // A key frame without parameter sets, and none came before.
@@ -135,20 +177,59 @@ impl Ingest {
                 incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
             }
             self.dropped = self.dropped.saturating_add(1);
-            return;
+            return false;
         };
         let config_epoch = known.epoch;
         let dts = self.timeline.map(track, ticks.max(0).unsigned_abs() & ((1 << CLOCK_BITS) - 1));
         self.rates.add(now, track, payload.len());
         self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
         let unit = AccessUnit { track, dts, pts: dts, key_frame: frame.key_frame, config_epoch, payload };
+        self.tell_rates(now);
         self.units.push_back((unit, Arc::clone(&self.tracks)));
         self.try_start(now);
+        true
+    }
+
+    /// Takes the layers of a section out of the stream that the publisher does not send any more.
+    fn drop_silent_layers(&mut self, now: Instant, section: SectionId) {
+        let is_silent = |heard: Option<Instant>| {
+            heard.is_some_and(|at| now.saturating_duration_since(at) >= LAYER_SILENCE)
+        };
+        let layers = self.sections.iter_mut().filter(|one| one.section == section && one.group != 0);
+        for layer in layers.filter(|one| is_silent(one.heard)) {
+            (layer.heard, layer.needs_key_frame) = (None, true);
+            let tracks = Arc::make_mut(&mut self.tracks);
+            tracks.epoch = tracks.epoch.wrapping_add(1);
+            tracks.retain(|track| track.id != layer.track);
+        }
+    }
+
+    /// Tells what renditions have in a second, where that has become more or less by a quarter.
+    fn tell_rates(&mut self, now: Instant) {
+        let is_soon = |at: Instant| now.saturating_duration_since(at) < RATE_INTERVAL;
+        if self.rated.is_some_and(is_soon) || self.sections.iter().all(|one| one.group == 0) {
+            return;
+        }
+        self.rated = Some(now);
+        for one in self.sections.iter().filter(|one| one.group != 0) {
+            let measured = u32::try_from(self.rates.of(one.track)).unwrap_or(u32::MAX);
+            let told = |track: &Track| track.rendition.as_ref().map(|rendition| rendition.bit_rate);
+            let Some(told) = self.tracks.get(one.track).and_then(told) else { continue };
+            if measured > 0 && measured.abs_diff(told) > told / 4 {
+                let tracks = Arc::make_mut(&mut self.tracks);
+                tracks.epoch = tracks.epoch.wrapping_add(1);
+                if let Some(rendition) = tracks.get_mut(one.track).and_then(|track| track.rendition.as_mut())
+                {
+                    rendition.bit_rate = measured;
+                }
+            }
+        }
     }
 
     /// Video of a section was lost: until the next key frame nothing can be decoded.
-    pub(super) fn lost(&mut self, section: SectionId) {
-        if let Some(incoming) = self.sections.iter_mut().find(|one| one.section == section) {
+    pub(super) fn lost(&mut self, section: SectionId, layer: u8) {
+        let is_it = |one: &&mut Incoming| one.section == section && one.layer == layer;
+        if let Some(incoming) = self.sections.iter_mut().find(is_it) {
             incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
         }
     }
@@ -158,9 +239,9 @@ impl Ingest {
         self.rates.info(&self.tracks)
     }
 
-    /// The section of a track.
-    pub(super) fn section_of(&self, track: TrackId) -> Option<SectionId> {
-        self.sections.iter().find(|one| one.track == track).map(|one| one.section)
+    /// The section of a track, and the layer of it.
+    pub(super) fn source_of(&self, track: TrackId) -> Option<(SectionId, u8)> {
+        self.sections.iter().find(|one| one.track == track).map(|one| (one.section, one.layer))
     }
 
     /// When the first units wait no longer.
@@ -170,7 +251,12 @@ impl Ingest {
 
     /// Looks whether the first units have waited long enough.
     pub(super) fn try_start(&mut self, now: Instant) {
-        let is_known = self.sections.iter().all(|one| self.tracks.get(one.track).is_some());
+        // Of layers one is enough: a publisher sends the larger ones when its path carries them.
+        let has_track = |section| {
+            let mut of_section = self.sections.iter().filter(|one| one.section == section);
+            of_section.any(|one| self.tracks.get(one.track).is_some())
+        };
+        let is_known = self.sections.iter().all(|one| has_track(one.section));
         let is_late = now.saturating_duration_since(self.began) >= START_WAIT
             || self.units.len() >= START_UNITS_MAX
             || self.waiting_bytes >= START_BYTES_MAX;
@@ -200,10 +286,32 @@ impl Ingest {
         if self.tracks.get(id).is_some_and(|track| track.config == config) {
             return;
         }
+        let group = self.group_of(id);
+        let (width, height) = config.picture_size().unwrap_or_default();
+        let bit_rate = u32::try_from(self.rates.of(id)).unwrap_or(u32::MAX);
+        let rendition = (group != 0).then_some(Rendition { group, width, height, bit_rate });
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
-        tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
+        tracks.put(Track { epoch, rendition, ..Track::new(id, config, TICKS) });
+    }
+
+    /// Pictures of the track are so large, which its configuration does not tell. Decoders need not be told.
+    fn resize(&mut self, id: TrackId, (width, height): (u32, u32)) {
+        if self.tracks.get(id).is_none_or(|track| track.picture_size() == Some((width, height))) {
+            return;
+        }
+        let group = self.group_of(id);
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        if let Some(track) = tracks.get_mut(id) {
+            let bit_rate = track.rendition.as_ref().map_or(0, |rendition| rendition.bit_rate);
+            track.rendition = Some(Rendition { group, width, height, bit_rate });
+        }
+    }
+
+    fn group_of(&self, id: TrackId) -> u8 {
+        self.sections.iter().find(|one| one.track == id).map_or(0, |one| one.group)
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) enum ToSession {
     Answer(Description),
     /// Which kinds of tracks a viewer wants.
     Want { video: bool, audio: bool },
+    /// The height that a viewer wants; `None`: what its path carries.
+    Force(Option<u32>),
     /// The client asks what the stream is.
     Info,
     /// A later request, with the secret that its URL had.
@@ -64,6 +66,8 @@ pub(super) enum FromSession {
     Ended,
     /// The tracks of the stream, as far as they are known.
     Info(Vec<TrackInfo>),
+    /// The viewer is sent another rendition, so many lines high.
+    Resolution(u32),
     /// The answer to a [`ToSession::Request`]: status, entity tag, and body.
     Answered(u16, Option<String>, String),
 }

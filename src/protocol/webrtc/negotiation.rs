@@ -56,8 +56,7 @@ pub(super) fn give(
 ) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let is_free = |track: &&Track| !track.id.is_derived() && !taken.0.contains(&track.id);
-    // The default track, as of a subscription without a selection.
-    let track = tracks.of_kind(kind).find(|track| is_carried(track.config.codec())).filter(is_free);
+    let track = default_of(tracks, kind).filter(is_free);
     if let Some(track) = track
         && let formats = formats_of_track(track)
         && !media.select(&formats).is_empty()
@@ -72,6 +71,12 @@ pub(super) fn give(
     idle(media)
 }
 
+/// The track that is sent without a selection.
+fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
+    let carried = |track: &&Track| track.kind() == kind && is_carried(track.config.codec());
+    Tracks::preferred(tracks.iter().filter(carried))
+}
+
 /// A section that nothing is sent by. It is not rejected: some peers find the transport in it alone.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
@@ -82,7 +87,7 @@ fn idle(media: &Media) -> Option<MediaPreference> {
 /// The sections that we offer a viewer of these tracks: audio first, as pages have it.
 pub(super) fn offered(tracks: &Tracks, stream: &str) -> Vec<(MediaKind, MediaPreference)> {
     let section = |kind, section: MediaKind| {
-        let track = tracks.of_kind(kind).find(|track: &&Track| is_carried(track.config.codec()))?;
+        let track = default_of(tracks, kind)?;
         let formats = formats_of_track(track);
         let msid = Some(name_of(track, stream));
         Some((section, MediaPreference { direction: Direction::SendOnly, formats, msid }))

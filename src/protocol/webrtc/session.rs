@@ -29,7 +29,7 @@ use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
 use super::way::{Ways, path_of};
-use crate::hub::{Delivery, Pick, Selection};
+use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamEnd};
 use crate::protocol::{
     About, Claim, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
@@ -217,7 +217,7 @@ impl RtcSession {
                 match answer {
                     Ok(answer) => {
                         let tracks = Arc::new(tracks.clone());
-                        self.role = Role::Viewer(Viewer::new(self.peer.sections(), &tracks));
+                        self.begin_viewing(ctx, &tracks);
                         let described = self.describe(&answer, Vec::new());
                         self.send_description(described);
                     }
@@ -236,6 +236,23 @@ impl RtcSession {
         }
     }
 
+    fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
+        let viewer = Viewer::new(ctx.now.mono, self.peer.sections(), tracks);
+        let is_choosy = viewer.poll_timeout().is_some();
+        self.role = Role::Viewer(viewer);
+        if is_choosy {
+            self.select();
+        }
+    }
+
+    /// What the viewer is to be sent has changed.
+    fn select(&mut self) {
+        if let Role::Viewer(viewer) = &self.role {
+            let selection = viewer.selection();
+            self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+        }
+    }
+
     fn message(&mut self, ctx: &Context<'_>, from: SessionRef, message: &Message) {
         let Some(said) = message.content::<ToSession>() else { return };
         match said {
@@ -246,14 +263,20 @@ impl RtcSession {
                 let Role::Offered(tracks) = &self.role else { return };
                 let tracks = Arc::clone(tracks);
                 match self.peer.handle_answer(ctx.now.mono, answer) {
-                    Ok(()) => self.role = Role::Viewer(Viewer::new(self.peer.sections(), &tracks)),
+                    Ok(()) => self.begin_viewing(ctx, &tracks),
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
             }
             ToSession::Want { video, audio } => {
-                let pick = |wanted| if wanted { Pick::Default } else { Pick::None };
-                let selection = Selection { video: pick(*video), audio: pick(*audio), ..Selection::DEFAULT };
-                self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+                if let Role::Viewer(viewer) = &mut self.role {
+                    viewer.want(*video, *audio);
+                    self.select();
+                }
+            }
+            ToSession::Force(height) => {
+                if let Role::Viewer(viewer) = &mut self.role {
+                    viewer.force(*height);
+                }
             }
             ToSession::Info => {
                 let tracks = match &self.role {
@@ -398,15 +421,17 @@ impl RtcSession {
                     self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: false });
                 }
             }
-            ::webrtc::Event::Frame { section, frame, sampled } => {
+            ::webrtc::Event::Frame { section, layer, frame, sampled } => {
                 if let Role::Publisher(ingest) = &mut self.role {
-                    ingest.frame(ctx.now.mono, section, frame, sampled);
+                    if !ingest.frame(ctx.now.mono, (section, layer), frame, sampled) {
+                        self.peer.request_key_frame(ctx.now.mono, section, layer);
+                    }
                     self.take_units();
                 }
             }
-            ::webrtc::Event::PictureLost { section } => {
+            ::webrtc::Event::PictureLost { section, layer } => {
                 if let Role::Publisher(ingest) = &mut self.role {
-                    ingest.lost(section);
+                    ingest.lost(section, layer);
                 }
             }
             ::webrtc::Event::KeyFrameWanted { section } => {
@@ -486,9 +511,10 @@ impl UnitSink for RtcSession {
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let Role::Viewer(viewer) = &mut self.role else { return };
-        if viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) == Outcome::OtherCodec {
-            self.end(ctx, Departure::Clean);
-            return;
+        match viewer.send(ctx.now.mono, &mut self.peer, unit, &self.key) {
+            Outcome::OtherCodec => return self.end(ctx, Departure::Clean),
+            Outcome::Switched(height) => self.tell(FromSession::Resolution(height)),
+            Outcome::Done => {}
         }
         if !std::mem::replace(&mut self.started, true) {
             self.tell(FromSession::Started);
@@ -511,9 +537,9 @@ impl Session for RtcSession {
             }
             Reply::KeyFrameNeeded { track, .. } => {
                 if let Role::Publisher(ingest) = &self.role
-                    && let Some(section) = ingest.section_of(track)
+                    && let Some((section, layer)) = ingest.source_of(track)
                 {
-                    self.peer.request_key_frame(ctx.now.mono, section);
+                    self.peer.request_key_frame(ctx.now.mono, section, layer);
                 }
             }
             Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
@@ -542,9 +568,22 @@ impl Session for RtcSession {
                 if matches!(self.role, Role::AskedPlay(_)) { Refused::NoTracks } else { Refused::Closed };
             self.refuse(why);
         }
-        if let Role::Publisher(ingest) = &mut self.role {
-            ingest.try_start(ctx.now.mono);
-            self.take_units();
+        match &mut self.role {
+            Role::Publisher(ingest) => {
+                ingest.try_start(ctx.now.mono);
+                self.take_units();
+            }
+            Role::Viewer(viewer) if self.connected => {
+                if viewer.look(ctx.now.mono, &mut self.peer) {
+                    self.select();
+                }
+            }
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => {}
         }
     }
 
@@ -571,8 +610,17 @@ impl Session for RtcSession {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ingest = if let Role::Publisher(ingest) = &self.role { ingest.poll_timeout() } else { None };
-        [self.peer.poll_timeout(), self.describe_by, ingest].into_iter().flatten().min()
+        let of_role = match &self.role {
+            Role::Publisher(ingest) => ingest.poll_timeout(),
+            Role::Viewer(viewer) if self.connected => viewer.poll_timeout(),
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(_)
+            | Role::Viewer(_) => None,
+        };
+        [self.peer.poll_timeout(), self.describe_by, of_role].into_iter().flatten().min()
     }
 
     fn about(&self) -> About {

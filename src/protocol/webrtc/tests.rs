@@ -143,12 +143,12 @@ fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configurati
     let start = Instant::now();
     let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
     let at = |ms| start + Duration::from_millis(ms);
-    ingest.frame(at(3000), AUDIO, sound(7), None);
-    ingest.frame(at(3020), AUDIO, sound(967), None);
+    ingest.frame(at(3000), (AUDIO, 0), sound(7), None);
+    ingest.frame(at(3020), (AUDIO, 0), sound(967), None);
     assert_eq!(units(&mut ingest), [], "three seconds of handshake are not waited for");
-    ingest.frame(at(3050), VIDEO, frame(1, false, picture(&[IDR])), None);
+    ingest.frame(at(3050), (VIDEO, 0), frame(1, false, picture(&[IDR])), None);
     assert_eq!((units(&mut ingest).len(), ingest.take_dropped()), (0, 1));
-    ingest.frame(at(3080), VIDEO, key(2700), None);
+    ingest.frame(at(3080), (VIDEO, 0), key(2700), None);
     let (unit, tracks) = ingest.poll_unit().unwrap();
     assert_eq!(
         (unit.track, unit.dts, tracks.iter().count()),
@@ -158,10 +158,10 @@ fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configurati
     assert_eq!(tracks.video().unwrap().config.picture_size(), Some((640, 352)));
     assert_eq!(units(&mut ingest), [(TrackId::AUDIO, 1800, false), (TrackId::VIDEO, 4500 + 2699, true)]);
     // Parameter sets are the track's, not the picture's.
-    ingest.frame(at(3113), VIDEO, key(5700), None);
+    ingest.frame(at(3113), (VIDEO, 0), key(5700), None);
     assert_eq!(ingest.poll_unit().unwrap().0.payload, picture(&[IDR]));
-    ingest.lost(VIDEO);
-    ingest.frame(at(3146), VIDEO, frame(8700, false, picture(&[IDR])), None);
+    ingest.lost(VIDEO, 0);
+    ingest.frame(at(3146), (VIDEO, 0), frame(8700, false, picture(&[IDR])), None);
     assert_eq!((units(&mut ingest).len(), ingest.take_dropped()), (0, 1));
 }
 
@@ -170,7 +170,7 @@ fn a_publisher_of_one_track_waits_no_longer_than_two_seconds() {
     let start = Instant::now();
     let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], true));
     for n in 0..99u32 {
-        ingest.frame(start + Duration::from_millis(u64::from(n) * 20), AUDIO, sound(n * 960), None);
+        ingest.frame(start + Duration::from_millis(u64::from(n) * 20), (AUDIO, 0), sound(n * 960), None);
     }
     assert!(units(&mut ingest).is_empty());
     assert_eq!(ingest.poll_timeout(), Some(start + Duration::from_secs(2)));
@@ -187,14 +187,63 @@ fn lips_come_into_step_without_a_leap() {
     let mut last = [0; 2];
     for n in 0..300u32 {
         let (ms, sampled) = (u64::from(n) * 20, zero.plus(Duration::from_millis(u64::from(n) * 20)));
-        ingest.frame(start + Duration::from_millis(ms), AUDIO, sound(n * 960), Some(sampled));
-        ingest.frame(start + Duration::from_millis(ms + 200), VIDEO, key(n * 1800), Some(sampled));
+        ingest.frame(start + Duration::from_millis(ms), (AUDIO, 0), sound(n * 960), Some(sampled));
+        ingest.frame(start + Duration::from_millis(ms + 200), (VIDEO, 0), key(n * 1800), Some(sampled));
         for (track, dts, _) in units(&mut ingest) {
             let before = std::mem::replace(&mut last[usize::from(track == TrackId::AUDIO)], dts);
             assert!(n < 2 || (900..=2700).contains(&(dts - before)), "{n}: {before} to {dts}");
         }
     }
     assert!((last[0] - last[1]).abs() < 20, "{last:?}");
+}
+
+/// A key frame of VP8 (RFC 6386 §9.1), so many pixels wide and high.
+fn vp8_key(timestamp: u32, width: u16, height: u16) -> Frame {
+    let [a, b] = width.to_le_bytes();
+    let [c, d] = height.to_le_bytes();
+    let payload = [&[0x50, 0x42, 0, 0x9d, 0x01, 0x2a, a, b, c, d][..], &[7; 200]].concat();
+    frame(timestamp, true, payload.into())
+}
+
+#[test]
+fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
+    let start = Instant::now();
+    let mut sections = published(&[Codec::Vp8], true);
+    sections[0].layers = vec!["l".to_owned(), "h".to_owned()];
+    let mut ingest = Ingest::new(start, &grant(), &sections);
+    let delta = |timestamp| frame(timestamp, false, Bytes::from_static(&[0x51, 1, 2]));
+    let (low, high) = (TrackId::VIDEO, TrackId::nth(TrackKind::Video, 1).unwrap());
+    let mut tracks = Arc::default();
+    let mut sent = Vec::new();
+    for n in 0..400u32 {
+        let now = start + Duration::from_millis(u64::from(n) * 20);
+        ingest.frame(now, (AUDIO, 0), sound(n * 960), None);
+        let video = if n % 50 == 0 { vp8_key(n * 1800, 320, 180) } else { delta(n * 1800) };
+        assert!(ingest.frame(now, (VIDEO, 0), video, None));
+        // The larger one begins after a second, and pauses from the third to the sixth.
+        if n >= 50 && !(150..300).contains(&n) {
+            let is_taken = ingest.frame(now, (VIDEO, 1), delta(7 + n * 1800), None);
+            assert_eq!(is_taken, n != 50 && n != 300, "{n}");
+            if !is_taken {
+                assert!(ingest.frame(now, (VIDEO, 1), vp8_key(7 + n * 1800, 640, 360), None));
+            }
+        }
+        while let Some((unit, of)) = ingest.poll_unit() {
+            (sent.push((n, unit.track)), tracks = of).0
+        }
+        let rendition = |id| Tracks::get(&tracks, id).and_then(|track| track.rendition.clone());
+        let is_there = rendition(high).is_some();
+        assert_eq!(is_there, (50..249).contains(&n) || n >= 300, "{n}");
+        assert_eq!(tracks.video().unwrap().id, if is_there { high } else { low });
+        if n == 399 {
+            let (low, high) = (rendition(low).unwrap(), rendition(high).unwrap());
+            assert_eq!((low.group, high.group), (1, 1));
+            assert_eq!(((low.width, low.height), (high.width, high.height)), ((320, 180), (640, 360)));
+            assert!(low.bit_rate > 0 && high.bit_rate > 0);
+        }
+    }
+    assert_eq!(ingest.source_of(high), Some((VIDEO, 1)));
+    assert!(sent.iter().filter(|(_, track)| *track == high).count() > 190);
 }
 
 // ---- viewers

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use ::webrtc::{Peer, Section, SectionId};
 use media::codec::Codec;
-use media::{Track, TrackId, TrackKind, Tracks};
+use media::{TrackId, TrackKind, Tracks};
 use rtp::payload::codec_of_description;
 
 use super::info::{Rates, TrackInfo};
+use super::layers::{Layers, PathState, Step};
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
-use crate::hub::Delivery;
+use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::types::StreamKey;
 
 /// What a backlog takes of a viewer's clock.
@@ -38,6 +39,10 @@ pub(super) struct Viewer {
     clock: Option<(i64, Instant)>,
     rates: Rates,
     patience: Patience,
+    /// The choice among renditions, where there are any.
+    layers: Option<Layers>,
+    /// Whether it wants video and audio.
+    wants: (bool, bool),
     /// The tracks of what was sent last.
     tracks: Arc<Tracks>,
 }
@@ -47,25 +52,37 @@ pub(super) struct Viewer {
 pub(super) enum Outcome {
     /// It was sent, or is none of the viewer's.
     Done,
+    /// It was sent, the first of another rendition, so many lines high.
+    Switched(u32),
     /// Its track has another codec now: this session cannot go on.
     OtherCodec,
 }
 
 impl Viewer {
     /// The sections that were agreed on, and the tracks that they were agreed on for.
-    pub(super) fn new(sections: &[Section], tracks: &Arc<Tracks>) -> Self {
+    pub(super) fn new(now: Instant, sections: &[Section], tracks: &Arc<Tracks>) -> Self {
         let mut outputs: Vec<Output> = Vec::new();
         for section in sections.iter().filter(|section| section.direction.sends()) {
             let codec = section.formats.first().and_then(|format| codec_of_description(&format.remote));
             let Some(codec) = codec else { continue };
-            let is_free = |track: &&Track| outputs.iter().all(|output| output.track != track.id);
-            let mut found = tracks.iter().filter(|track| track.config.codec() == codec);
-            if let Some(track) = found.find(is_free) {
+            let free = tracks.iter().filter(|track| {
+                track.config.codec() == codec && outputs.iter().all(|output| output.track != track.id)
+            });
+            if let Some(track) = Tracks::preferred(free) {
                 outputs.push(Output { section: section.id, track: track.id, codec, begun: false });
+            }
+        }
+        let mut layers = None;
+        for output in &mut outputs {
+            if let Some(mut found) = Layers::of(now, tracks, output.track) {
+                output.track = found.first(tracks);
+                layers = Some(found);
             }
         }
         Self {
             outputs,
+            layers,
+            wants: (true, true),
             clock: None,
             rates: Rates::default(),
             patience: Patience::default(),
@@ -81,6 +98,60 @@ impl Viewer {
     /// The peer cannot go on without a key frame: the track of which one is asked for, unless it has asked too often.
     pub(super) fn key_frame_wanted(&mut self, now: Instant, section: SectionId) -> Option<TrackId> {
         self.track_of(section).filter(|_| self.patience.hears(now))
+    }
+
+    /// The kinds of tracks that it wants from now on.
+    pub(super) const fn want(&mut self, video: bool, audio: bool) {
+        self.wants = (video, audio);
+    }
+
+    /// The height that it wants; `None`: what its path carries.
+    pub(super) const fn force(&mut self, height: Option<u32>) {
+        if let Some(layers) = &mut self.layers {
+            layers.force(height);
+        }
+    }
+
+    /// What it is to be sent. Without renditions the choice is the stream's.
+    pub(super) fn selection(&self) -> Selection {
+        let video = self.layers.as_ref().map_or(Pick::Default, |layers| Pick::Only(layers.wanted()));
+        let pick = |wanted, pick| if wanted { pick } else { Pick::None };
+        let (wants_video, wants_audio) = self.wants;
+        Selection {
+            video: pick(wants_video, video),
+            audio: pick(wants_audio, Pick::Default),
+            ..Selection::DEFAULT
+        }
+    }
+
+    /// Looks at the path. True: what it is to be sent has changed.
+    pub(super) fn look(&mut self, now: Instant, peer: &mut Peer) -> bool {
+        let Some(layers) = &mut self.layers else { return false };
+        match layers.look(now, &self.tracks, PathState::of(peer, now)) {
+            Some(Step::Switch(_)) => true,
+            Some(Step::Probe(bits)) => {
+                peer.probe(now, bits);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.layers.as_ref().map(Layers::poll_timeout)
+    }
+
+    /// The output of a unit: that of its track, or of a rendition of what it shows.
+    fn output_of(&mut self, entry: &Entry) -> Option<(&mut Output, bool)> {
+        let track = entry.unit.track;
+        if let Some(at) = self.outputs.iter().position(|output| output.track == track) {
+            return self.outputs.get_mut(at).map(|output| (output, false));
+        }
+        let layers = self.layers.as_ref().filter(|layers| layers.has(&entry.tracks, track))?;
+        let output = self.outputs.iter_mut().find(|output| output.codec == layers.codec())?;
+        output.track = track;
+        Some((output, true))
     }
 
     /// What the stream is.
@@ -103,9 +174,7 @@ impl Viewer {
             tracing::info!(%key, pictures, "B-frames are not sent to WebRTC viewers");
         }
         let entry = delivery.entry;
-        let Some(output) = self.outputs.iter_mut().find(|output| output.track == entry.unit.track) else {
-            return Outcome::Done;
-        };
+        let Some((output, is_other)) = self.output_of(entry) else { return Outcome::Done };
         let Some((codec, edge)) = package.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
             return Outcome::OtherCodec;
@@ -113,24 +182,26 @@ impl Viewer {
         let Some(unit) = delivery.parts().find_map(|parts| package.sent(parts)) else { return Outcome::Done };
         let squeezed = ticks(codec, SQUEEZED);
         let behind = edge.wrapping_sub(unit.timestamp());
-        if !output.begun {
+        if is_other && output.begun {
+            peer.switch(output.section, unit);
+        } else if !output.begun {
             if codec.kind() == TrackKind::Audio && behind > squeezed && behind < u32::MAX / 2 {
                 return Outcome::Done;
             }
             output.begun = true;
             peer.begin_behind(output.section, edge, behind, squeezed);
         }
-        self.rates.add(now, output.track, entry.unit.payload.len());
+        let (section, track) = (output.section, output.track);
+        self.rates.add(now, track, entry.unit.payload.len());
         if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
             self.tracks = Arc::clone(&entry.tracks);
         }
-        let ms = entry
-            .tracks
-            .get(output.track)
-            .map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
+        let of_stream = entry.tracks.get(track);
+        let ms = of_stream.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
         let (base, sampled) = *self.clock.get_or_insert((ms, now));
-        peer.send(output.section, unit, moved(sampled, ms.saturating_sub(base)));
-        Outcome::Done
+        peer.send(section, unit, moved(sampled, ms.saturating_sub(base)));
+        let height = of_stream.and_then(|track| Some(track.rendition.as_ref()?.height));
+        height.filter(|_| is_other).map_or(Outcome::Done, Outcome::Switched)
     }
 }
 

@@ -174,6 +174,7 @@ impl Waiting {
                 | FromSession::Granted
                 | FromSession::Connected
                 | FromSession::Started
+                | FromSession::Resolution(_)
                 | FromSession::Info(_)
                 | FromSession::Answered(..),
                 _,

@@ -24,9 +24,28 @@ impl Config {
     }
 }
 
+/// The width and height of a key frame (RFC 6386 §9.1); `None` of other frames and of what is none.
+#[must_use]
+pub fn picture_size(frame: &[u8]) -> Option<(u32, u32)> {
+    let &[head, _, _, 0x9d, 0x01, 0x2a, a, b, c, d] = frame.first_chunk::<10>()? else { return None };
+    // Scaling is in the upper two bits.
+    let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
+    let size = (side(a, b), side(c, d));
+    (head & 1 == 0 && size.0 > 0 && size.1 > 0).then_some(size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_is_that_of_a_key_frame() {
+        let frame = [0x50, 0x42, 0x00, 0x9d, 0x01, 0x2a, 0x80, 0x42, 0x68, 0x81, 0x00];
+        assert_eq!(picture_size(&frame), Some((640, 360)));
+        assert_eq!(picture_size(&frame[..9]), None);
+        assert_eq!(picture_size(&[&[0x51], &frame[1..]].concat()), None);
+        assert_eq!(picture_size(&[0; 20]), None);
+    }
 
     #[test]
     fn m_20_nothing_or_a_whole_record() {

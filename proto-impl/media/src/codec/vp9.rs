@@ -2,7 +2,7 @@
 //! full box before it, as FLV carries it. The picture size is in the key frames only.
 
 use bytes::Bytes;
-use wire::Reader;
+use wire::{BitReader, Reader};
 
 use super::{CONFIG_BYTES_MAX, Error};
 
@@ -50,9 +50,45 @@ impl Config {
     }
 }
 
+/// The width and height of a key frame (VP9 bitstream §6.2); `None` of other frames and of what is none.
+#[must_use]
+pub fn picture_size(frame: &[u8]) -> Option<(u32, u32)> {
+    /// The colour space that has no range beside it.
+    const RGB: u32 = 7;
+    let mut bits = BitReader::new(frame);
+    let (marker, low, high) = (bits.bits(2).ok()?, bits.bits(1).ok()?, bits.bits(1).ok()?);
+    let profile = high << 1 | low;
+    let is_reserved = profile == 3 && bits.bit().ok()?;
+    let (shows_existing, is_other) = (bits.bit().ok()?, bits.bit().ok()?);
+    bits.skip(2).ok()?;
+    if marker != 2 || is_reserved || shows_existing || is_other || bits.bits(24).ok()? != 0x49_83_42 {
+        return None;
+    }
+    if profile >= 2 {
+        bits.skip(1).ok()?;
+    }
+    let is_odd = profile == 1 || profile == 3;
+    let colour = match bits.bits(3).ok()? {
+        RGB => usize::from(is_odd),
+        _ => 1 + if is_odd { 3 } else { 0 },
+    };
+    bits.skip(colour).ok()?;
+    Some((bits.bits(16).ok()? + 1, bits.bits(16).ok()? + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_is_that_of_a_key_frame() {
+        // Profile 0, shown; BT.601; 1280 x 720.
+        let frame = [0x82, 0x49, 0x83, 0x42, 0x20, 0x4f, 0xf0, 0x2c, 0xf0];
+        assert_eq!(picture_size(&frame), Some((1280, 720)));
+        assert_eq!(picture_size(&frame[..8]), None);
+        assert_eq!(picture_size(&[&[0x86], &frame[1..]].concat()), None, "no key frame");
+        assert_eq!(picture_size(&[0; 20]), None);
+    }
 
     /// libvpx through ffmpeg.
     const RECORD: &[u8] = &[1, 0, 0, 0, 0, 0x0b, 0x82, 2, 2, 2, 0, 0];

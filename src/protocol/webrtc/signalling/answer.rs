@@ -52,6 +52,17 @@ pub(super) fn finished(id: &str, publishes: bool) -> String {
     notification(if publishes { "publish_finished" } else { "play_finished" }, id)
 }
 
+/// A viewer is sent another rendition.
+pub(super) fn resolution(id: &str, height: u32) -> String {
+    json!({
+        "command": "notification",
+        "definition": "resolutionChangeInfo",
+        "streamId": id,
+        "streamHeight": height,
+    })
+    .to_string()
+}
+
 pub(super) fn streaming_started(id: &str) -> String {
     json!({"command": "notification", "definition": "streaming_started", "streamId": id}).to_string()
 }

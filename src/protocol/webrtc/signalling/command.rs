@@ -47,6 +47,16 @@ impl Command {
         }
     }
 
+    /// A height, as a number or as text; `None` for 0, `auto` and what is neither.
+    pub(super) fn height(&self, member: &str) -> Option<u32> {
+        let height = match self.0.get(member)? {
+            Value::Number(number) => u32::try_from(number.as_u64()?).ok()?,
+            Value::String(text) => text.trim().parse().ok()?,
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+        };
+        Some(height).filter(|height| *height > 0)
+    }
+
     /// The parameters, without those that are empty.
     pub(super) fn params(&self) -> Params {
         let present = PARAMS.iter().map(|name| ((*name).to_owned(), self.text(name).to_owned()));
@@ -77,6 +87,12 @@ mod tests {
         let command = command.unwrap();
         assert_eq!(command.params(), [("token".to_owned(), "t".to_owned())]);
         assert_eq!(command.text("streamId"), "");
+        let heights =
+            r#"{"command":"x","a":720,"b":"480","c":"auto","d":0,"e":-1,"f":1e300,"g":null,"h":[1]}"#;
+        let heights = Command::read(heights).unwrap();
+        let read: Vec<Option<u32>> =
+            "abcdefghi".chars().map(|name| heights.height(&name.to_string())).collect();
+        assert_eq!(read, [Some(720), Some(480), None, None, None, None, None, None, None]);
         assert!(!command.flag("video") && command.flag("enabled") && command.flag("audio"));
     }
 }

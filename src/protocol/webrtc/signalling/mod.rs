@@ -134,6 +134,11 @@ impl Socket {
                 }
             }
             "toggleVideo" | "toggleAudio" => self.toggle(name == "toggleVideo", command, id),
+            "forceStreamQuality" => {
+                if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
+                    self.tell(session, ToSession::Force(command.height("streamHeight")));
+                }
+            }
             _ => {
                 let _ = ctx;
                 tracing::debug!(command = name, "command of a signalling socket that is not spoken");
@@ -246,6 +251,7 @@ impl Socket {
                 self.streams.remove(at);
                 self.send(answer::finished(&id, publishes));
             }
+            FromSession::Resolution(height) => self.send(answer::resolution(&id, *height)),
             FromSession::Answered(..) => {}
         }
     }

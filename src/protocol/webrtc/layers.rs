@@ -1,0 +1,332 @@
+//! Which rendition of a stream a viewer is sent: the largest that its path carries, or the one that it asked for.
+//!
+//! Down as soon as the path carries less than what is sent; up when it is known to carry the next one. What a path carries
+//! beyond what it is sent is not known: it is tried ([`::webrtc::Peer::probe`]), and more seldom each time it did not. The
+//! hub switches at a key frame of the other rendition, and goes on with the old one until then.
+
+use std::time::{Duration, Instant};
+
+use ::webrtc::Peer;
+use media::codec::Codec;
+use media::{Track, TrackId, TrackKind, Tracks};
+
+/// Between two looks at the path.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Looks in a row at a path that is too narrow, before it is believed.
+const NARROW_LOOKS: u8 = 2;
+/// How long nothing must be wrong before a larger rendition is tried, and how long at most behind failures.
+const CALM: Duration = Duration::from_secs(3);
+const CALM_MAX: Duration = Duration::from_secs(48);
+/// How long behind a switch up a switch down says that it was a failure.
+const TRIAL: Duration = Duration::from_secs(8);
+/// What a path must carry beyond a rendition's rate, in eighths.
+const MARGIN_EIGHTHS: u64 = 9;
+/// Loss in thousandths up to which nothing is wrong.
+const LOSS_CALM: u16 = 50;
+/// The rate that a new viewer's path is thought to carry, in bits per second.
+const RATE_FIRST: u64 = 1_500_000;
+
+/// What is known of a viewer's path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PathState {
+    /// Bits per second that it carries, as far as it was tried.
+    pub(super) estimate: Option<u64>,
+    /// Queues on it grow.
+    pub(super) is_congested: bool,
+    /// In thousandths.
+    pub(super) loss: u16,
+}
+
+impl PathState {
+    pub(super) fn of(peer: &Peer, now: Instant) -> Self {
+        Self { estimate: peer.estimate(now), is_congested: peer.is_congested(now), loss: peer.loss() }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Send this track.
+    Switch(TrackId),
+    /// Try whether the path carries so many bits per second.
+    Probe(u64),
+}
+
+/// The choice among renditions.
+#[derive(Debug)]
+pub(super) struct Layers {
+    codec: Codec,
+    group: u8,
+    wanted: TrackId,
+    /// The height that the viewer asked for.
+    forced: Option<u32>,
+    look_at: Instant,
+    narrow: u8,
+    /// Since when nothing was wrong, and how long that must last.
+    calm_since: Instant,
+    calm: Duration,
+    /// The last switch up, while it may turn out a failure.
+    trial: Option<Instant>,
+}
+
+/// The renditions of a group that a viewer can decode, the smallest first.
+fn renditions(tracks: &Tracks, codec: Codec, group: u8) -> Vec<&Track> {
+    let is_one = |track: &&Track| {
+        track.config.codec() == codec && track.rendition.as_ref().is_some_and(|one| one.group == group)
+    };
+    let mut all: Vec<&Track> = tracks.of_kind(TrackKind::Video).filter(is_one).collect();
+    all.sort_by_key(|track| track.rendition.as_ref().map(media::Rendition::size));
+    all
+}
+
+fn rate_of(track: &Track) -> u64 {
+    track.rendition.as_ref().map_or(0, |rendition| rendition.bit_rate.into())
+}
+
+fn height_of(track: &Track) -> u32 {
+    track.rendition.as_ref().map_or(0, |rendition| rendition.height)
+}
+
+impl Layers {
+    /// `None` for a stream that has no renditions of this track.
+    pub(super) fn of(now: Instant, tracks: &Tracks, track: TrackId) -> Option<Self> {
+        let first = tracks.get(track)?;
+        let group = first.rendition.as_ref().map_or(0, |rendition| rendition.group);
+        (group != 0).then(|| Self {
+            codec: first.config.codec(),
+            group,
+            wanted: track,
+            forced: None,
+            look_at: now,
+            narrow: 0,
+            calm_since: now,
+            calm: CALM,
+            trial: None,
+        })
+    }
+
+    /// What a viewer begins with, before anything is known of its path.
+    pub(super) fn first(&mut self, tracks: &Tracks) -> TrackId {
+        let all = renditions(tracks, self.codec, self.group);
+        let fits = all.iter().rev().find(|track| rate_of(track) <= RATE_FIRST);
+        if let Some(track) = fits.or(all.first()) {
+            self.wanted = track.id;
+        }
+        self.wanted
+    }
+
+    /// The viewer asks for a height, or leaves the choice to us.
+    pub(super) const fn force(&mut self, height: Option<u32>) {
+        self.forced = height;
+    }
+
+    /// What is to be sent.
+    pub(super) const fn wanted(&self) -> TrackId {
+        self.wanted
+    }
+
+    /// The codec of all of them.
+    pub(super) const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Whether a track shows the same.
+    pub(super) fn has(&self, tracks: &Tracks, track: TrackId) -> bool {
+        renditions(tracks, self.codec, self.group).iter().any(|one| one.id == track)
+    }
+
+    /// When the next look is due.
+    pub(super) const fn poll_timeout(&self) -> Instant {
+        self.look_at
+    }
+
+    /// Looks at the path and at what there is.
+    pub(super) fn look(&mut self, now: Instant, tracks: &Tracks, path: PathState) -> Option<Step> {
+        if now < self.look_at {
+            return None;
+        }
+        self.look_at = now.checked_add(LOOK_INTERVAL)?;
+        let all = renditions(tracks, self.codec, self.group);
+        let step = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
+            (Some(height), _) => Step::Switch(forced(&all, height)?.id),
+            // The publisher sends it no more: the next smaller one.
+            (None, None) => Step::Switch(all.first()?.id),
+            (None, Some(at)) => self.choose(now, &all, at, path)?,
+        };
+        match step {
+            Step::Switch(track) if track == self.wanted => None,
+            Step::Switch(track) => {
+                self.wanted = track;
+                Some(step)
+            }
+            Step::Probe(_) => Some(step),
+        }
+    }
+
+    fn choose(&mut self, now: Instant, all: &[&Track], at: usize, path: PathState) -> Option<Step> {
+        let rate = rate_of(all.get(at)?);
+        let is_wrong = path.is_congested || path.loss > LOSS_CALM;
+        let is_narrow = path.estimate.is_some_and(|estimate| estimate < rate);
+        self.narrow = if is_narrow { self.narrow.saturating_add(1) } else { 0 };
+        if is_wrong || is_narrow {
+            self.calm_since = now;
+        }
+        if self.narrow >= NARROW_LOOKS && at > 0 {
+            self.narrow = 0;
+            if self.trial.take().is_some_and(|at| now.saturating_duration_since(at) < TRIAL) {
+                self.calm = self.calm.saturating_mul(2).min(CALM_MAX);
+            }
+            let estimate = path.estimate.unwrap_or(0);
+            let smaller = all.get(..at)?;
+            let fits = smaller.iter().rev().find(|track| needed(track) <= estimate);
+            return fits.or(smaller.first()).map(|track| Step::Switch(track.id));
+        }
+        if self.trial.is_some_and(|at| now.saturating_duration_since(at) >= TRIAL) {
+            (self.trial, self.calm) = (None, CALM);
+        }
+        let larger = all.get(at.saturating_add(1))?;
+        let (calm, estimate) = (now.saturating_duration_since(self.calm_since), path.estimate?);
+        if calm >= CALM / 2 && estimate >= needed(larger) {
+            (self.trial, self.calm_since) = (Some(now), now);
+            return Some(Step::Switch(larger.id));
+        }
+        if calm < self.calm {
+            return None;
+        }
+        // It counts as a failure until the path turns out to carry it.
+        self.calm_since = now.checked_sub(CALM / 2).unwrap_or(now);
+        self.calm = self.calm.saturating_mul(2).min(CALM_MAX);
+        Some(Step::Probe(needed(larger).saturating_mul(MARGIN_EIGHTHS) / 8))
+    }
+}
+
+/// What a path must carry for a rendition.
+fn needed(track: &Track) -> u64 {
+    rate_of(track).saturating_mul(MARGIN_EIGHTHS) / 8
+}
+
+/// The largest rendition that is not higher, or the lowest.
+fn forced<'t>(all: &[&'t Track], height: u32) -> Option<&'t Track> {
+    all.iter().rev().find(|track| height_of(track) <= height).or(all.first()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use media::codec::{CodecConfig, vp8};
+    use media::{Rendition, Timescale};
+
+    use super::*;
+
+    fn id(n: u8) -> TrackId {
+        TrackId::nth(TrackKind::Video, n).unwrap()
+    }
+
+    /// 360 lines at 500 kb/s, 720 at 1.4 Mb/s, 1080 at 3 Mb/s; the largest first, as pages name them.
+    fn tracks() -> Tracks {
+        let track = |(n, height, bit_rate): (u8, u32, u32)| Track {
+            rendition: Some(Rendition { group: 1, width: height * 16 / 9, height, bit_rate }),
+            ..Track::new(id(n), CodecConfig::Vp8(vp8::Config::default()), Timescale::MILLISECONDS)
+        };
+        let all = [(0, 1080, 3_000_000), (1, 720, 1_400_000), (2, 360, 500_000)];
+        Tracks::new(1, all.map(track))
+    }
+
+    struct Bench {
+        now: Instant,
+        start: Instant,
+        tracks: Tracks,
+        layers: Layers,
+        /// Probes, in milliseconds.
+        probes: Vec<u128>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (start, tracks) = (Instant::now(), tracks());
+            let layers = Layers::of(start, &tracks, id(0)).unwrap();
+            Self { now: start, start, tracks, layers, probes: Vec::new() }
+        }
+
+        /// Looks for so many seconds; the switches, with their milliseconds.
+        fn run(&mut self, seconds: u64, path: impl Fn(TrackId) -> PathState) -> Vec<(u128, TrackId)> {
+            let mut switches = Vec::new();
+            for _ in 0..seconds * 100 {
+                self.now += Duration::from_millis(10);
+                let ms = (self.now - self.start).as_millis();
+                match self.layers.look(self.now, &self.tracks, path(self.layers.wanted)) {
+                    Some(Step::Switch(track)) => switches.push((ms, track)),
+                    Some(Step::Probe(_)) => self.probes.push(ms),
+                    None => {}
+                }
+            }
+            switches
+        }
+    }
+
+    fn carries(estimate: u64) -> PathState {
+        PathState { estimate: Some(estimate), ..PathState::default() }
+    }
+
+    #[test]
+    fn a_viewer_begins_with_what_most_paths_carry_and_goes_up_when_its_own_does() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.layers.first(&bench.tracks), id(1));
+        let switches = bench.run(10, |_| carries(5_000_000));
+        assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(0)]);
+        assert!(bench.probes.is_empty());
+    }
+
+    #[test]
+    fn a_path_that_narrows_is_answered_within_a_second_and_not_tried_again_and_again() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.run(5, |_| carries(4_000_000)), []);
+        let switches = bench.run(60, |_| PathState { is_congested: true, ..carries(700_000) });
+        assert_eq!(switches.len(), 1);
+        assert!(switches[0].0 < 6_000 && switches[0].1 == id(2), "{switches:?}");
+        assert_eq!(bench.probes, [], "while queues grow");
+        // Calm again, and no better.
+        let before = bench.now - bench.start;
+        assert_eq!(bench.run(100, |_| carries(700_000)), []);
+        let gaps: Vec<u128> = bench.probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(bench.probes[0] - before.as_millis() >= 2_700, "{:?}", bench.probes);
+        assert!(gaps.windows(2).all(|pair| pair[1] >= pair[0]) && gaps.len() < 6, "{gaps:?}");
+        // In the end it is.
+        let switches = bench.run(20, |_| carries(10_000_000));
+        assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
+    }
+
+    /// Up, and down at once, again and again: each time later.
+    #[test]
+    fn a_path_that_lies_is_believed_less_and_less() {
+        let mut bench = Bench::new();
+        bench.layers.first(&bench.tracks);
+        let lies = |wanted| if wanted == id(0) { carries(1_600_000) } else { carries(1_570_000 + 2_000_000) };
+        let switches = bench.run(60, lies);
+        assert!(switches.len() < 60, "{}", switches.len());
+        assert!(switches.iter().all(|(_, track)| *track != id(2)));
+    }
+
+    #[test]
+    fn a_forced_height_is_kept_whatever_the_path_and_auto_takes_it_back() {
+        let mut bench = Bench::new();
+        bench.layers.force(Some(400));
+        let switches = bench.run(5, |_| carries(9_000_000));
+        assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(2)]);
+        bench.layers.force(Some(1080));
+        let switches = bench.run(5, |_| carries(90_000));
+        assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(0)]);
+        bench.layers.force(Some(100));
+        assert_eq!(bench.run(1, |_| carries(9_000_000))[0].1, id(2), "none is so low");
+        bench.layers.force(None);
+        assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
+    }
+
+    #[test]
+    fn a_rendition_that_goes_is_left_and_another_stream_has_none() {
+        let mut bench = Bench::new();
+        bench.tracks.retain(|track| track.id != id(0));
+        assert_eq!(bench.run(1, |_| carries(9_000_000))[0].1, id(2));
+        let plain = Track::new(id(0), CodecConfig::Vp8(vp8::Config::default()), Timescale::MILLISECONDS);
+        assert!(Layers::of(bench.now, &Tracks::new(1, [plain]), id(0)).is_none());
+    }
+}
