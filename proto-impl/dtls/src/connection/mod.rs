@@ -29,7 +29,7 @@ use crate::v12::keys::Secrets;
 use crate::v12::server::Server;
 use crate::v12::{Exchange, Side};
 
-/// Datagrams of application data and alerts that wait to be sent.
+/// Datagrams of application data and alerts that wait to be sent; the flight before them is not counted.
 const OUT_MAX: usize = 64;
 /// Events that wait to be polled; data beyond is dropped.
 const EVENTS_MAX: usize = 64;
@@ -248,23 +248,9 @@ impl Connection {
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
-            let flight = match &mut self.phase {
-                Phase::Handshaking(handshaking) => Some(&mut handshaking.exchange.flight),
-                Phase::Connected(established) => Some(&mut established.flight),
-                Phase::Idle { .. } | Phase::Closed => None,
-            };
-            if let Some(flight) = flight.filter(|flight| flight.is_pending()) {
-                let mut datagram = Vec::with_capacity(mtu.min(2048));
-                if flight.write(&mut self.records, mtu, &mut datagram).is_err() {
-                    self.end(CloseReason::Exhausted);
-                    continue;
-                }
-                out.push(&[], &datagram);
-            } else if let Some(datagram) = self.out.pop_front() {
-                out.push(&[], &datagram);
-            } else {
-                break;
-            }
+            // What waits has its numbers, and a flight gets them as it is written.
+            let Some(datagram) = self.out.pop_front().or_else(|| self.write_flight()) else { break };
+            out.push(&[], &datagram);
         }
         if self.out.is_empty() {
             self.out = VecDeque::new();
@@ -395,11 +381,35 @@ impl Connection {
         }));
     }
 
+    /// The next datagram of the flight; `None` when there is nothing of it to be sent.
+    fn write_flight(&mut self) -> Option<Vec<u8>> {
+        let mtu = self.mtu();
+        let flight = match &mut self.phase {
+            Phase::Handshaking(handshaking) => &mut handshaking.exchange.flight,
+            Phase::Connected(established) => &mut established.flight,
+            Phase::Idle { .. } | Phase::Closed => return None,
+        };
+        if !flight.is_pending() {
+            return None;
+        }
+        let mut datagram = Vec::with_capacity(mtu.min(2048));
+        if flight.write(&mut self.records, mtu, &mut datagram).is_err() {
+            self.end(CloseReason::Exhausted);
+            return None;
+        }
+        Some(datagram)
+    }
+
     fn push_alert(&mut self, alert: Alert) {
         self.push_record(ContentType::ALERT, &alert.write());
     }
 
+    /// Queues a record, behind what is left of the flight: records leave in the order of their numbers, and the peer has the
+    /// keys to read it.
     fn push_record(&mut self, kind: ContentType, clear: &[u8]) {
+        while let Some(datagram) = self.write_flight() {
+            self.out.push_back(datagram);
+        }
         let protected = self.records.writes_protected();
         let mut datagram = Vec::with_capacity(clear.len().saturating_add(HEAD_BYTES + PROTECTION_BYTES));
         match self.records.write(protected, kind, VERSION_1_2, clear, &mut datagram) {

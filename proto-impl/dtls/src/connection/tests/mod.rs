@@ -133,6 +133,83 @@ fn both_ends_connect_and_have_the_same_keys() {
     }
 }
 
+/// Epoch, number and type of each record, in the order in which they left.
+fn records(datagrams: &[Vec<u8>]) -> Vec<(u16, u64, ContentType)> {
+    let mut heads = Vec::new();
+    for datagram in datagrams {
+        let mut r = wire::Reader::new(datagram);
+        while !r.is_empty() {
+            let head = crate::record::RecordHead::read(&mut r).unwrap();
+            r.take(head.length).unwrap();
+            heads.push((head.epoch, head.sequence, head.kind));
+        }
+    }
+    heads
+}
+
+/// Both ends up to where the server is connected and has sent nothing of its last flight; the client's last flight.
+fn server_before_its_last_flight() -> (Ends, Vec<Vec<u8>>) {
+    let mut ends = Ends::new(config(1), config(2)).start();
+    let now = ends.clock.now();
+    let hello = sent(&mut ends.client, now);
+    deliver(&mut ends.server, now, &hello);
+    let flight = sent(&mut ends.server, now);
+    deliver(&mut ends.client, now, &flight);
+    let last = sent(&mut ends.client, now);
+    deliver(&mut ends.server, now, &last);
+    assert!(ends.server.is_connected());
+    (ends, last)
+}
+
+#[test]
+fn d_11_records_leave_in_the_order_of_their_numbers() {
+    let (finished, data) = (ContentType::HANDSHAKE, ContentType::APPLICATION_DATA);
+    let (mut ends, _) = server_before_its_last_flight();
+    // What the owner answers to `Connected` is behind the flight that it is told of.
+    ends.server.send(b"first").unwrap();
+    ends.server.send(b"second").unwrap();
+    let protected =
+        |left: &[Vec<u8>]| records(left).into_iter().filter(|(epoch, ..)| *epoch == 1).collect::<Vec<_>>();
+    let left = sent(&mut ends.server, ends.clock.now());
+    assert_eq!(protected(&left), [(1, 0, finished), (1, 1, data), (1, 2, data)]);
+
+    // It was lost: the client repeats itself, while something waits to be sent, and before something else does.
+    let mut repeat = |behind: &[&[u8]]| {
+        ends.clock.advance(secs(1));
+        let now = ends.clock.now();
+        ends.client.handle_timeout(now);
+        let again = sent(&mut ends.client, now);
+        ends.server.send(b"waits").unwrap();
+        deliver(&mut ends.server, now, &again);
+        behind.iter().for_each(|data| ends.server.send(data).unwrap());
+        sent(&mut ends.server, now)
+    };
+    assert_eq!(protected(&repeat(&[])), [(1, 3, data), (1, 4, finished)]);
+    let left = repeat(&[b"behind"]);
+    assert_eq!(protected(&left), [(1, 5, data), (1, 6, finished), (1, 7, data)]);
+    let now = ends.clock.now();
+    deliver(&mut ends.client, now, &left);
+    assert!(matches!(ends.client.poll_event(), Some(Event::Connected(_))));
+    assert_eq!(ends.client.poll_event(), Some(Event::Data("behind".into())));
+}
+
+#[test]
+fn d_18_who_closes_as_soon_as_it_is_connected_has_finished_the_handshake() {
+    let (mut ends, _) = server_before_its_last_flight();
+    ends.server.close();
+    let left = sent(&mut ends.server, ends.clock.now());
+    let kinds: Vec<_> = records(&left).into_iter().map(|(epoch, _, kind)| (epoch, kind)).collect();
+    let expected =
+        [(0, ContentType::CHANGE_CIPHER_SPEC), (1, ContentType::HANDSHAKE), (1, ContentType::ALERT)];
+    assert_eq!(kinds, expected);
+    deliver(&mut ends.client, ends.clock.now(), &left);
+    assert!(matches!(ends.client.poll_event(), Some(Event::Connected(_))));
+    assert_eq!(reason(&mut ends.client), CloseReason::Peer);
+    assert!(matches!(ends.server.poll_event(), Some(Event::Connected(_))));
+    assert_eq!(reason(&mut ends.server), CloseReason::Local);
+    assert!(ends.server.is_over());
+}
+
 #[test]
 fn a_session_holds_little() {
     let (ends, ..) = Ends::connected(config(1), config(2));
