@@ -12,6 +12,9 @@ pub const UFRAG_CHARS: std::ops::RangeInclusive<usize> = 4..=256;
 pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
 /// Pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
+/// The selected path of a lite agent gives way to another one that is checked once it was silent for this long. Chromium
+/// checks its path every 2.5 s, others every 5 s, give or take a fifth (RFC 7675 §5.1).
+pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 /// Requests that a lite agent remembers. Browsers check a path each 2.5 s: twenty minutes of them, in 2 KiB.
 pub const REQUESTS_KEPT: usize = 512;
 /// Remote candidates of a full agent, peer-reflexive ones too.

@@ -5,7 +5,8 @@
 //! 2. Media goes to the first validated path, until the peer nominates one with USE-CANDIDATE; then there, and wherever
 //!    it nominates later. A request without it moves nothing.
 //! 3. Each authenticated request is consent to send by its path for a while (a lite agent has no other sign of it). When
-//!    the selected path falls silent another takes its place; without one this is the end.
+//!    the selected path falls silent another takes its place: after [`PATH_SILENCE_MAX`] one that is checked meanwhile, at
+//!    the end of the consent any; without one this is the end.
 //! 4. After a restart the credentials before count until the first request with the new ones.
 //!
 //! Requests have no time and no count, so that a copy of one is as authentic as the request. Those that were there are
@@ -25,7 +26,7 @@ use crypto::Seed;
 
 use crate::credentials::{Credentials, names};
 use crate::event::{CloseReason, Event};
-use crate::limits::{EVENTS_MAX, PAIRS_MAX, REQUESTS_KEPT};
+use crate::limits::{EVENTS_MAX, PAIRS_MAX, PATH_SILENCE_MAX, REQUESTS_KEPT};
 use crate::outbox::Outbox;
 use crate::path::{Path, Transmit};
 use crate::respond::{self, Refusal};
@@ -190,6 +191,7 @@ impl LiteAgent {
         if self.selected.is_some_and(|path| expired.contains(&path)) {
             self.reselect();
         }
+        self.leave_dead_path(now);
         if !self.connected && self.connect_by <= now {
             self.end(CloseReason::ConnectTimeout);
         }
@@ -218,7 +220,8 @@ impl LiteAgent {
         }
         let oldest = self.pairs.iter().map(|pair| pair.checked + self.config.consent_timeout).min();
         let connect_by = (!self.connected).then_some(self.connect_by);
-        [oldest, connect_by].into_iter().flatten().min()
+        let takeover = self.takeover().map(|(at, _)| at);
+        [oldest, connect_by, takeover].into_iter().flatten().min()
     }
 
     /// Whether what is no STUN may be taken from `path`.
@@ -309,6 +312,7 @@ impl LiteAgent {
         if (nominates || first) && self.selected != Some(path) {
             self.select(path);
         }
+        self.leave_dead_path(now);
     }
 
     /// Removes the path that was silent for longest, but never the selected one.
@@ -331,11 +335,32 @@ impl LiteAgent {
     /// The selected path is silent: the one that spoke last, nominated ones first.
     fn reselect(&mut self) {
         self.selected = None;
-        let may = |pair: &&Pair| pair.nominated || self.config.selection == Selection::FirstValid;
-        let best = self.pairs.iter().filter(may).max_by_key(|pair| (pair.nominated, pair.checked));
+        let best = self.carriers().max_by_key(|pair| (pair.nominated, pair.checked));
         match best.map(|pair| pair.path) {
             Some(path) => self.select(path),
             None => self.end(CloseReason::ConsentExpired),
+        }
+    }
+
+    /// The paths that media may take.
+    fn carriers(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().filter(|pair| pair.nominated || self.config.selection == Selection::FirstValid)
+    }
+
+    /// When the selected path, if it stays silent, gives way to another, and to which: the one that spoke last, if that was
+    /// late in the silence. Where all paths are silent it is the peer that is gone, and no path is better.
+    fn takeover(&self) -> Option<(Instant, Path)> {
+        let selected = self.selected?;
+        let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;
+        let other = self.carriers().max_by_key(|pair| pair.checked)?;
+        let lives = other.checked >= heard + PATH_SILENCE_MAX / 2;
+        lives.then_some((heard + PATH_SILENCE_MAX, other.path))
+    }
+
+    /// A peer whose address has changed may check its new path and nominate nothing: it holds that it has moved.
+    fn leave_dead_path(&mut self, now: Instant) {
+        if let Some((_, path)) = self.takeover().filter(|(at, _)| *at <= now) {
+            self.select(path);
         }
     }
 

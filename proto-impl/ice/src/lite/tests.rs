@@ -308,6 +308,70 @@ fn i_06_another_path_that_speaks_takes_over() {
     }
 }
 
+/// A translator gave the peer another address: its checks come from there, and nominate nothing again.
+#[test]
+fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
+    for (selection, nominated) in
+        [(Selection::FirstValid, false), (Selection::FirstValid, true), (Selection::Nominated, true)]
+    {
+        let mut server = Server::with(LiteConfig { selection, ..LiteConfig::default() });
+        if nominated {
+            // Nominated once, long ago.
+            assert!(server.check(2, true));
+        }
+        assert!(server.check(1, true));
+        server.pass(secs(2));
+        assert!(server.check(1, false));
+        server.events();
+        for _ in 0..4 {
+            server.pass(secs(2));
+            assert!(server.check(2, false));
+        }
+        server.pass(ms(1_999));
+        assert_eq!(server.selected(), Some(path(1)));
+        server.pass(ms(1));
+        assert_eq!(server.selected(), Some(path(2)), "{selection:?} {nominated}");
+        assert_eq!(server.events().last(), Some(&Event::Selected(path(2))));
+        // It is no way back that the old path speaks again, without a nomination.
+        assert!(server.check(1, false) && server.check(2, false));
+        assert_eq!(server.selected(), Some(path(2)));
+        assert!(server.check(1, true));
+        assert_eq!(server.selected(), Some(path(1)));
+    }
+}
+
+#[test]
+fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
+    // What was heard of the other path before the silence, or early in it, is no sign of life.
+    let mut server = Server::new();
+    assert!(server.check(1, true));
+    server.pass(ms(4_999));
+    assert!(server.check(2, false));
+    server.pass(secs(15));
+    assert_eq!((server.selected(), server.agent.valid_paths()), (Some(path(1)), 2));
+    // As soon as it speaks, it takes over.
+    assert!(server.check(2, false));
+    assert_eq!(server.selected(), Some(path(2)));
+
+    // A path that speaks again in time stays.
+    let mut server = Server::new();
+    assert!(server.check(1, true));
+    for _ in 0..10 {
+        server.pass(ms(9_999));
+        assert!(server.check(2, false) && server.check(1, false));
+        assert_eq!(server.selected(), Some(path(1)));
+    }
+
+    // Where media takes nominated paths only, none is taken that is not.
+    let mut server = Server::with(LiteConfig { selection: Selection::Nominated, ..LiteConfig::default() });
+    assert!(server.check(1, true));
+    for _ in 0..14 {
+        server.pass(secs(2));
+        assert!(server.check(2, false));
+        assert_eq!(server.selected(), Some(path(1)));
+    }
+}
+
 #[test]
 fn nobody_comes_and_the_wait_ends() {
     let mut server = Server::new();
