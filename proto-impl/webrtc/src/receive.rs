@@ -14,7 +14,7 @@ use rtp::bandwidth::ReceivedRate;
 use rtp::payload::{Depacketizer, Format, Part};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
-use rtp::rtcp::{ReportBlock, SenderInfo};
+use rtp::rtcp::{FirEntry, ReportBlock, SenderInfo};
 use rtp::rtx::RtxMap;
 use rtp::transport_cc::ArrivalRecorder;
 use rtp::{KeyFrameRequests, Packet, PayloadType, SequenceNumber, Ssrc};
@@ -44,6 +44,8 @@ struct Source {
     spoke: bool,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
+    /// The number of the next command for a key frame (RFC 5104 §4.3.1.1).
+    command: u8,
 }
 
 /// A layer of a section.
@@ -59,9 +61,10 @@ struct Layer {
 struct Incoming {
     section: Section,
     rtx: RtxMap,
-    /// Whether the peer repeats packets, and takes requests for key frames.
+    /// Whether the peer repeats packets, takes requests for key frames, and takes commands for them.
     nack: bool,
     pli: bool,
+    fir: bool,
     /// One at least.
     layers: Vec<Layer>,
 }
@@ -89,6 +92,8 @@ pub(crate) struct Requests {
     pub(crate) nacks: Vec<(Ssrc, Vec<SequenceNumber>)>,
     /// Sources that must send a key frame.
     pub(crate) key_frames: Vec<Ssrc>,
+    /// The same of peers that take commands only.
+    pub(crate) commands: Vec<FirEntry>,
 }
 
 impl Reception {
@@ -276,15 +281,20 @@ impl Reception {
             let mut numbers = Vec::new();
             source.receiver.poll_nacks(now, &mut numbers);
             // Polled in any case, so that its deadline moves on.
-            let asks = |incoming: &Incoming| incoming.is_current(ssrc) && incoming.nack;
-            if !numbers.is_empty() && self.sections.iter().any(asks) {
+            // Of a peer that repeats nothing, a receiver asks nothing.
+            if !numbers.is_empty() && self.sections.iter().any(|incoming| incoming.is_current(ssrc)) {
                 requests.nacks.push((ssrc, numbers));
             }
         }
         for incoming in &mut self.sections {
             for layer in &mut incoming.layers {
-                if layer.requests.poll(now) && incoming.pli {
-                    requests.key_frames.extend(layer.current.map(|(ssrc, _)| ssrc));
+                let due = layer.requests.poll(now);
+                let Some((ssrc, _)) = layer.current.filter(|_| due) else { continue };
+                if incoming.pli {
+                    requests.key_frames.push(ssrc);
+                } else if let Some(source) = self.sources.get_mut(ssrc).filter(|_| incoming.fir) {
+                    requests.commands.push(FirEntry { ssrc, sequence: source.command });
+                    source.command = source.command.wrapping_add(1);
                 }
             }
         }
@@ -357,7 +367,8 @@ impl Incoming {
         Self {
             rtx,
             nack: wants(&Feedback::Nack),
-            pli: wants(&Feedback::Pli) || wants(&Feedback::Fir),
+            pli: wants(&Feedback::Pli),
+            fir: wants(&Feedback::Fir),
             layers: (0..section.layers.len().max(1))
                 .map(|_| Layer { requests: KeyFrameRequests::new(), current: None })
                 .collect(),
@@ -425,6 +436,7 @@ impl Incoming {
             gap: false,
             spoke: false,
             needs_key_frame: true,
+            command: 0,
         }
     }
 }

@@ -120,6 +120,11 @@ impl Peer {
             compound.pli(Pli { sender: self.ssrc, media });
             feedback.push(compound);
         }
+        for command in requests.commands {
+            let mut compound = self.start_feedback();
+            compound.fir(self.ssrc, &[command]);
+            feedback.push(compound);
+        }
         // One part for a packet: a second one that does not fit would wait for ever.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();

@@ -8,6 +8,8 @@
 
 mod feedback;
 mod setup;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,0 +1,227 @@
+//! What is sent as feedback: what was agreed on, and nothing else.
+
+use std::time::Duration;
+
+use dtls::Identity;
+use media::codec::Codec;
+use rtp::rtcp::{Compound, FirEntry, ReportBlock, Rtcp};
+use rtp::{Csrcs, Header, Packet, PayloadType, SequenceNumber};
+use sdp::{Direction, MediaKind};
+
+use super::*;
+use crate::negotiate::{MediaPreference, offered_formats};
+
+const PUBLISHER: Ssrc = Ssrc(5);
+
+struct Bench {
+    now: Instant,
+    peer: Peer,
+    number: u16,
+}
+
+impl Bench {
+    /// A peer that has answered an offer of video both ways: the lines of ours of which `keep` is true.
+    fn new(keep: impl Fn(&str) -> bool) -> Self {
+        let now = netsim::Clock::new().now();
+        let identity = Arc::new(Identity::self_signed(&Seed::from_number(1)).unwrap());
+        let new = |ice, seed| {
+            let config = Arc::new(Config::new(ice, Arc::clone(&identity)));
+            let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
+            Peer::new(now, config, anchor, Seed::from_number(seed)).unwrap()
+        };
+        let preference = || MediaPreference {
+            direction: Direction::SendRecv,
+            formats: offered_formats(Codec::H264, 96),
+            msid: None,
+        };
+        let mut publisher = new(IceMode::Full(Arc::default()), 2);
+        let offer = publisher.offer(&[(MediaKind::Video, preference())]).unwrap().write();
+        let kept: String = offer.split_inclusive("\r\n").filter(|line| keep(line.trim_end())).collect();
+        let mut peer = new(IceMode::Lite { config: Arc::default(), addresses: Vec::new() }, 3);
+        let offer = Description::read(kept.as_bytes()).unwrap();
+        peer.handle_offer(now, &offer, |_, _| Some(preference())).unwrap();
+        // As if the handshake were over: feedback waits for it.
+        peer.schedule = Some(ReportSchedule::new(now));
+        Self { now, peer, number: 0 }
+    }
+
+    /// Without the feedback that is named so.
+    fn without(feedback: &[&str]) -> Self {
+        Self::new(|line| !line.starts_with("a=rtcp-fb:") || !feedback.iter().any(|name| line.ends_with(name)))
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+        self.peer.handle_timeout(self.now);
+    }
+
+    /// The next packet of the publisher, a frame that is no key frame.
+    fn delta(&mut self) {
+        self.number += 1;
+        let header = Header {
+            marker: true,
+            payload_type: PayloadType::new(96).unwrap(),
+            sequence_number: SequenceNumber(self.number),
+            timestamp: u32::from(self.number) * 3000,
+            ssrc: PUBLISHER,
+            csrcs: Csrcs::default(),
+            extension: None,
+        };
+        let mut bytes = Vec::new();
+        Packet { header, payload: &[0x41, 0x9a, 0x84, 0], padding: 0 }.write(&mut bytes);
+        let reception = self.peer.reception.as_mut().unwrap();
+        reception.handle_packet(self.now, &bytes, &mut self.peer.events);
+    }
+
+    /// A packet is lost on its way.
+    fn lose(&mut self) {
+        self.number += 1;
+        self.delta();
+    }
+
+    fn rtcp(&mut self, write: impl FnOnce(&mut Compound)) {
+        let mut compound = Compound::new(1200);
+        write(&mut compound);
+        self.peer.handle_rtcp(self.now, &compound.into_bytes());
+    }
+
+    /// The parts of each compound that is to be sent.
+    fn sent(&mut self) -> Vec<Vec<String>> {
+        let name = |part: Rtcp<'_>| match part {
+            Rtcp::Pli(pli) => format!("pli {}", pli.media.value()),
+            Rtcp::Fir(fir) => {
+                let entries: Vec<FirEntry> = fir.entries().collect();
+                let [FirEntry { ssrc, sequence }] = entries[..] else { panic!("{entries:?}") };
+                format!("fir {} {sequence}", ssrc.value())
+            }
+            Rtcp::Nack(nack) => format!("nack {}", nack.numbers().next().unwrap().value()),
+            Rtcp::Remb(remb) => {
+                let ssrcs: Vec<u32> = remb.ssrcs().map(Ssrc::value).collect();
+                format!("remb {} {ssrcs:?}", remb.bitrate)
+            }
+            Rtcp::ReceiverReport(report) => format!("report {}", report.blocks().count()),
+            Rtcp::SenderReport(report) => format!("report {}", report.blocks().count()),
+            Rtcp::SourceDescription(_) => "names".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let parts =
+            |bytes: Vec<u8>| rtp::rtcp::packets(&bytes).map(|part| name(part.unwrap())).collect::<Vec<_>>();
+        self.peer.rtcp.drain(..).map(parts).collect()
+    }
+
+    /// What is sent but reports, alone.
+    fn feedback(&mut self) -> Vec<String> {
+        self.sent()
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.starts_with("report") && part != "names")
+            .collect()
+    }
+}
+
+#[test]
+fn key_frames_are_asked_for_by_the_message_that_was_agreed_on() {
+    for (without, asked) in [
+        (&[][..], ["pli 5", "pli 5", "pli 5"].as_slice()),
+        (&["ccm fir"], &["pli 5", "pli 5", "pli 5"]),
+        // RFC 5104 §4.3.1.1: each command has the next number.
+        (&["nack pli"], &["fir 5 0", "fir 5 1", "fir 5 2"]),
+        (&["nack pli", "ccm fir"], &[]),
+    ] {
+        let mut bench = Bench::without(&[without, &[" nack", "goog-remb"]].concat());
+        let mut sent = Vec::new();
+        bench.delta();
+        for _ in 0..3 {
+            bench.peer.request_key_frame(bench.now, SectionId(0));
+            sent.extend(bench.feedback());
+            bench.wait(600);
+            sent.extend(bench.feedback());
+        }
+        assert_eq!(sent, asked, "{without:?}");
+    }
+}
+
+#[test]
+fn lost_packets_are_asked_for_where_the_peer_repeats_them() {
+    for (without, asked) in [(&[][..], &["nack 2"][..]), (&[" nack"], &[])] {
+        let mut bench = Bench::without(&[without, &["nack pli", "ccm fir", "goog-remb"]].concat());
+        bench.delta();
+        bench.lose();
+        bench.wait(10);
+        assert_eq!(bench.feedback(), asked);
+    }
+}
+
+/// RFC 5506: a peer that does not say that it takes feedback alone gets a report in front of it.
+#[test]
+fn feedback_goes_alone_where_the_peer_takes_that() {
+    for (alone, parts) in [(true, &["nack 2"][..]), (false, &["report 0", "names", "nack 2"])] {
+        let mut bench = Bench::new(|line| alone || line != "a=rtcp-rsize");
+        bench.delta();
+        bench.sent();
+        bench.lose();
+        bench.wait(10);
+        let nack = bench.sent().into_iter().find(|parts| parts.iter().any(|part| part.starts_with("nack")));
+        assert_eq!(nack.unwrap(), parts, "{alone}");
+    }
+}
+
+#[test]
+fn the_rate_is_told_where_that_was_agreed_on() {
+    for (without, told) in [(&[][..], &["remb 20000000 [5]"][..]), (&["goog-remb"], &[])] {
+        let mut bench = Bench::without(&[without, &["nack pli", "ccm fir", " nack"]].concat());
+        bench.delta();
+        bench.peer.report(bench.now);
+        assert_eq!(bench.feedback(), told);
+    }
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
+    for round_trip in [200, 400] {
+        let mut bench = Bench::without(&["nack pli", "ccm fir", "goog-remb"]);
+        bench.delta();
+        let sent = bench.peer.anchor.at(bench.now).middle();
+        bench.now += Duration::from_millis(round_trip);
+        let ssrc = bench.peer.senders[0].ssrc();
+        let block = ReportBlock {
+            ssrc,
+            fraction_lost: 0,
+            cumulative_lost: 0,
+            highest_sequence: 0,
+            jitter: 0,
+            last_sender_report: sent,
+            delay_since_report: 0,
+        };
+        bench.rtcp(|compound| {
+            compound.receiver_reports(PUBLISHER, &[block]);
+        });
+        bench.lose();
+        let mut asked = Vec::new();
+        for ms in 0..100 {
+            if bench.feedback().iter().any(|part| part == "nack 2") {
+                asked.push(ms * 10);
+            }
+            bench.wait(10);
+        }
+        let apart = asked[1] - asked[0];
+        assert!(apart == round_trip || apart == round_trip + 10, "{round_trip}: {asked:?}");
+    }
+}
+
+#[test]
+fn a_goodbye_ends_a_source() {
+    let mut bench = Bench::without(&["nack pli", "ccm fir", " nack"]);
+    bench.delta();
+    assert_eq!(bench.peer.stats().received.len(), 1);
+    bench.rtcp(|compound| {
+        compound.bye(&[Ssrc(6)]);
+    });
+    assert_eq!(bench.peer.stats().received.len(), 1, "another one's");
+    bench.rtcp(|compound| {
+        compound.bye(&[PUBLISHER]);
+    });
+    assert_eq!(bench.peer.stats().received.len(), 0);
+    bench.peer.report(bench.now);
+    assert!(bench.sent().iter().flatten().all(|part| part != "report 1" && !part.starts_with("remb")));
+}
