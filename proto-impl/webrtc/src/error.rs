@@ -31,6 +31,9 @@ pub enum Error {
     /// A call that does not fit the state: a second offer while one is open, an answer without one.
     #[error("not possible in this state")]
     State,
+    /// A later offer whose roles or certificates would need another DTLS association (RFC 8842 §3.1): that is another session.
+    #[error("a running session keeps its DTLS association")]
+    NewAssociation,
     /// A section that is not there, or does not go this way.
     #[error("no such section")]
     NoSection,

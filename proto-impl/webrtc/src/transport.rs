@@ -185,6 +185,21 @@ impl Transport {
         self.pump(now);
     }
 
+    /// Whether the DTLS association is opened by us, once that is agreed on.
+    pub(crate) fn opens_association(&self) -> Option<bool> {
+        self.expected.as_ref().map(|(client, _)| *client)
+    }
+
+    /// Whether descriptions agree on the roles and certificates that the association has (RFC 8842 §3.1).
+    pub(crate) fn keeps_association(&self, negotiated: &Negotiated) -> bool {
+        self.expected.as_ref().is_none_or(|(client, known)| {
+            let new = &negotiated.fingerprints;
+            *client == negotiated.dtls_client
+                && new.iter().all(|print| known.contains(print))
+                && known.iter().all(|print| new.contains(print))
+        })
+    }
+
     /// A datagram that came by `path`, opened in place.
     pub(crate) fn handle_datagram<'a>(
         &mut self,

@@ -20,7 +20,8 @@ impl Peer {
     /// Answers the peer's offer; `preference` says what we want with each of its sections of media, or nothing.
     ///
     /// A later offer may restart ICE (RFC 8445 §9) for the same sections, by other credentials; then
-    /// [`Peer::local_fragment`] is another one too. What else it changes is refused.
+    /// [`Peer::local_fragment`] is another one too. The DTLS association stays with its roles (RFC 8842 §5.3): an offer that
+    /// leaves them open is answered with ours. What else it changes is refused.
     ///
     /// # Errors
     ///
@@ -43,6 +44,9 @@ impl Peer {
                 self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
             if !same_sections(&trial.1.sections, &self.sections) {
                 return Err(Error::State);
+            }
+            if !self.transport.keeps_association(&trial.1) {
+                return Err(Error::NewAssociation);
             }
             self.version = self.version.saturating_add(1);
             if trial.1.remote.ufrag() == self.remote_fragment {
@@ -79,8 +83,9 @@ impl Peer {
         random: &mut crypto::Random,
     ) -> Result<(Description, Negotiated), Error> {
         let candidates = self.local_candidates();
+        let active = self.transport.opens_association().unwrap_or(self.config.dtls_client);
         let mut local = self.local(&candidates, known, random);
-        negotiate::answer(offer, preference, self.config.dtls_client, &mut local)
+        negotiate::answer(offer, preference, active, &mut local)
     }
 
     /// Our earlier preference for a section.

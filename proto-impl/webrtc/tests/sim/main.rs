@@ -10,6 +10,7 @@
     reason = "a test"
 )]
 
+mod association;
 mod basic;
 mod harness;
 mod hijack;

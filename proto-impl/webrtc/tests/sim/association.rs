@@ -1,0 +1,118 @@
+//! Later offers on a running association (RFC 8842 §5.5): its roles and certificates stay.
+
+use netsim::{Clock, secs};
+use sdp::{Description, Direction, MediaKind, Setup};
+use webrtc::{Config, Error, MediaPreference, offered_formats};
+
+use crate::harness::{
+    CLIENT, End, SERVER, both_connected, client_config, preferences, server_config, session,
+};
+
+fn read(text: &str) -> Description {
+    Description::read(text.as_bytes()).unwrap()
+}
+
+fn setup(description: &Description) -> Option<Setup> {
+    description.media[0].attributes.setup().copied()
+}
+
+struct Ends {
+    clock: Clock,
+    /// The offer of a client, with `actpass`.
+    offer: String,
+    server: End,
+}
+
+impl Ends {
+    fn new(dtls_client: bool) -> Self {
+        let clock = Clock::new();
+        let mut client = End::new(&clock, client_config(), CLIENT, SERVER, 1);
+        let offer = client.peer.offer(&preferences(Direction::SendOnly)).unwrap().write();
+        let config = Config { dtls_client, ..server_config() };
+        let server = End::new(&clock, config, SERVER, CLIENT, 1);
+        Self { clock, offer, server }
+    }
+
+    fn answer(&mut self, offer: &str) -> Result<Option<Setup>, Error> {
+        let answered = self.server.peer.handle_offer(self.clock.now(), &read(offer), |_, media| {
+            let codec = if media.kind == MediaKind::Audio {
+                media::codec::Codec::Opus
+            } else {
+                media::codec::Codec::H264
+            };
+            Some(MediaPreference {
+                direction: Direction::RecvOnly,
+                formats: offered_formats(codec, 96),
+                msid: None,
+            })
+        });
+        answered.map(|answer| setup(&answer))
+    }
+}
+
+fn with(offer: &str, setup: &str) -> String {
+    offer.replace("a=setup:actpass", &format!("a=setup:{setup}"))
+}
+
+#[test]
+fn the_role_of_a_running_association_stays_whatever_later_offers_leave_open() {
+    let (active, passive) = (Some(Setup::Active), Some(Setup::Passive));
+    for (dtls_client, first, ours) in [
+        (false, "actpass", passive),
+        (true, "actpass", active),
+        (false, "active", passive),
+        (true, "active", passive),
+        (false, "passive", active),
+        (true, "passive", active),
+    ] {
+        let mut ends = Ends::new(dtls_client);
+        let offer = ends.offer.clone();
+        assert_eq!(ends.answer(&with(&offer, first)), Ok(ours));
+        let (same, flipped) = if ours == active { ("passive", "active") } else { ("active", "passive") };
+        // A restart of ICE is no reason for another association.
+        let fragment = read(&offer).media[0].attributes.ice_ufrag().unwrap().to_owned();
+        for offer in [offer.clone(), offer.replace(&fragment, "another1")] {
+            for _ in 0..2 {
+                assert_eq!(ends.answer(&offer), Ok(ours), "{dtls_client} {first}");
+                assert_eq!(ends.answer(&with(&offer, same)), Ok(ours), "{dtls_client} {first}");
+            }
+            let name = ends.server.peer.local_fragment().to_owned();
+            let refused = Err(Error::NewAssociation);
+            assert_eq!(ends.answer(&with(&offer.replace("another1", "another2"), flipped)), refused);
+            assert_eq!(ends.server.peer.local_fragment(), name, "what is refused changes nothing");
+        }
+    }
+}
+
+#[test]
+fn another_certificate_is_another_session() {
+    let mut ends = Ends::new(false);
+    let offer = ends.offer.clone();
+    ends.answer(&offer).unwrap();
+    let line = |name: &str| format!("a=fingerprint:sha-256 {}\r\n", [name; 32].join(":"));
+    let own = offer.lines().find(|line| line.starts_with("a=fingerprint")).unwrap().to_owned() + "\r\n";
+    for (changed, answered) in [
+        (offer.replace(&own, &line("A0")), false),
+        (offer.replace(&own, &format!("{own}{}", line("A0"))), false),
+        (offer.clone(), true),
+    ] {
+        assert_eq!(ends.answer(&changed).is_ok(), answered);
+        assert_eq!(ends.answer(&changed).err(), (!answered).then_some(Error::NewAssociation));
+    }
+}
+
+/// Who offered first has its role too when the other offers next.
+#[test]
+fn an_offerer_keeps_its_role_when_it_answers() {
+    let mut pair = session(1, Direction::SendOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    // The client opened the association: the answer said `passive`. What the other offers is like its answer, open again.
+    let other = End::new(&pair.clock, server_config(), SERVER, CLIENT, 1)
+        .peer
+        .offer(&preferences(Direction::RecvOnly));
+    let restart = other.unwrap();
+    assert_eq!(setup(&restart), Some(Setup::ActPass));
+    let answer = pair.a.peer.handle_offer(now, &restart, |_, _| None).unwrap();
+    assert_eq!(setup(&answer), Some(Setup::Active));
+}
