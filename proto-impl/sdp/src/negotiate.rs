@@ -11,8 +11,8 @@ use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
 
 /// The discard port: where a section's address is decided by ICE (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
-/// From this number on an extension is proposed without an id (RFC 8285 §5).
-const EXTENSION_UNNUMBERED: u16 = 4096;
+/// The ids that packets can carry (RFC 8285 §4.3); from 4096 on an extension is proposed without one (§5).
+const EXTENSION_IDS: std::ops::RangeInclusive<u16> = 1..=255;
 
 /// A format of an offer that we have too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,13 +109,22 @@ impl Media {
         media
     }
 
-    /// The answer to the header extensions of this offered section: those of a known URI, with the offered numbers.
-    pub fn answer_extmaps(&self, known: &[&str]) -> impl Iterator<Item = Attribute> {
-        let usable = |map: &&Extmap| map.id < EXTENSION_UNNUMBERED && known.contains(&map.uri.as_str());
-        self.attributes.extmaps().filter(usable).map(|map| {
+    /// The answer to the header extensions of this offered section: those of a known URI, each once, with the offered
+    /// numbers.
+    #[must_use]
+    pub fn answer_extmaps(&self, known: &[&str]) -> Vec<Attribute> {
+        let mut answered: Vec<&Extmap> = Vec::new();
+        for map in self.attributes.extmaps() {
+            let is_new = answered.iter().all(|other| other.uri != map.uri && other.id != map.id);
+            if is_new && EXTENSION_IDS.contains(&map.id) && known.contains(&map.uri.as_str()) {
+                answered.push(map);
+            }
+        }
+        let answer = |map: &Extmap| {
             let direction = map.direction.map(Direction::reverse);
             Attribute::Extmap(Extmap { direction, attributes: None, ..map.clone() })
-        })
+        };
+        answered.into_iter().map(answer).collect()
     }
 
     /// The answer to the layers of this offered section, taking all of them (RFC 8853 §5.3). None if it has no simulcast.
@@ -331,7 +340,35 @@ mod tests {
         let answer = video.accept(&selected, Direction::SendOnly, Direction::RecvOnly);
         assert_eq!(answer.rtx_of(h264.answer.payload_type()), h264.rtx);
         let uris = ["urn:ietf:params:rtp-hdrext:sdes:mid"];
-        assert_eq!(video.answer_extmaps(&uris).count(), 1);
+        assert_eq!(video.answer_extmaps(&uris).len(), 1);
+    }
+
+    #[test]
+    fn extensions_are_answered_once_and_under_numbers_that_packets_can_carry() {
+        let maps = |ids: &[(u16, &str)]| {
+            let mut media =
+                Media::new(crate::MediaKind::Video, 9, "UDP/TLS/RTP/SAVPF", Formats::Rtp(Vec::new()));
+            for &(id, uri) in ids {
+                let map = Extmap { id, direction: None, uri: uri.to_owned(), attributes: None };
+                media.attributes.push(Attribute::Extmap(map));
+            }
+            let mut answered = Vec::new();
+            for attribute in media.answer_extmaps(&["a", "b"]) {
+                if let Attribute::Extmap(map) = attribute {
+                    answered.push((map.id, map.uri));
+                }
+            }
+            answered
+        };
+        let own = |ids: &[(u16, &str)]| ids.iter().map(|&(id, uri)| (id, uri.to_owned())).collect::<Vec<_>>();
+        for (offered, answered) in [
+            (&[(1, "a"), (255, "b"), (3, "c")][..], &[(1, "a"), (255, "b")][..]),
+            (&[(0, "a"), (256, "b"), (4096, "a")], &[]),
+            (&[(1, "a"), (2, "a"), (3, "b")], &[(1, "a"), (3, "b")]),
+            (&[(1, "a"), (1, "b")], &[(1, "a")]),
+        ] {
+            assert_eq!(maps(offered), own(answered));
+        }
     }
 
     #[test]

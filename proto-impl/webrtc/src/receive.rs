@@ -101,9 +101,10 @@ impl Reception {
     pub(crate) fn new(now: Instant, sections: &[Section], bitrate_max: u64) -> Self {
         let sections: Vec<Incoming> =
             sections.iter().filter(|section| section.direction.receives()).map(Incoming::new).collect();
-        let reports_arrivals = sections
-            .iter()
-            .any(|incoming| incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some());
+        let reports_arrivals = sections.iter().any(|incoming| {
+            incoming.wants(&Feedback::TransportCc)
+                && incoming.section.extensions.id(rtp::extension::Extension::TransportCc).is_some()
+        });
         Self {
             sections,
             sources: Sources::new(),
@@ -309,11 +310,9 @@ impl Reception {
     /// What the peer may send, in bits per second, and the sources that this is about; for peers that want to be told. `blocks`
     /// are those of the report that goes with it.
     pub(crate) fn rate_estimate(&mut self, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
-        let wants = |incoming: &Incoming| {
-            incoming.section.formats.iter().any(|format| format.has_feedback(&Feedback::Remb))
-        };
         let is_rated = |source: &Source| {
-            self.sections.iter().any(|incoming| incoming.section.id == source.section && wants(incoming))
+            let of = |incoming: &&Incoming| incoming.section.id == source.section;
+            self.sections.iter().find(of).is_some_and(|incoming| incoming.wants(&Feedback::Remb))
         };
         let rated: Vec<Ssrc> =
             self.sources.iter().filter(|(_, source)| is_rated(source)).map(|(ssrc, _)| ssrc).collect();
@@ -379,6 +378,11 @@ impl Incoming {
     /// The source that a layer listens to.
     fn current(&self, layer: u8) -> Option<Ssrc> {
         Some(self.layers.get(usize::from(layer))?.current?.0)
+    }
+
+    /// Whether both sides want this feedback.
+    fn wants(&self, feedback: &Feedback) -> bool {
+        self.section.formats.iter().any(|format| format.has_feedback(feedback))
     }
 
     fn is_video(&self) -> bool {

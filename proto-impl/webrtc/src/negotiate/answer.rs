@@ -1,7 +1,7 @@
 //! The answer to a peer's offer.
 
 use rtp::extension::{Extension, ExtensionMap};
-use sdp::{Attribute, Description, Direction, Feedback, Media, Setup};
+use sdp::{Attribute, Description, Direction, Feedback, Media, Selected, Setup};
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
@@ -92,25 +92,19 @@ fn take(
         let repeats = format.answer.feedback.contains(&Feedback::Nack);
         format.red = format.red.filter(|_| direction == Direction::SendOnly && !repeats);
     }
-    let mut answer = media.accept(&selected, offered, preference.direction);
-    let formats: Vec<SectionFormat> = selected
-        .into_iter()
-        .map(|format| SectionFormat {
-            remote: format.offered,
-            local: format.answer,
-            rtx: format.rtx,
-            red: format.red,
-        })
-        .collect();
-    let first = formats.first()?;
     let layers = if direction.receives() { layers_of(media) } else { Vec::new() };
-    let used = |extension: &Extension| uses(*extension, &media.kind, direction, first, !layers.is_empty());
-    let known: Vec<&str> = Extension::ALL.iter().filter(|one| used(one)).map(|one| one.uri()).collect();
-    answer.attributes.extend(media.answer_extmaps(&known));
+    let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
+    let used = |extension: &Extension| uses(*extension, &media.kind, direction, &formats, !layers.is_empty());
+    let extensions = answer_extensions(media, used, &mut selected);
+    let mut answer = media.accept(&selected, offered, preference.direction);
+    answer.attributes.extend(extensions);
     if !layers.is_empty() {
         answer.attributes.extend(media.answer_simulcast());
     }
-    let with_rtx = formats.iter().any(|format| format.rtx.is_some());
+    let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
+    // What is sent has the first format, and is repeated where it is asked for.
+    let repaired = |format: &SectionFormat| format.rtx.is_some() && format.has_feedback(&Feedback::Nack);
+    let with_rtx = formats.first().is_some_and(repaired);
     let local_source = direction.sends().then(|| local.source(id, with_rtx));
     if let Some(source) = local_source {
         local.describe_source(&mut answer, source, preference.msid.as_ref());
@@ -129,4 +123,37 @@ fn take(
         local_source,
     };
     Some((answer, section))
+}
+
+/// A format as both sides have it.
+fn agreed(selected: &Selected) -> SectionFormat {
+    SectionFormat {
+        remote: selected.offered.clone(),
+        local: selected.answer.clone(),
+        rtx: selected.rtx,
+        red: selected.red,
+    }
+}
+
+/// The extensions of the answer, of those that are used. Arrival times need both their numbers and their feedback: without
+/// one of them the answer has neither.
+fn answer_extensions(
+    media: &Media,
+    used: impl Fn(&Extension) -> bool,
+    selected: &mut [Selected],
+) -> Vec<Attribute> {
+    let arrivals = Extension::TransportCc.uri();
+    let known: Vec<&str> = Extension::ALL.iter().filter(|one| used(one)).map(|one| one.uri()).collect();
+    let mut extensions = media.answer_extmaps(&known);
+    let is_arrivals =
+        |extension: &Attribute| matches!(extension, Attribute::Extmap(map) if map.uri == arrivals);
+    let numbered = extensions.iter().any(is_arrivals);
+    let told = selected.iter().any(|format| format.answer.feedback.contains(&Feedback::TransportCc));
+    if !(numbered && told) {
+        extensions.retain(|extension| !is_arrivals(extension));
+        for format in selected {
+            format.answer.feedback.retain(|feedback| *feedback != Feedback::TransportCc);
+        }
+    }
+    extensions
 }

@@ -298,22 +298,25 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
     sources
 }
 
-/// Whether we make something of a header extension in a section of this direction, with its first format.
+/// Whether we make something of a header extension in a section of this direction: sending, the first format counts.
 fn uses(
     extension: Extension,
     kind: &MediaKind,
     direction: Direction,
-    format: &SectionFormat,
+    formats: &[SectionFormat],
     has_layers: bool,
 ) -> bool {
+    let Some(format) = formats.first() else { return false };
     let (sends, receives) = (direction.sends() && format.has_free_heads(), direction.receives());
     let is_video = *kind == MediaKind::Video;
-    let numbers = format.has_feedback(&sdp::Feedback::TransportCc);
+    let numbers = |format: &SectionFormat| format.has_feedback(&sdp::Feedback::TransportCc);
     match extension {
         Extension::Mid => true,
-        Extension::TransportCc => numbers && (sends || receives),
+        Extension::TransportCc => (sends && numbers(format)) || (receives && formats.iter().any(numbers)),
         // For receivers that estimate the rate themselves.
-        Extension::AbsSendTime => sends && is_video && !numbers && format.has_feedback(&sdp::Feedback::Remb),
+        Extension::AbsSendTime => {
+            sends && is_video && !numbers(format) && format.has_feedback(&sdp::Feedback::Remb)
+        }
         Extension::PlayoutDelay => sends && is_video,
         Extension::AbsCaptureTime => sends,
         Extension::Rid | Extension::RepairedRid => receives && has_layers,

@@ -76,23 +76,26 @@ fn section(
     media.attributes.push(Attribute::Direction(preference.direction));
     media.attributes.push(Attribute::RtcpMux);
     media.attributes.push(Attribute::RtcpRsize);
+    let offered = |format: &Format| SectionFormat {
+        remote: format.clone(),
+        local: format.clone(),
+        rtx: of(format).find(|more| more.rtpmap.is("rtx")).map(Format::payload_type),
+        red: None,
+    };
+    let formats: Vec<SectionFormat> = preference.formats.iter().map(offered).collect();
+    let used = |extension| uses(extension, kind, preference.direction, &formats, false);
     // The same number means the same extension in all sections of a bundle (RFC 9143 §15.1).
-    for (id, extension) in (1..).zip(Extension::ALL) {
-        let offered = |format: &Format| SectionFormat {
-            remote: format.clone(),
-            local: format.clone(),
-            rtx: of(format).find(|more| more.rtpmap.is("rtx")).map(Format::payload_type),
-            red: None,
-        };
-        let first = preference.formats.first().map(offered);
-        if first.is_some_and(|first| uses(extension, kind, preference.direction, &first, false)) {
-            let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
-            media.attributes.push(Attribute::Extmap(extmap));
-        }
+    for (id, extension) in (1..).zip(Extension::ALL).filter(|(_, extension)| used(*extension)) {
+        let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
+        media.attributes.push(Attribute::Extmap(extmap));
     }
+    // Arrival times need their numbers.
+    let arrivals = used(Extension::TransportCc);
     for format in &preference.formats {
-        media.push_format(format);
-        of(format).for_each(|more| media.push_format(more));
+        let mut format = format.clone();
+        format.feedback.retain(|feedback| arrivals || *feedback != sdp::Feedback::TransportCc);
+        media.push_format(&format);
+        of(&format).for_each(|more| media.push_format(more));
     }
     media
 }

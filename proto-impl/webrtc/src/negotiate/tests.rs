@@ -173,6 +173,99 @@ fn a_player_gets_what_is_sent() {
     }
 }
 
+/// Whether a section names a kind of feedback.
+fn names(media: &Media, feedback: &Feedback) -> bool {
+    media.rtp_formats().any(|format| format.feedback.contains(feedback))
+}
+
+fn names_extension(media: &Media, extension: Extension) -> bool {
+    media.attributes.extmaps().any(|map| map.uri == extension.uri())
+}
+
+/// What a server gives a player.
+fn send(media: &Media) -> MediaPreference {
+    let codecs: &[Codec] = if media.kind == MediaKind::Audio { &[Codec::Opus] } else { &[Codec::H264] };
+    let msid = sdp::Msid { stream: "live".to_owned(), track: None };
+    MediaPreference { direction: Direction::SendOnly, formats: formats(codecs), msid: Some(msid) }
+}
+
+/// An answer names what was offered, is understood, and is made use of.
+#[test]
+fn an_answer_promises_only_what_is_done() {
+    let cases: [(&str, fn(&str) -> String); 6] = [
+        ("as it is", str::to_owned),
+        ("no numbers of arrivals", |offer| offer.replace(Extension::TransportCc.uri(), "urn:other")),
+        ("no feedback of arrivals", |offer| offer.replace(" transport-cc\r", " other\r")),
+        ("no feedback alone", |offer| offer.replace("a=rtcp-rsize\r\n", "")),
+        ("no mixed extensions", |offer| offer.replace("a=extmap-allow-mixed\r\n", "")),
+        ("nothing again", |offer| offer.replace(" nack\r", " other\r")),
+    ];
+    for (peer, text) in PUBLISHERS {
+        for plays in [false, true] {
+            let text = if plays {
+                text.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly")
+            } else {
+                text.to_owned()
+            };
+            for (case, change) in cases {
+                let offer = read(&change(&text));
+                let preference = if plays { send } else { receive };
+                let side = &mut Side::new(1, true);
+                let answered = answer(&offer, |_, media| Some(preference(media)), false, &mut side.local());
+                let Ok((answer, negotiated)) = answered else { panic!("{peer}, {case}: {answered:?}") };
+                let mixed =
+                    |description: &Description| description.attributes.has(&Attribute::ExtmapAllowMixed);
+                assert_eq!(mixed(&answer), mixed(&offer));
+                let live = offer.media.iter().zip(&answer.media).filter(|(_, answer)| !answer.is_rejected());
+                for ((offered, answered), section) in live.zip(&negotiated.sections) {
+                    check_promises(offered, answered, section);
+                    assert_eq!(section.direction.sends(), plays, "{peer}, {case}");
+                }
+            }
+        }
+    }
+}
+
+fn check_promises(offered: &Media, answered: &Media, section: &Section) {
+    let arrivals = names_extension(answered, Extension::TransportCc);
+    assert_eq!(names(answered, &Feedback::TransportCc), arrivals);
+    assert_eq!(section.extensions.id(Extension::TransportCc).is_some(), arrivals);
+    if section.direction.receives() {
+        let both = names(offered, &Feedback::TransportCc) && names_extension(offered, Extension::TransportCc);
+        assert_eq!(arrivals, both);
+    }
+    for map in answered.attributes.extmaps() {
+        assert!(offered.attributes.extmaps().any(|other| (other.id, &other.uri) == (map.id, &map.uri)));
+    }
+    for format in answered.rtp_formats() {
+        let of = offered.format(format.payload_type()).unwrap();
+        assert!(format.feedback.iter().all(|feedback| of.feedback.contains(feedback)));
+    }
+    let alone = |media: &Media| media.attributes.has(&Attribute::RtcpRsize);
+    assert_eq!((alone(answered), section.reduced_size), (alone(offered), alone(offered)));
+    // Sources and streams are named by who sends, and repairs by who repeats packets in a source of their own.
+    let sends = section.direction.sends();
+    assert_eq!((section.local_source.is_some(), answered.attributes.msid().is_some()), (sends, sends));
+    let repairs = section.local_source.and_then(|source| source.rtx);
+    let first = &section.formats[0];
+    assert_eq!(repairs.is_some(), sends && first.rtx.is_some() && first.has_feedback(&Feedback::Nack));
+    let sources = answered.attributes.ssrcs().filter(|line| line.name == "cname").count();
+    assert_eq!(sources, usize::from(sends) + usize::from(repairs.is_some()));
+    assert_eq!(answered.attributes.ssrc_groups().count(), usize::from(repairs.is_some()));
+}
+
+#[test]
+fn an_offer_names_feedback_that_has_its_numbers() {
+    for direction in [Direction::SendOnly, Direction::RecvOnly, Direction::SendRecv] {
+        let preference = MediaPreference { direction, formats: formats(&[Codec::H264]), msid: None };
+        let (description, _) = offer(&[(MediaKind::Video, preference)], &mut Side::new(1, false).local());
+        let media = &description.media[0];
+        let arrivals = names_extension(media, Extension::TransportCc);
+        assert_eq!(names(media, &Feedback::TransportCc), arrivals, "{direction:?}");
+        assert!(names(media, &Feedback::Nack) && (arrivals || !direction.receives()));
+    }
+}
+
 #[test]
 fn an_offer_of_ours_is_answered_by_ourselves() {
     let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));

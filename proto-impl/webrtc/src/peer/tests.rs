@@ -132,7 +132,7 @@ fn key_frames_are_asked_for_by_the_message_that_was_agreed_on() {
         let mut sent = Vec::new();
         bench.delta();
         for _ in 0..3 {
-            bench.peer.request_key_frame(bench.now, SectionId(0));
+            bench.peer.request_key_frame(bench.now, SectionId(0), 0);
             sent.extend(bench.feedback());
             bench.wait(600);
             sent.extend(bench.feedback());
@@ -168,7 +168,13 @@ fn feedback_goes_alone_where_the_peer_takes_that() {
 
 #[test]
 fn the_rate_is_told_where_that_was_agreed_on() {
-    for (without, told) in [(&[][..], &["remb 20000000 [5]"][..]), (&["goog-remb"], &[])] {
+    // Who is told arrival times judges for itself.
+    let cases = [
+        (&["transport-cc"][..], &["remb 2000000 [5]"][..]),
+        (&["transport-cc", "goog-remb"], &[]),
+        (&[], &[]),
+    ];
+    for (without, told) in cases {
         let mut bench = Bench::without(&[without, &["nack pli", "ccm fir", " nack"]].concat());
         bench.delta();
         bench.peer.report(bench.now);
@@ -224,4 +230,16 @@ fn a_goodbye_ends_a_source() {
     assert_eq!(bench.peer.stats().received.len(), 0);
     bench.peer.report(bench.now);
     assert!(bench.sent().iter().flatten().all(|part| part != "report 1" && !part.starts_with("remb")));
+}
+
+/// The answer to an offer of ours may take the numbers and leave the feedback.
+#[test]
+fn arrivals_are_told_where_that_was_agreed_on() {
+    let bench = Bench::without(&[]);
+    let mut sections = bench.peer.sections.clone();
+    assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_some());
+    for format in &mut sections[0].formats {
+        format.remote.feedback.retain(|feedback| *feedback != sdp::Feedback::TransportCc);
+    }
+    assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_none());
 }
