@@ -1,7 +1,8 @@
 //! The machine under BoringSSL's test runner (`ssl/test/runner`, its PORTING.md says how): one connection over TCP, in
 //! which packets are framed and time is told. `bogo.json` beside this crate's manifest lists what is not run, and why.
 //!
-//! A test that asks for something that is not there ends with code 89.
+//! A test that asks for something that is not there ends with code 89. So does one that would resume a session, but behind
+//! its first connection: what goes wrong in that one fails the test.
 
 #![allow(
     clippy::disallowed_types,
@@ -42,6 +43,14 @@ struct Flags {
     key: Option<String>,
     asks: bool,
     asks_always: bool,
+    /// The verdict on the peer's certificate is negative.
+    distrusts: bool,
+    /// Connections behind the first one.
+    resumes: u32,
+    /// None of them is expected to resume anything.
+    begins_anew: bool,
+    /// The certificate is a credential to choose from.
+    is_credential: bool,
     profiles: Vec<SrtpProfile>,
     first_pause: Option<u64>,
     writes_first: bool,
@@ -60,19 +69,38 @@ fn main() -> ExitCode {
     }
     let Some(flags) = read(arguments.into_iter()) else { return ExitCode::from(UNIMPLEMENTED) };
     let Some(config) = config(&flags) else { return ExitCode::from(UNIMPLEMENTED) };
-    match run(&flags, config) {
-        Ok(code) => code,
-        Err(error) => {
+    let result = (0..=flags.resumes).try_for_each(|number| {
+        if number > 0 && !flags.begins_anew {
+            return Err(End::Unimplemented);
+        }
+        run(&flags, &config)
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End::Unimplemented) => ExitCode::from(UNIMPLEMENTED),
+        Err(End::Failed(error)) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
+/// How a connection ends that does not end well.
+enum End {
+    Unimplemented,
+    Failed(Any),
+}
+
+impl<E: Into<Any>> From<E> for End {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 /// `None` for what is not there.
 fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
     let mut flags = Flags::default();
-    let mut is_dtls = false;
+    let (mut is_dtls, mut looks_at_resumption) = (false, false);
     while let Some(flag) = arguments.next() {
         let mut value = || arguments.next();
         match flag.as_str() {
@@ -86,6 +114,15 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-key-file" => flags.key = value(),
             "-verify-peer" => flags.asks = true,
             "-require-any-client-certificate" => flags.asks_always = true,
+            "-verify-fail" => flags.distrusts = true,
+            "-resume-count" => flags.resumes = value()?.parse().ok()?,
+            "-expect-session-miss" => flags.begins_anew = true,
+            "-new-x509-credential" => {
+                // There is one certificate, and nothing to choose from.
+                let first = flags.certificate.is_none() && !std::mem::replace(&mut flags.is_credential, true);
+                first.then_some(())?;
+            }
+            "-expect-selected-credential" => (value()? == "0" && flags.is_credential).then_some(())?,
             "-srtp-profiles" => flags.profiles = profiles(&value()?)?,
             "-initial-timeout-duration-ms" => flags.first_pause = value()?.parse().ok(),
             "-shim-writes-first" => flags.writes_first = true,
@@ -94,8 +131,18 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-export-label" => flags.export_label = value()?,
             "-export-context" => flags.export_context = value()?,
             "-use-export-context" => flags.export_with_context = true,
-            // How the other library is called, not what it says. No chain is verified here, so nobody is trusted.
+            // What a resumed session is looked at for.
+            "-on-resume-verify-fail"
+            | "-reverify-on-resume"
+            | "-expect-verify-result"
+            | "-expect-ticket-renewal"
+            | "-expect-session-id"
+            | "-expect-no-session-id" => looks_at_resumption = true,
+            // How the other library is called, not what it says; what is of DTLS 1.3 or QUIC. No chain is verified here, so
+            // nobody is trusted.
             "-async"
+            | "-use-early-callback"
+            | "-expect-no-hrr"
             | "-implicit-handshake"
             | "-use-custom-verify-callback"
             | "-no-tls13"
@@ -103,7 +150,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             | "-no-tls1"
             | "-no-ticket"
             | "-use-old-client-cert-callback" => {}
-            "-trust-cert" => drop(value()?),
+            "-trust-cert" | "-quic-use-legacy-codepoint" => drop(value()?),
             "-max-version" | "-min-version" => {
                 // A lower number is a later version; there is 1.2.
                 let version: u16 = value()?.parse().ok()?;
@@ -112,6 +159,9 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             }
             _ => return None,
         }
+    }
+    if flags.resumes == 0 && looks_at_resumption {
+        return None;
     }
     // A server that asks for a certificate, and goes on without one, is not there.
     let optional = flags.server && flags.asks && !flags.asks_always;
@@ -145,7 +195,11 @@ fn config(flags: &Flags) -> Option<Arc<Config>> {
     let pauses = (0..TRIES).map(|n| first.saturating_mul(1 << n).min(PAUSE_MAX));
     Some(Arc::new(Config {
         identity,
-        check: if flags.asks_always { PeerCheck::AnyCertificate } else { PeerCheck::Nobody },
+        check: match (flags.asks_always, flags.asks && flags.distrusts) {
+            (_, true) => PeerCheck::Fingerprint,
+            (true, false) => PeerCheck::AnyCertificate,
+            (false, false) => PeerCheck::Nobody,
+        },
         srtp_profiles: flags.profiles.clone(),
         mtu: flags.mtu.unwrap_or(usize::MAX),
         retransmit_first: first,
@@ -186,7 +240,7 @@ struct Shim<'a> {
     closed: Option<CloseReason>,
 }
 
-fn run(flags: &Flags, config: Arc<Config>) -> Result<ExitCode, Any> {
+fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let address = if flags.ipv6 {
         SocketAddr::from((Ipv6Addr::LOCALHOST, flags.port))
     } else {
@@ -198,8 +252,10 @@ fn run(flags: &Flags, config: Arc<Config>) -> Result<ExitCode, Any> {
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
     let new = if flags.server { Connection::server } else { Connection::client };
-    let connection = new(config, Seed::new(seed));
+    let mut connection = new(Arc::clone(config), Seed::new(seed));
     let (now, out) = (Instant::now(), Datagrams::new());
+    // Nobody is expected, where fingerprints count.
+    connection.set_remote_fingerprints(now, Vec::new());
     let mut shim = Shim { flags, stream, connection, now, out, closed: None };
     shim.connection.start(now);
     let result = shim.serve();
@@ -210,11 +266,11 @@ fn run(flags: &Flags, config: Arc<Config>) -> Result<ExitCode, Any> {
 }
 
 impl Shim<'_> {
-    fn serve(&mut self) -> Result<ExitCode, Any> {
+    fn serve(&mut self) -> Result<(), End> {
         loop {
             self.drain()?;
             match self.closed {
-                Some(CloseReason::Local | CloseReason::Peer) => return Ok(ExitCode::SUCCESS),
+                Some(CloseReason::Local | CloseReason::Peer) => return Ok(()),
                 Some(reason) => return Err(format!("{reason:?}").into()),
                 None => {}
             }
@@ -241,8 +297,12 @@ impl Shim<'_> {
                         return Err(format!("the deadline is {left:?}, not {expected:?}").into());
                     }
                 }
-                // Another MTU or another pause while it runs.
-                b'M' | b'U' => return Ok(ExitCode::from(UNIMPLEMENTED)),
+                b'M' => {
+                    let mtu = usize::try_from(u32::from_be_bytes(self.bytes()?))?;
+                    self.connection.set_mtu(mtu);
+                }
+                // Another first pause, for the flight that waits too.
+                b'U' => return Err(End::Unimplemented),
                 other => return Err(format!("opcode {other}").into()),
             }
         }

@@ -60,6 +60,8 @@ pub struct Connection {
     role: Role,
     phase: Phase,
     records: RecordLayer,
+    /// The longest datagram that is sent.
+    mtu: usize,
     /// Datagrams to be sent besides flights.
     out: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -124,6 +126,7 @@ impl Connection {
 
     fn new(config: Arc<Config>, role: Role, seed: Seed, cookie_verified: bool) -> Self {
         Self {
+            mtu: config.mtu,
             config,
             role,
             phase: Phase::Idle { seed, expected: Expected::Unknown, cookie_verified },
@@ -198,6 +201,12 @@ impl Connection {
             handshaking.exchange.flight.rewind();
             self.stats.retransmits = self.stats.retransmits.saturating_add(1);
         }
+    }
+
+    /// The path takes datagrams of so many bytes, UDP payload: what is sent from now on, and again, is cut to it (RFC 6347
+    /// §4.1.1.1).
+    pub const fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
     }
 
     /// Sends application data, as one record in one datagram.
@@ -348,7 +357,7 @@ impl Connection {
     }
 
     fn mtu(&self) -> usize {
-        self.config.mtu.clamp(MTU_MIN, MTU_MAX)
+        self.mtu.clamp(MTU_MIN, MTU_MAX)
     }
 
     /// The handshake is done.

@@ -211,6 +211,30 @@ fn d_18_who_closes_as_soon_as_it_is_connected_has_finished_the_handshake() {
 }
 
 #[test]
+fn what_is_sent_again_is_cut_to_the_mtu_of_the_moment() {
+    let mut ends = Ends::new(config(1), config(2)).start();
+    let hello = sent(&mut ends.client, ends.clock.now());
+    deliver(&mut ends.server, ends.clock.now(), &hello);
+    let mut lengths = vec![sent(&mut ends.server, ends.clock.now()).concat().len()];
+    for mtu in [300, 299, 1200] {
+        ends.server.set_mtu(mtu);
+        ends.clock.advance(secs(1));
+        ends.server.handle_timeout(ends.clock.now());
+        let flight = sent(&mut ends.server, ends.clock.now());
+        assert!(flight.iter().all(|datagram| datagram.len() <= mtu));
+        assert_eq!(flight.iter().any(|datagram| datagram.len() > 300), mtu == 1200);
+        lengths.push(flight.concat().len());
+        if mtu == 1200 {
+            deliver(&mut ends.client, ends.clock.now(), &flight);
+        }
+    }
+    assert_eq!(lengths[0], lengths[3]);
+    assert_eq!(ends.server.payload_max(), 1200 - HEAD_BYTES - PROTECTION_BYTES);
+    ends.run();
+    assert!(ends.client.is_connected() && ends.server.is_connected());
+}
+
+#[test]
 fn a_session_holds_little() {
     let (ends, ..) = Ends::connected(config(1), config(2));
     for end in [&ends.client, &ends.server] {
