@@ -208,6 +208,28 @@ mod tests {
         }
     }
 
+    /// A peer that repeats itself is answered once in half a pause.
+    #[test]
+    fn d_11_hints_are_taken_once_in_half_a_pause() {
+        let start = netsim::Clock::new().now();
+        let ms = Duration::from_millis;
+        let mut timer = Timer::new(start, ms(100), ms(5000));
+        assert!(!timer.takes_hint(start + ms(1000)), "nothing was sent");
+        timer.start(start);
+        let mut taken = Vec::new();
+        for at in 0..=200 {
+            let now = start + ms(at);
+            if timer.takes_hint(now) {
+                timer.repeat(now);
+                taken.push(at);
+            }
+        }
+        assert_eq!(taken, [50, 100, 150, 200]);
+        // A pause that has doubled makes it rarer.
+        timer.back_off(start + ms(200));
+        assert!(!timer.takes_hint(start + ms(299)) && timer.takes_hint(start + ms(300)));
+    }
+
     #[test]
     fn d_11_pauses_double_to_the_longest() {
         let start = netsim::Clock::new().now();

@@ -1,6 +1,7 @@
 //! Loss, duplication and reordering in a handshake, exhaustively for the first datagrams.
 
 use super::*;
+use crate::handshake::{FragmentHead, MessageType};
 
 /// Both ends and what is on its way, in order.
 struct Wire {
@@ -151,4 +152,54 @@ fn d_11_a_lost_last_flight_is_retransmitted() {
     }
     ends.run();
     assert!(ends.client.is_connected());
+}
+
+/// A client that did not hear the last flight and repeats its own in fragments is answered once, not for each of them.
+#[test]
+fn d_11_a_late_finished_in_fragments_is_one_question() {
+    let (mut ends, _) = server_before_its_last_flight();
+    let now = ends.clock.now();
+    assert_eq!(sent(&mut ends.server, now).len(), 1);
+    for round in 1..=3 {
+        // Twelve bytes fit any datagram: the client's Finished is cut by hand.
+        let mut fragments = Vec::new();
+        for offset in [4, 8, 0, 4, 8] {
+            let head =
+                FragmentHead { kind: MessageType::FINISHED, length: 12, sequence: 4, offset, fragment: 4 };
+            let mut clear = Vec::new();
+            head.write(&mut clear);
+            clear.extend_from_slice(&[0; 4]);
+            let mut datagram = Vec::new();
+            let records = &mut ends.client.records;
+            records.write(true, ContentType::HANDSHAKE, VERSION_1_2, &clear, &mut datagram).unwrap();
+            fragments.push(datagram);
+        }
+        let answers: usize = fragments
+            .iter()
+            .map(|fragment| {
+                deliver(&mut ends.server, now, std::slice::from_ref(fragment));
+                sent(&mut ends.server, now).len()
+            })
+            .sum();
+        assert_eq!((answers, ends.server.stats().retransmits), (1, round));
+    }
+}
+
+/// A peer that goes on repeating its flight gets an answer in half a pause, not for each of them.
+#[test]
+fn d_11_a_peer_that_repeats_itself_is_answered_within_a_rate() {
+    let mut ends = Ends::new(config(1), config(2)).start();
+    let hello = sent(&mut ends.client, ends.clock.now());
+    deliver(&mut ends.server, ends.clock.now(), &hello);
+    let flight = sent(&mut ends.server, ends.clock.now());
+    deliver(&mut ends.client, ends.clock.now(), &flight);
+    let own = sent(&mut ends.client, ends.clock.now()).len();
+    let mut answers = 0;
+    // The first pause is 50 ms, and no deadline of the client is handled: it is only asked.
+    for _ in 0..100 {
+        ends.clock.advance(ms(1));
+        deliver(&mut ends.client, ends.clock.now(), &flight);
+        answers += sent(&mut ends.client, ends.clock.now()).len();
+    }
+    assert_eq!((answers, ends.client.stats().retransmits), (4 * own, 4));
 }
