@@ -14,4 +14,6 @@ mod association;
 mod basic;
 mod harness;
 mod hijack;
+mod keys;
 mod loss;
+mod waiting;

@@ -1,0 +1,56 @@
+//! What waits for a viewer that is not drained.
+
+use media::codec::{Codec, CodecConfig, opus};
+use netsim::secs;
+use rtp::SequenceNumber;
+use sdp::Direction;
+use webrtc::{SentUnit, Track};
+use wire::Datagrams;
+
+use crate::harness::{AUDIO, both_connected, session};
+
+/// Runs of packets that wait: a second of frames.
+const RUNS: usize = 64;
+
+#[test]
+fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
+    let mut pair = session(11, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    let now = pair.clock.now();
+    let mut track = Track::new(Codec::Opus, 1100).unwrap();
+    let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    let units: Vec<SentUnit> =
+        (0..400).map(|n| track.push(now, &config, false, n * 960, &[7; 100]).unwrap()).collect();
+    // Units behind each other are one run, however many there are.
+    for unit in &units[..200] {
+        assert!(pair.b.peer.send(AUDIO, unit, now));
+    }
+    let before = numbers(&mut pair.b, &track, now);
+    assert_eq!((before.len(), pair.b.peer.stats().skipped), (200, 0));
+    // Each second one is a run of its own.
+    for unit in units[200..].iter().step_by(2) {
+        assert!(pair.b.peer.send(AUDIO, unit, now));
+    }
+    let left = numbers(&mut pair.b, &track, now);
+    assert_eq!((left.len(), pair.b.peer.stats().skipped), (RUNS, 100 - RUNS as u64));
+    // What was given up leaves a hole in the numbers, and nothing else does.
+    assert_eq!(left[0], before[199].plus(2));
+    assert!(left.windows(2).all(|pair| pair[1] == pair[0].plus(1)));
+}
+
+/// The sequence numbers of the packets that go out.
+fn numbers(end: &mut crate::harness::End, track: &Track, now: std::time::Instant) -> Vec<SequenceNumber> {
+    let mut out = Datagrams::new();
+    let mut numbers = Vec::new();
+    while end.peer.poll_transmit(now, |_| Some(track.log()), &mut out).is_some() {
+        for n in 0..out.len() {
+            let datagram = out.get(n);
+            // RTP, and not its reports (RFC 5761 §4).
+            if datagram[0] >= 128 && !(192..224).contains(&datagram[1]) {
+                numbers.push(SequenceNumber(u16::from_be_bytes([datagram[2], datagram[3]])));
+            }
+        }
+        out.clear();
+    }
+    numbers
+}
