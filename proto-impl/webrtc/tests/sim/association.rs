@@ -1,11 +1,11 @@
 //! Later offers on a running association (RFC 8842 §5.5): its roles and certificates stay.
 
-use netsim::{Clock, secs};
+use netsim::{Clock, Pair, ms, secs};
 use sdp::{Description, Direction, MediaKind, Setup};
 use webrtc::{Config, Error, MediaPreference, offered_formats};
 
 use crate::harness::{
-    CLIENT, End, SERVER, both_connected, client_config, preferences, server_config, session,
+    CLIENT, End, SERVER, Studio, both_connected, client_config, exchange, preferences, server_config, session,
 };
 
 fn read(text: &str) -> Description {
@@ -115,4 +115,44 @@ fn an_offerer_keeps_its_role_when_it_answers() {
     assert_eq!(setup(&restart), Some(Setup::ActPass));
     let answer = pair.a.peer.handle_offer(now, &restart, |_, _| None).unwrap();
     assert_eq!(setup(&answer), Some(Setup::Active));
+    // Its own offer was answered: no further answer, with whatever role, is taken.
+    assert_eq!(pair.a.peer.handle_answer(now, &read(&with(&restart.write(), "active"))), Err(Error::State));
+}
+
+/// A hundred sessions are live when the server gets another certificate: none of them notices, not even in a later offer of
+/// its own, and new ones are offered the new one.
+#[test]
+fn d_17_a_new_certificate_is_in_new_answers_and_disturbs_no_session() {
+    let print =
+        |description: &Description| description.transport(&description.media[0]).fingerprints[0].clone();
+    let identity = dtls::Identity::self_signed(&crypto::Seed::from_number(3)).unwrap();
+    let rotated = {
+        let Config { ice, .. } = server_config();
+        Config::new(ice, std::sync::Arc::new(identity))
+    };
+    let begin = |seed, server: &Config| {
+        let clock = Clock::new();
+        let mut client = End::new(&clock, client_config(), CLIENT, SERVER, seed);
+        let mut server = End::new(&clock, server.clone(), SERVER, CLIENT, seed);
+        let offer = exchange(&clock, &mut client, &mut server, Direction::SendOnly);
+        let mut pair = Pair::new(seed, clock, client, server);
+        pair.run_until(secs(5), both_connected).unwrap();
+        let now = pair.clock.now();
+        let answer = pair.b.peer.handle_offer(now, &read(&offer), |_, _| None).unwrap();
+        pair.a.studio = Some(Studio::new(now, secs(1), seed));
+        (pair, offer, print(&answer))
+    };
+    let mut sessions: Vec<_> = (0..100).map(|seed| begin(seed, &server_config())).collect();
+    sessions.iter_mut().for_each(|(pair, ..)| pair.run_for(ms(500)).unwrap());
+    sessions.extend((100..110).map(|seed| begin(seed, &rotated)));
+    let old = sessions[0].2.clone();
+    for (number, (pair, offer, announced)) in sessions.iter_mut().enumerate() {
+        pair.run_for(secs(1)).unwrap();
+        let made = pair.a.studio.as_ref().unwrap().made;
+        assert_eq!([pair.b.verifier.audio().received, pair.b.verifier.video().received], made);
+        assert_eq!((pair.a.closed, pair.b.closed), (None, None));
+        assert_eq!(*announced == old, number < 100);
+        let again = pair.b.peer.handle_offer(pair.clock.now(), &read(offer), |_, _| None).unwrap();
+        assert_eq!(print(&again), *announced);
+    }
 }

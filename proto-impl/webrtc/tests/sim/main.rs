@@ -12,6 +12,7 @@
 
 mod association;
 mod basic;
+mod guard;
 mod harness;
 mod hijack;
 mod keys;
