@@ -192,7 +192,8 @@ fn send(media: &Media) -> MediaPreference {
 /// An answer names what was offered, is understood, and is made use of.
 #[test]
 fn an_answer_promises_only_what_is_done() {
-    let cases: [(&str, fn(&str) -> String); 6] = [
+    type Change = fn(&str) -> String;
+    let cases: [(&str, Change); 6] = [
         ("as it is", str::to_owned),
         ("no numbers of arrivals", |offer| offer.replace(Extension::TransportCc.uri(), "urn:other")),
         ("no feedback of arrivals", |offer| offer.replace(" transport-cc\r", " other\r")),

@@ -1,5 +1,7 @@
 //! What is sent as feedback: what was agreed on, and nothing else.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
+
 use std::time::Duration;
 
 use dtls::Identity;
