@@ -245,3 +245,15 @@ fn arrivals_are_told_where_that_was_agreed_on() {
     }
     assert!(Reception::new(bench.now, &sections, 20_000_000).arrivals().is_none());
 }
+
+#[test]
+fn packets_are_sent_again_where_that_was_agreed_on() {
+    for (without, again) in [(&[][..], true), (&[" nack"], false)] {
+        let mut bench = Bench::without(without);
+        let media = bench.peer.senders[0].ssrc();
+        bench.rtcp(|compound| {
+            compound.nack(PUBLISHER, media, &[SequenceNumber(1)]);
+        });
+        assert_eq!(bench.peer.senders[0].has_waiting(), again);
+    }
+}
