@@ -22,6 +22,9 @@ pub enum IceMode {
 pub struct Config {
     /// How connectivity is established.
     pub ice: IceMode,
+    /// Whether peers may connect to a lite agent's addresses over TCP as well (RFC 6544): passive candidates behind those of
+    /// UDP. The owner takes frames ([`ice::tcp`]) from connections and brings them by an [`ice::Path::tcp`].
+    pub tcp: bool,
     /// The handshake; an identity is needed.
     pub dtls: Arc<dtls::Config>,
     /// Whether we open the association where the offer leaves it to us. A server had better wait: nothing is sent to one
@@ -43,6 +46,7 @@ impl Config {
         let dtls = Arc::new(dtls::Config { identity: Some(identity), ..dtls::Config::default() });
         Self {
             ice,
+            tcp: false,
             dtls,
             dtls_client: false,
             bitrate_max: 20_000_000,

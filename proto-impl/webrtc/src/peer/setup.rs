@@ -206,11 +206,14 @@ impl Peer {
 
     fn local_candidates(&self) -> Vec<ice::Candidate> {
         match (&self.config.ice, &self.transport.agent) {
-            (IceMode::Lite { addresses, .. }, _) => (0..=u16::MAX)
-                .rev()
-                .zip(addresses)
-                .map(|(preference, address)| ice::Candidate::host(ice::Transport::Udp, *address, preference))
-                .collect(),
+            (IceMode::Lite { addresses, .. }, _) => {
+                let passive = self.config.tcp.then_some(ice::Transport::Tcp(ice::TcpType::Passive));
+                let of = |transport| {
+                    let hosts = (0..=u16::MAX).rev().zip(addresses);
+                    hosts.map(move |(order, address)| ice::Candidate::host(transport, *address, order))
+                };
+                std::iter::once(ice::Transport::Udp).chain(passive).flat_map(of).collect()
+            }
             (IceMode::Full(_), Agent::Full(agent)) => agent.local_candidates().copied().collect(),
             (IceMode::Full(_), Agent::Lite(_)) => Vec::new(),
         }
