@@ -33,6 +33,8 @@ use crate::types::WorkerId;
 const RING_MEMORY_SHARE: usize = 4;
 /// What they may have where the memory is not known.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
+/// Numbers that are asked of the kernel until one is free for UDP and TCP.
+const FREE_PORT_ATTEMPTS: u32 = 32;
 /// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
 const FILES_KEPT: usize = 64;
 /// The share of the descriptors that is kept for files, pushes, pulls and jobs.
@@ -289,11 +291,39 @@ struct Sockets {
     ports: Vec<(&'static Port, UdpSocket)>,
 }
 
+impl Sockets {
+    /// Binds a port of this worker alone, and the listener beside it at the same number. A number that the kernel gave for
+    /// one of them may be in use for the other: then the next one is asked for.
+    fn bind_own(
+        &mut self,
+        shared: &'static Port,
+        beside: Option<&'static Listener>,
+        host: Option<IpAddr>,
+        port: u16,
+    ) -> io::Result<SocketAddr> {
+        for attempt in 1.. {
+            let (address, sockets) = listen::bind_udp(host, port, 1)?;
+            if let Some(listener) = beside {
+                match listen::listen(host, address.port(), 1) {
+                    Ok((_, bound)) => self.listeners.extend(bound.into_iter().map(|one| (listener, one))),
+                    Err(error) if port != 0 || attempt >= FREE_PORT_ATTEMPTS => return Err(error),
+                    Err(_) => continue,
+                }
+            }
+            for socket in sockets {
+                self.ports.push((shared, UdpSocket::for_many(socket)?));
+            }
+            return Ok(address);
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+}
+
 /// Binds every port, once per worker.
 fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError> {
     let mut of_workers: Vec<Sockets> = (0..server.workers).map(|_| Sockets::default()).collect();
     let mut addresses = Addresses::default();
-    for listener in Listener::all() {
+    for listener in Listener::all().filter(|listener| listener.beside.is_none()) {
         let Some(Bind { host, port, key }) = listener.listen(server) else { continue };
         let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
         let (address, sockets) = listen::listen(host, port, of_workers.len()).map_err(failed)?;
@@ -309,10 +339,10 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
             for (of_worker, n) in of_workers.iter_mut().zip(0..) {
                 let own = if port == 0 { 0 } else { port.saturating_add(n) };
                 let failed = |error| StartError::Bind { key, address: listen::address_of(host, own), error };
-                let (address, sockets) = listen::bind_udp(host, own, 1).map_err(failed)?;
-                for socket in sockets {
-                    of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));
-                }
+                let beside = Listener::all()
+                    .find(|one| one.beside == Some(shared.name))
+                    .filter(|one| one.listen(server).is_some());
+                let address = of_worker.bind_own(shared, beside, host, own).map_err(failed)?;
                 addresses.insert(shared.name, address);
             }
             continue;

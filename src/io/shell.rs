@@ -228,7 +228,8 @@ impl Shell {
         };
         self.make_room(now);
         let handover = Handover { stream, peer, listener, permit };
-        let target = self.less_loaded();
+        // What comes beside a port is for the sessions of this worker.
+        let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target
             .and_then(|index| Some((self.machine.colleagues.workers.get(index)?, self.loads.get(index)?)))
         {

@@ -36,7 +36,7 @@ impl Batch {
         let received = self.metas.iter().zip(self.buffer.chunks_exact_mut(MESSAGE_BYTES)).take(messages);
         received.flat_map(|(meta, buffer)| {
             let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
-            let from = Remote { peer: meta.addr, local: meta.dst_ip };
+            let from = Remote { local: meta.dst_ip, ..Remote::of(meta.addr) };
             // An empty datagram is none: no protocol has a use for it.
             bytes.chunks_mut(meta.stride.max(1)).map(move |datagram| (from, datagram))
         })
@@ -188,7 +188,7 @@ mod tests {
             UdpSocket::for_many(socket).unwrap()
         };
         let (a, mut b) = (socket(), socket());
-        let to = Remote { peer: b.socket.local_addr().unwrap(), local: None };
+        let to = Remote::of(b.socket.local_addr().unwrap());
         let mut datagrams = Datagrams::new();
         let lengths = [1332, 1332, 1332, 700, 20, 1332, 1332];
         for (n, length) in (0u8..).zip(lengths) {
@@ -214,9 +214,9 @@ mod tests {
         };
         let (a, mut b) = (socket(), socket());
         let segments = a.segments.get();
-        let good = Remote { peer: b.socket.local_addr().unwrap(), local: None };
+        let good = Remote::of(b.socket.local_addr().unwrap());
         // Spoofed packets can come from port 0, and from the address of a whole network.
-        let no_port = Remote { peer: "127.0.0.1:0".parse().unwrap(), local: None };
+        let no_port = Remote::of("127.0.0.1:0".parse().unwrap());
         let broadcast = Remote { local: Some("127.255.255.255".parse().unwrap()), ..good };
         let mut datagrams = Datagrams::new();
         (0..4).for_each(|_| datagrams.push(&[0; 100], &[]));

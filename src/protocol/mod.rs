@@ -43,8 +43,8 @@ pub use pull::Patience;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
-    About, ByteStream, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk, PublishAsk, Reply,
-    Session, Shared, To, UnitSink, Watched,
+    About, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk,
+    PublishAsk, Reply, Session, Shared, To, UnitSink, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.
@@ -60,6 +60,17 @@ pub struct Remote {
     pub peer: SocketAddr,
     /// Our address, when the system reports it.
     pub local: Option<IpAddr>,
+    /// The session whose byte stream brings the port's datagrams of this peer, and takes those to it ([`Carrier`]).
+    /// `None`: the port's socket does.
+    pub carrier: Option<ConnId>,
+}
+
+impl Remote {
+    /// A peer of a socket.
+    #[must_use]
+    pub const fn of(peer: SocketAddr) -> Self {
+        Self { peer, local: None, carrier: None }
+    }
 }
 
 /// The destination of a datagram.

@@ -70,7 +70,8 @@ pub(super) fn schemes() -> impl Iterator<Item = &'static Scheme> {
 /// The names of the ready line, in its order.
 pub fn listener_names() -> impl Iterator<Item = &'static str> {
     let absent = PROTOCOLS.iter().flat_map(|protocol| protocol.absent).copied();
-    Listener::all().map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
+    let listeners = Listener::all().filter(|listener| listener.beside.is_none());
+    listeners.map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
 }
 
 /// The catalogues of the protocols whose connections have figures.

@@ -94,7 +94,10 @@ pub struct Listener {
     pub manages: bool,
     /// Whether publishers come here: a part of all connections is kept for them.
     pub publishers: bool,
-    /// The address; `None`: it is off.
+    /// The shared port whose datagrams its connections carry: each worker listens at the number of its own UDP socket, and
+    /// keeps whom it accepts.
+    pub beside: Option<&'static str>,
+    /// The address; `None`: it is off. Of one beside a port only that counts.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,

@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use media::{AccessUnit, TrackId, TrackSet, Tracks};
 use wire::{Datagrams, SendQueue};
 
@@ -227,6 +228,14 @@ pub enum Event {
     },
     /// What is this session's own at its shared port.
     Claim(Claim),
+    /// A datagram of a shared port that came in its byte stream. [`Reply::Uncarried`] when it is nobody's,
+    /// [`Reply::Carries`] when it has shown whose all the others are.
+    Carried {
+        /// The name of the port.
+        port: &'static str,
+        /// The datagram.
+        datagram: BytesMut,
+    },
     /// Speaks to another session of any worker: [`Reply::Message`] there.
     Tell {
         /// The receiver.
@@ -316,6 +325,10 @@ pub enum Reply<'a> {
     },
     /// A session that it spoke to is not there, or a child of it has ended.
     SessionEnded(SessionRef),
+    /// A session of the port says that the datagrams of [`Event::Carried`] are its own. It closes this one with itself.
+    Carries,
+    /// A datagram of [`Event::Carried`] was nobody's.
+    Uncarried,
 }
 
 impl Reply<'_> {
@@ -335,7 +348,9 @@ impl Reply<'_> {
             | Self::Job(_)
             | Self::Spawned { .. }
             | Self::Message { .. }
-            | Self::SessionEnded(_) => None,
+            | Self::SessionEnded(_)
+            | Self::Carries
+            | Self::Uncarried => None,
         }
     }
 }
@@ -377,6 +392,10 @@ pub trait Session: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
         None
     }
+    /// The way for a shared port's datagrams, if its byte stream carries them.
+    fn carrier(&mut self) -> Option<&mut dyn Carrier> {
+        None
+    }
     /// The sink for whole units, if it takes them; else the worker writes what its format packages to the byte
     /// stream.
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
@@ -400,6 +419,12 @@ pub trait ByteStream {
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
+/// A session whose byte stream carries datagrams of a shared port to and from one peer of it.
+pub trait Carrier {
+    /// Queues them. What its queue has no room for is lost, as on a network: the number of datagrams.
+    fn carry(&mut self, datagrams: &Datagrams) -> usize;
+}
+
 /// The destination of gathered datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct To {
@@ -416,7 +441,7 @@ impl To {
     /// A peer of the only socket; `None`: the one that it is connected to.
     #[must_use]
     pub fn of_socket(peer: Option<SocketAddr>) -> Self {
-        Self { remote: peer.map(|peer| Remote { peer, local: None }), ..Self::PEER }
+        Self { remote: peer.map(Remote::of), ..Self::PEER }
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Destination {
     Port(&'static Port, Remote),
     /// Through a socket of the session's own; `None`: to the peer that the socket is connected to.
     Own(PathId, Option<SocketAddr>),
+    /// They are in another session's byte stream already: nothing is left to be done.
+    Carried,
 }
 
 /// The ports that many peers share.
@@ -62,30 +64,35 @@ impl Worker {
         datagram: &mut [u8],
     ) -> Routed {
         self.now = now;
-        self.ports.reply.clear();
-        let ctx = context!(self);
-        let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) else {
-            return Routed::Done;
-        };
-        // Whatever bug an unauthenticated peer has found in the port ends nobody.
-        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.ports.reply));
-        let Ok(route) = catch_unwind(route) else {
-            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
-            return Routed::Done;
-        };
-        match route {
+        match self.route(port, from, datagram) {
             Route::Session(id) => {
+                self.count_received(datagram.len());
                 self.take_datagram(id, PathId::default(), from, datagram);
                 Routed::Done
             }
             Route::New if self.draining => Routed::Done,
             Route::New => Routed::New,
             Route::Reply => Routed::Reply,
-            Route::Drop => {
-                self.meter.stats.datagrams_dropped = self.meter.stats.datagrams_dropped.saturating_add(1);
-                Routed::Done
-            }
+            Route::Drop => Routed::Done,
         }
+    }
+
+    pub(super) fn route(&mut self, port: &'static Port, from: Remote, datagram: &[u8]) -> Route {
+        self.ports.reply.clear();
+        let ctx = context!(self);
+        let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) else {
+            return Route::Drop;
+        };
+        // Whatever bug an unauthenticated peer has found in the port ends nobody.
+        let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.ports.reply));
+        let Ok(route) = catch_unwind(route) else {
+            self.meter.stats.panics = self.meter.stats.panics.saturating_add(1);
+            return Route::Drop;
+        };
+        if route == Route::Drop {
+            self.meter.stats.datagrams_dropped = self.meter.stats.datagrams_dropped.saturating_add(1);
+        }
+        route
     }
 
     /// The reply to a datagram that was [`Routed::Reply`].
@@ -123,14 +130,17 @@ impl Worker {
         datagram: &mut [u8],
     ) {
         self.now = now;
+        self.count_received(datagram.len());
         self.take_datagram(id, path, from, datagram);
     }
 
-    fn take_datagram(&mut self, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
+    const fn count_received(&mut self, bytes: usize) {
+        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
+    }
+
+    pub(super) fn take_datagram(&mut self, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let count = datagram.len() as u64;
-        conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(count);
-        self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(count);
+        conn.figures.bytes_in = conn.figures.bytes_in.saturating_add(datagram.len() as u64);
         self.call(id, |session, ctx| {
             if let Some(peer) = session.datagrams() {
                 peer.handle_datagram(ctx, path, from, datagram);
@@ -166,7 +176,13 @@ impl Worker {
             self.after_drain(id);
         }
         Some(match path? {
-            DatagramPath::Port(port, remote) => Destination::Port(port, to.remote.unwrap_or(remote)),
+            DatagramPath::Port(port, remote) => {
+                let remote = to.remote.unwrap_or(remote);
+                match remote.carrier {
+                    Some(carrier) if !out.is_empty() => self.carry(id, carrier, out),
+                    Some(_) | None => Destination::Port(port, remote),
+                }
+            }
             DatagramPath::Socket(path) => Destination::Own(path, to.remote.map(|remote| remote.peer)),
         })
     }
@@ -174,13 +190,17 @@ impl Worker {
     /// The socket took so many bytes of what was gathered, `at` this time. What it did not take is lost: protocols
     /// of datagrams repair that.
     pub fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
+        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
+        self.note_sent(at, id, taken, lost);
+    }
+
+    pub(super) fn note_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
         self.meter.stats.datagrams_unsent = self.meter.stats.datagrams_unsent.saturating_add(lost as u64);
         for (index, unit) in self.meter.forwarded.drain(..) {
             self.meter.forwarding.record(index, unit.video, unit.received, at);
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
-        self.meter.stats.bytes_out = self.meter.stats.bytes_out.saturating_add(taken as u64);
         self.enqueue_write(id);
     }
 
@@ -204,7 +224,7 @@ impl Worker {
             return self.reply(parent, Reply::Spawned { child, session: None });
         };
         let Some(conn) = self.conns.get(parent) else { return };
-        let way = DatagramPath::Port(port, Remote { peer: conn.client(), local: None });
+        let way = DatagramPath::Port(port, Remote::of(conn.client()));
         let inner =
             Conn { behind: conn.behind, ..Conn::datagrams(conn.peer, session, Some(way), self.now.mono) };
         self.adopt(parent, child, inner, outlives);
@@ -243,6 +263,9 @@ impl Worker {
             {
                 demux.on_request().into_iter().for_each(|sessions| sessions.claim(id, claim));
             }
+        }
+        if let Claim::Open(Remote { carrier: Some(carrier), .. }) = claim {
+            self.adopt_carrier(id, *carrier);
         }
     }
 

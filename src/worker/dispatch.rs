@@ -144,6 +144,7 @@ impl Worker {
                 self.spawn_at(id, child, (port, what), outlives)
             }
             Event::Claim(claim) => self.claim(id, &claim),
+            Event::Carried { port, mut datagram } => self.take_carried(id, port, &mut datagram),
             Event::Tell { to, message } => self.tell_session(self.session_ref(id, Handle::ONLY), to, message),
             Event::OpenPath(wanted) => {
                 let (path, bind, to) = (wanted.path, wanted.bind, wanted.to);

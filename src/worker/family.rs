@@ -30,7 +30,7 @@ impl Worker {
         self.touch(parent);
     }
 
-    fn relate(&mut self, parent: ConnId, child: ConnId) {
+    pub(super) fn relate(&mut self, parent: ConnId, child: ConnId) {
         if let Some(conn) = self.conns.get_mut(parent) {
             conn.family.get_or_insert_default().children.push(child);
         }

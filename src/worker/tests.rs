@@ -478,7 +478,7 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     let script = Arc::new(Mutex::new(("", Vec::new())));
     let port = Port::all().next().unwrap();
     rig.worker.ports.list = vec![(port, Box::new(Gate(Arc::clone(&script))))];
-    let from = Remote { peer: ([192, 0, 2, 1], 9).into(), local: None };
+    let from = Remote::of(([192, 0, 2, 1], 9).into());
     for method in ["route", "begin", ""] {
         script.lock().unwrap().0 = method;
         let routed = rig.worker.handle_datagram(rig.now, port, from, &mut b"x".to_vec());
@@ -489,4 +489,54 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     }
     assert_eq!((rig.worker.meter.stats.panics, rig.worker.connections()), (2, 1));
     assert_eq!(script.lock().unwrap().1.len(), 1);
+}
+
+/// Everything that comes to this port is one session's.
+#[derive(Debug)]
+struct Door(Option<ConnId>);
+
+impl Demux for Door {
+    fn route(&mut self, _: &Context<'_>, from: Remote, _: &[u8], _: &mut Vec<u8>) -> Route {
+        assert!(from.carrier.is_some());
+        self.0.map_or(Route::Drop, Route::Session)
+    }
+
+    fn begin(&mut self, _: &Context<'_>, _: ConnId, _: SocketAddr, _: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        self.0 = self.0.filter(|known| *known != conn);
+    }
+}
+
+#[test]
+fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
+    let mut rig = Rig::new();
+    let port = Port::all().next().unwrap();
+    let (first, one) = rig.connect();
+    let (second, other) = rig.connect();
+    let (id, carrier) = rig.connect();
+    let carried = || Event::Carried { port: port.name, datagram: bytes::BytesMut::from(&b"x"[..]) };
+    let open = || {
+        let way = Remote { carrier: Some(id), ..Remote::of(([192, 0, 2, 1], 1).into()) };
+        Event::Claim(crate::protocol::Claim::Open(way))
+    };
+    rig.worker.ports.list = vec![(port, Box::new(Door(None)))];
+    rig.say(id, &carrier, [carried()]);
+    assert_eq!(carrier.replies(), ["Uncarried"]);
+    rig.worker.ports.list = vec![(port, Box::new(Door(Some(first))))];
+    rig.say(id, &carrier, [carried()]);
+    assert_eq!(carrier.replies(), [""; 0]);
+    assert_eq!(rig.worker.conns.get(first).unwrap().figures.bytes_in, 1);
+    assert_eq!(rig.worker.meter.stats.bytes_in, 0, "it has counted where it came from");
+    // It is the first one's, once; then the other's, and ends with that one alone.
+    rig.say(first, &one, [open(), open()]);
+    assert_eq!(carrier.replies(), ["Carries"]);
+    rig.say(second, &other, [open()]);
+    assert_eq!(carrier.replies(), ["Carries"]);
+    rig.say(first, &one, [Event::Closed("over".to_owned())]);
+    assert_eq!(carrier.replies(), [""; 0]);
+    rig.say(second, &other, [Event::Closed("over".to_owned())]);
+    assert_eq!(carrier.replies(), ["close: its session has ended"]);
 }

@@ -50,3 +50,4 @@ mod tls;
 mod web_socket;
 mod webrtc;
 mod webrtc_rows;
+mod webrtc_tcp;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use webrtc::{Config, IceMode, MediaPreference, Peer, offered_formats};
 
 use crate::support::{
-    Program, Server, coded_file, ffmpeg9, frame_md5_by, media_file, python, run, secs, wait_for,
+    Program, Server, coded_file, ffmpeg9, frame_md5_by, header, media_file, python, run, secs, wait_for,
 };
 
 /// A driver of aiortc; it goes on until its standard input is closed, or to its end.
@@ -222,14 +222,6 @@ fn offer(codec: Codec, direction: Direction) -> String {
 
 const SDP: (&str, &str) = ("Content-Type", "application/sdp");
 const FRAGMENT: (&str, &str) = ("Content-Type", "application/trickle-ice-sdpfrag");
-
-fn header(reply: &crate::support::Reply, name: &str) -> String {
-    let found = reply.head.lines().find_map(|line| {
-        let (field, value) = line.split_once(':')?;
-        field.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-    });
-    found.unwrap_or_default()
-}
 
 #[test]
 fn what_cannot_be_is_refused_with_its_code() {

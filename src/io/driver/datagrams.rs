@@ -163,10 +163,11 @@ impl Driver {
             }
             Destination::Own(path, to) => {
                 match self.own(id, path).and_then(|own| Some((own, to.or_else(|| own.peer())?))) {
-                    Some((own, peer)) => own.send(Remote { peer, local: None }, out),
+                    Some((own, peer)) => own.send(Remote::of(peer), out),
                     None => (0, out.len()),
                 }
             }
+            Destination::Carried => return out.bytes(),
         };
         machine.datagrams_sent(Instant::now(), id, taken, lost);
         self.datagrams.bytes()

@@ -40,6 +40,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             security: Security::Plain,
             manages: true,
             publishers: false,
+            beside: None,
             listen: |server| Some(Bind { host: server.http_host, port: server.http_port, key: "http.port" }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, seed)),
         },
@@ -48,6 +49,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             security: Security::TlsHttp,
             manages: true,
             publishers: false,
+            beside: None,
             listen: |server| {
                 Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
             },
@@ -332,7 +334,9 @@ impl HttpSession {
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
-            | Reply::SessionEnded(_) => None,
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => None,
         };
         self.events.extend(event);
     }

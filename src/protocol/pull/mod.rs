@@ -440,7 +440,9 @@ impl Session for PullSession {
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

@@ -334,7 +334,7 @@ impl Rig {
     /// What the peer sends comes in, and the answers go back.
     fn exchange(&mut self, peer: &mut ::srt::Connection) {
         let peer_address = SocketAddr::from(([192, 0, 2, 1], 9));
-        let (now, from) = (self.now.mono, Remote { peer: peer_address, local: None });
+        let (now, from) = (self.now.mono, Remote::of(peer_address));
         let mut out = Datagrams::new();
         peer.poll_transmit(now, &mut out);
         for n in 0..out.len() {

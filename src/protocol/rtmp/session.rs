@@ -338,7 +338,9 @@ impl Session for RtmpSession {
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

@@ -305,7 +305,9 @@ impl Session for SrtSession {
             | Reply::Job(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

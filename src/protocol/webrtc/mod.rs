@@ -27,15 +27,17 @@ mod session;
 mod settings;
 pub(super) mod signalling;
 mod statistics;
+mod tcp;
 mod viewer;
 mod way;
 pub(super) mod whip;
 
 use super::FormatKind;
-use super::row::{Port, Protocol};
+use super::row::{Listener, Port, Protocol, Security};
 use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
+use tcp::TcpCarrier;
 
 /// The name of the port.
 const PORT: &str = "webrtc";
@@ -54,6 +56,15 @@ static FORMAT: FormatKind = FormatKind {
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
+    listeners: &[Listener {
+        name: "webrtc-tcp",
+        security: Security::Plain,
+        manages: false,
+        publishers: true,
+        beside: Some(PORT),
+        listen: settings::listen_tcp,
+        begin: |now, _, _| Box::new(TcpCarrier::new(now)),
+    }],
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),
     formats: &[&FORMAT],

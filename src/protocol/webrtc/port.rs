@@ -40,8 +40,8 @@ pub(super) struct RtcPort {
     bound: Option<SocketAddr>,
     /// The addresses of the machine.
     hosts: Vec<IpAddr>,
-    /// What sessions are made with, and the setting that it was made of.
-    config: Option<(Vec<IpAddr>, Arc<Config>)>,
+    /// What sessions are made with, and the settings that it was made of.
+    config: Option<(RtcSettings, Arc<Config>)>,
     /// Sessions without a validated path, by network; and of which network a session is.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
@@ -65,15 +65,16 @@ impl RtcPort {
 
     fn config(&mut self, settings: &RtcSettings) -> Option<Arc<Config>> {
         if let Some((of, config)) = &self.config
-            && *of == settings.candidates
+            && of == settings
         {
             return Some(Arc::clone(config));
         }
         let (bound, identity) = (self.bound?, self.identity.clone()?);
         let addresses = candidates(bound, &settings.candidates, &self.hosts);
         let ice = ice::LiteConfig { connect_timeout: CONNECT_TIMEOUT, ..ice::LiteConfig::default() };
-        let config = Arc::new(Config::new(IceMode::Lite { config: Arc::new(ice), addresses }, identity));
-        self.config = Some((settings.candidates.clone(), Arc::clone(&config)));
+        let config = Config::new(IceMode::Lite { config: Arc::new(ice), addresses }, identity);
+        let config = Arc::new(Config { tcp: settings.tcp, ..config });
+        self.config = Some((settings.clone(), Arc::clone(&config)));
         Some(config)
     }
 

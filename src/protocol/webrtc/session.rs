@@ -551,8 +551,12 @@ impl Session for RtcSession {
             }
             Reply::Message { from, message } => self.message(ctx, from, &message),
             // A request that was answered is over; before, nobody would get the answer.
-            Reply::SessionEnded(_) if self.describe_by.is_some() => self.end(ctx, Departure::Clean),
+            Reply::SessionEnded(gone) if self.describe_by.is_some() && gone.conn == self.asker.conn => {
+                self.end(ctx, Departure::Clean);
+            }
             Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried
             | Reply::Wanted { .. }
             | Reply::StreamBegun(_)
             | Reply::Rest(_)

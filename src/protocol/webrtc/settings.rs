@@ -9,6 +9,11 @@ use crate::protocol::row::Bind;
 const SERVER: &[Key] = &[
     key("webrtc.enabled", "true", "WebRTC publishers and viewers"),
     key("webrtc.port", "50000", "First UDP port of WebRTC media, one per worker; 0: any free ones"),
+    key(
+        "webrtc.tcp",
+        "true",
+        "WebRTC media also over TCP at the same ports, for clients whose UDP is blocked",
+    ),
     key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
 ];
 
@@ -28,13 +33,15 @@ pub(super) static SECTION: Section = Section {
 pub(crate) struct RtcSettings {
     /// `webrtc.port`, unless `webrtc.enabled` is off.
     port: Option<u16>,
+    /// `webrtc.tcp`.
+    pub(super) tcp: bool,
     /// `server.host`.
     host: Option<IpAddr>,
     /// `webrtc.candidates`.
     pub(super) candidates: Vec<IpAddr>,
 }
 
-static DEFAULTS: RtcSettings = RtcSettings { port: None, host: None, candidates: Vec::new() };
+static DEFAULTS: RtcSettings = RtcSettings { port: None, tcp: false, host: None, candidates: Vec::new() };
 
 impl RtcSettings {
     /// The WebRTC part of the session settings, or the defaults.
@@ -55,6 +62,7 @@ impl RtcSettings {
         let port = values.port("webrtc.port")?;
         Ok(Self {
             port: values.boolean("webrtc.enabled")?.then_some(port),
+            tcp: values.boolean("webrtc.tcp")?,
             host: values.host("server.host")?,
             candidates,
         })
@@ -65,6 +73,11 @@ impl RtcSettings {
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RtcSettings>()?;
     Some(Bind { host: settings.host, port: settings.port?, key: "webrtc.port" })
+}
+
+/// The same for media over TCP, unless `webrtc.tcp` is off.
+pub(super) fn listen_tcp(server: &ServerSettings) -> Option<Bind> {
+    listen(server).filter(|_| server.protocols.get::<RtcSettings>().is_some_and(|settings| settings.tcp))
 }
 
 /// The WebRTC settings of an application.
@@ -130,7 +143,10 @@ mod tests {
             assert!(server(bad).unwrap_err().to_string().starts_with("webrtc.candidates"), "{bad}");
         }
         let off = ServerSettings::of(schema(), &[("webrtc.enabled", "false")]).unwrap();
-        assert_eq!(listen(&off), None);
+        assert_eq!((listen(&off), listen_tcp(&off)), (None, None));
+        assert!(listen_tcp(&settings).is_some());
+        let udp_only = ServerSettings::of(schema(), &[("webrtc.tcp", "false")]).unwrap();
+        assert!(listen(&udp_only).is_some() && listen_tcp(&udp_only).is_none());
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::protocol::Remote;
 pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let local = SocketAddr::new(remote.local.unwrap_or_else(|| bound.ip()), bound.port());
-    Path::udp(plain(local), plain(remote.peer))
+    let make = if remote.carrier.is_some() { Path::tcp } else { Path::udp };
+    make(plain(local), plain(remote.peer))
 }
 
 /// The ways that a session has heard of, as the socket names them.
@@ -26,6 +27,10 @@ pub(super) struct Ways {
 impl Ways {
     /// A datagram came by this one.
     pub(super) fn note(&mut self, path: Path, remote: Remote) {
+        // The same addresses again, by another connection.
+        if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
+            *known = remote;
+        }
         self.newest = Some((path, remote));
     }
 
@@ -55,6 +60,7 @@ impl Ways {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::ConnId;
 
     #[test]
     fn mapped_addresses_are_plain_in_paths_and_mapped_again_on_the_way() {
@@ -62,6 +68,7 @@ mod tests {
         let remote = Remote {
             peer: "[::ffff:192.0.2.9]:7".parse().unwrap(),
             local: Some("::ffff:192.0.2.1".parse().unwrap()),
+            carrier: None,
         };
         let path = path_of(remote, bound);
         assert_eq!(path, Path::udp("192.0.2.1:5000".parse().unwrap(), "192.0.2.9:7".parse().unwrap()));
@@ -78,5 +85,22 @@ mod tests {
         assert_eq!(ways.find(path), Some(remote));
         assert_eq!(ways.close(path), Some(remote));
         assert_eq!(ways.find(path), None);
+    }
+
+    #[test]
+    fn a_connection_is_another_path_than_datagrams_and_a_later_one_takes_its_place() {
+        let bound = "127.0.0.1:5000".parse().unwrap();
+        let by = |slot| Remote {
+            carrier: Some(ConnId { slot, generation: 0 }),
+            ..Remote::of("127.0.0.1:7".parse().unwrap())
+        };
+        let path = path_of(by(1), bound);
+        assert_eq!(path, Path::tcp(bound, "127.0.0.1:7".parse().unwrap()));
+        let mut ways = Ways::default();
+        ways.note(path, by(1));
+        assert_eq!(ways.open(path), Some(by(1)));
+        ways.note(path, by(2));
+        assert_eq!((ways.find(path), ways.open(path)), (Some(by(2)), Some(by(2))));
+        assert_eq!(ways.open.len(), 1);
     }
 }

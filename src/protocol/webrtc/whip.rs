@@ -211,7 +211,9 @@ impl Conversation for Waiting {
             | Reply::StreamBegun(_)
             | Reply::Rest(_)
             | Reply::Job(_)
-            | Reply::SessionEnded(_) => {}
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

@@ -135,7 +135,9 @@ impl Session for Transcoder {
             | Reply::Rest(_)
             | Reply::Spawned { .. }
             | Reply::Message { .. }
-            | Reply::SessionEnded(_) => {}
+            | Reply::SessionEnded(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

@@ -313,7 +313,9 @@ impl Conversation for Socket {
             | Reply::Subscribe { .. }
             | Reply::TracksKnown { .. }
             | Reply::SubscriptionEnded { .. }
-            | Reply::Job(_) => {}
+            | Reply::Job(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
         }
     }
 

@@ -1,0 +1,60 @@
+//! Sessions whose byte streams carry datagrams of a shared port: what comes is routed as if the port had received it, and what
+//! is sent to such a peer goes into the stream of the session that brought it.
+
+use wire::Datagrams;
+
+use super::conn::CHILDREN_MAX;
+use super::dispatch::UNSENT_BYTES_MIN;
+use super::{Output, Worker};
+use crate::protocol::{PathId, Remote, Reply, Route};
+use crate::types::ConnId;
+use crate::worker::Destination;
+
+impl Worker {
+    /// A datagram of a shared port has come in a session's byte stream.
+    pub(super) fn take_carried(&mut self, carrier: ConnId, port: &str, datagram: &mut [u8]) {
+        let Some(peer) = self.conns.get(carrier).map(|conn| conn.peer) else { return };
+        let Some(port) = self.ports.list.iter().map(|(port, _)| *port).find(|of| of.name == port) else {
+            return;
+        };
+        let from = Remote { carrier: Some(carrier), ..Remote::of(peer) };
+        match self.route(port, from, datagram) {
+            Route::Session(id) => self.take_datagram(id, PathId::default(), from, datagram),
+            // Who has come by a connection has shown its address, and is no new peer of the port for it.
+            Route::New | Route::Reply | Route::Drop => self.reply(carrier, Reply::Uncarried),
+        }
+    }
+
+    /// What a session sends goes into the byte stream of another one.
+    pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
+        let carry = self.call(carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
+        let lost = carry.flatten().unwrap_or(datagrams.len());
+        let taken = if lost < datagrams.len() { datagrams.bytes() } else { 0 };
+        self.note_sent(self.now.mono, id, taken, lost);
+        self.touch(carrier);
+        Destination::Carried
+    }
+
+    /// What comes by a carrier is this session's own: they end together.
+    pub(super) fn adopt_carrier(&mut self, owner: ConnId, carrier: ConnId) {
+        let Some(conn) = self.conns.get(carrier) else { return };
+        let before = conn.family.as_ref().and_then(|family| family.parent);
+        if before == Some(owner) {
+            return;
+        }
+        if let Some(family) = before.and_then(|before| self.conns.get_mut(before)?.family.as_mut()) {
+            family.children.retain(|child| *child != carrier);
+        }
+        let Some(conn) = self.conns.get(owner) else { return };
+        if conn.family.as_ref().map_or(0, |family| family.children.len()) >= CHILDREN_MAX {
+            self.call(carrier, |session, ctx| session.close(ctx, "one session has too many connections"));
+        } else {
+            self.relate(owner, carrier);
+            self.reply(carrier, Reply::Carries);
+            self.note_authenticated(carrier);
+            // What the kernel holds cannot be given up any more when it is late.
+            self.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
+        }
+        self.touch(carrier);
+    }
+}

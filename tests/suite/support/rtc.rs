@@ -1,0 +1,316 @@
+//! A WebRTC client of the crate's own, over UDP or TCP: it offers by WHIP or WHEP, and is run by the test's thread.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use crypto::Seed;
+use ice::Path;
+use ice::tcp::{FrameReader, write_frame};
+use media::codec::{Codec, CodecConfig, h264};
+use netsim::{MediaSource, SyntheticUnit};
+use sdp::{Description, Direction, MediaKind};
+use webrtc::{CloseReason, Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
+use wire::Datagrams;
+
+use super::{Reply, Server};
+
+/// The only section of what it offers.
+pub const VIDEO: SectionId = SectionId(0);
+/// How long a socket is listened to at a time.
+const STEP: Duration = Duration::from_millis(2);
+
+/// A TCP connection to a media port, frame by frame.
+#[derive(Debug)]
+pub struct Framed {
+    pub stream: TcpStream,
+    reader: FrameReader,
+}
+
+impl Framed {
+    /// Connects.
+    pub fn connect(to: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(to).unwrap())
+    }
+
+    /// Over a connection that there is.
+    pub fn of(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(STEP)).unwrap();
+        Self { stream, reader: FrameReader::default() }
+    }
+
+    /// The frames that are there; `None` when the connection has ended.
+    pub fn receive(&mut self) -> Option<Vec<BytesMut>> {
+        let mut buffer = [0; 65_536];
+        let count = match self.stream.read(&mut buffer) {
+            Ok(0) => return None,
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock) => 0,
+            Err(_) => return None,
+        };
+        let mut input = BytesMut::from(buffer.get(..count)?);
+        let mut frames = Vec::new();
+        while let Some(frame) = self.reader.next(&mut input).unwrap() {
+            frames.push(frame);
+        }
+        Some(frames)
+    }
+
+    /// Sends one frame. False when the connection has ended.
+    pub fn send(&mut self, datagram: &[u8]) -> bool {
+        let mut frame = Vec::new();
+        write_frame(datagram, &mut frame).unwrap();
+        self.stream.write_all(&frame).is_ok()
+    }
+}
+
+#[derive(Debug)]
+enum Net {
+    Udp(UdpSocket),
+    Tcp(Framed),
+}
+
+/// Which of the server's candidates a client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    Udp,
+    Tcp,
+}
+
+/// What a publisher sends: H.264 at 30 frames a second.
+#[derive(Debug)]
+struct Studio {
+    media: MediaSource,
+    next: SyntheticUnit,
+    track: Track,
+    config: CodecConfig,
+    start: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RtcClient {
+    pub peer: Peer,
+    net: Net,
+    path: Path,
+    studio: Option<Studio>,
+    pub location: String,
+    pub answer: String,
+    pub connected: bool,
+    /// Frames that came whole.
+    pub frames: usize,
+    pub key_frames_wanted: usize,
+    pub closed: Option<CloseReason>,
+    /// The connection has ended.
+    pub cut: bool,
+}
+
+/// A client before it has offered.
+pub fn rtc_peer(seed: u64) -> Peer {
+    let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(seed)).unwrap());
+    let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
+    let now = Instant::now();
+    let anchor = rtp::NtpAnchor::new(now, Duration::from_secs(1_790_000_000));
+    Peer::new(now, config, anchor, Seed::from_number(seed)).unwrap()
+}
+
+/// A section of H.264.
+pub fn h264_section(direction: Direction) -> [(MediaKind, MediaPreference); 1] {
+    let formats = offered_formats(Codec::H264, 96);
+    [(MediaKind::Video, MediaPreference { direction, formats, msid: None })]
+}
+
+impl RtcClient {
+    /// A player that has the server's answer.
+    pub fn play(server: &Server, name: &str, over: Over) -> Self {
+        Self::begin(server, &format!("/live/whep/{name}"), Direction::RecvOnly, over, |_| ())
+    }
+
+    /// A publisher that has the server's answer.
+    pub fn publish(server: &Server, name: &str, over: Over) -> Self {
+        Self::publish_after(server, name, over, |_| ())
+    }
+
+    /// The same; `before` is done when the server's port is known, before it is connected to.
+    pub fn publish_after(server: &Server, name: &str, over: Over, before: impl FnOnce(SocketAddr)) -> Self {
+        let path = format!("/live/whip/{name}");
+        let mut client = Self::begin(server, &path, Direction::SendOnly, over, before);
+        let mut media = MediaSource::new(&Seed::from_number(9)).gop(30).sizes(4000, 160);
+        client.studio = Some(Studio {
+            next: media.next_unit(),
+            media,
+            track: Track::new(Codec::H264, 1100).unwrap(),
+            config: CodecConfig::H264(h264::Config::read(MediaSource::video_config()).unwrap()),
+            start: Instant::now(),
+        });
+        client
+    }
+
+    fn begin(
+        server: &Server,
+        path: &str,
+        direction: Direction,
+        over: Over,
+        before: impl FnOnce(SocketAddr),
+    ) -> Self {
+        let mut peer = rtc_peer(Instant::now().elapsed().subsec_nanos().into());
+        let offer = peer.offer(&h264_section(direction)).unwrap().write();
+        let reply = offer_to(server, path, &offer);
+        assert_eq!(reply.status, 201, "{}", reply.body);
+        let (text, port) = candidates_of(&reply.body, over);
+        let answer = Description::read(text.as_bytes()).unwrap();
+        peer.handle_answer(Instant::now(), &answer).unwrap();
+        before(port);
+        let (net, local) = match over {
+            Over::Udp => {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.set_read_timeout(Some(STEP)).unwrap();
+                let local = socket.local_addr().unwrap();
+                (Net::Udp(socket), local)
+            }
+            Over::Tcp => {
+                let framed = Framed::connect(port);
+                let local = framed.stream.local_addr().unwrap();
+                (Net::Tcp(framed), local)
+            }
+        };
+        // The machine knows no other candidates than those of datagrams: a connection looks like them to it.
+        peer.add_local(Instant::now(), local).unwrap();
+        Self {
+            peer,
+            net,
+            path: Path::udp(local, port),
+            studio: None,
+            location: header(&reply, "Location"),
+            answer: reply.body,
+            connected: false,
+            frames: 0,
+            key_frames_wanted: 0,
+            closed: None,
+            cut: false,
+        }
+    }
+
+    /// The server's port.
+    pub const fn port(&self) -> SocketAddr {
+        self.path.remote
+    }
+
+    /// Runs until `done`; the limit only detects hangs.
+    pub fn run_until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Self) -> bool) {
+        let began = Instant::now();
+        while !done(self) {
+            assert!(began.elapsed() < limit, "waited {limit:?} for {what}: {:?}", self.peer.stats());
+            self.step();
+        }
+    }
+
+    /// One round: what has come, what is due, what is to be sent.
+    pub fn step(&mut self) {
+        self.receive();
+        let now = Instant::now();
+        self.peer.handle_timeout(now);
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                Event::Connected => self.connected = true,
+                Event::Frame { .. } => self.frames += 1,
+                Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
+                Event::Closed(reason) => self.closed = Some(reason),
+                _ => {}
+            }
+        }
+        if let Some(studio) = self.studio.as_mut().filter(|_| self.connected && self.closed.is_none()) {
+            studio.run(now, &mut self.peer);
+        }
+        self.send(now);
+    }
+
+    fn receive(&mut self) {
+        let now = Instant::now();
+        match &mut self.net {
+            Net::Udp(socket) => {
+                let mut buffer = [0; 2048];
+                if let Ok(count) = socket.recv(&mut buffer) {
+                    self.peer.handle_datagram(now, self.path, &mut buffer[..count]);
+                }
+            }
+            Net::Tcp(framed) => match framed.receive() {
+                Some(frames) => {
+                    for mut frame in frames {
+                        self.peer.handle_datagram(now, self.path, &mut frame);
+                    }
+                }
+                None => self.cut = true,
+            },
+        }
+    }
+
+    fn send(&mut self, now: Instant) {
+        let mut out = Datagrams::new();
+        let studio = &self.studio;
+        while self.peer.poll_transmit(now, |_| Some(studio.as_ref()?.track.log()), &mut out).is_some() {
+            for datagram in (0..out.len()).map(|n| out.get(n)) {
+                match &mut self.net {
+                    Net::Udp(socket) => {
+                        let _ = socket.send_to(datagram, self.path.remote);
+                    }
+                    Net::Tcp(framed) => self.cut |= !framed.send(datagram),
+                }
+            }
+            out.clear();
+        }
+    }
+}
+
+impl Studio {
+    fn run(&mut self, now: Instant, peer: &mut Peer) {
+        while self.start + Duration::from_millis(self.next.dts_ms) <= now {
+            let unit = std::mem::replace(&mut self.next, self.media.next_unit());
+            if !unit.is_video {
+                continue;
+            }
+            let timestamp = u32::try_from(unit.dts_ms * 90).unwrap();
+            let sent = self.track.push(now, &self.config, unit.key_frame, timestamp, &unit.payload).unwrap();
+            assert!(peer.send(VIDEO, &sent, now));
+        }
+    }
+}
+
+/// Posts an offer.
+pub fn offer_to(server: &Server, path: &str, offer: &str) -> Reply {
+    server.api().call_with("POST", path, &[("Content-Type", "application/sdp")], Some(offer))
+}
+
+/// A header of a reply; empty when there is none.
+pub fn header(reply: &Reply, name: &str) -> String {
+    let found = reply.head.lines().find_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        field.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+    });
+    found.unwrap_or_default()
+}
+
+/// A description with the candidates of one transport only, those of TCP as if they were UDP's; and the address of the last.
+fn candidates_of(text: &str, over: Over) -> (String, SocketAddr) {
+    let (mut out, mut address) = (String::new(), None);
+    for line in text.lines() {
+        let candidate = line.starts_with("a=candidate:");
+        let kept = match over {
+            _ if !candidate => line.to_owned(),
+            Over::Udp if line.contains(" udp ") => line.to_owned(),
+            Over::Tcp if line.ends_with(" tcptype passive") => {
+                line.trim_end_matches(" tcptype passive").replace(" tcp ", " udp ")
+            }
+            Over::Udp | Over::Tcp => continue,
+        };
+        if candidate {
+            let words: Vec<&str> = kept.split(' ').collect();
+            address = format!("{}:{}", words[4], words[5]).parse().ok();
+        }
+        out += &format!("{kept}\r\n");
+    }
+    (out, address.unwrap())
+}

@@ -1,0 +1,142 @@
+//! WebRTC media over TCP, beside each media port: a client whose UDP is blocked, and connections of nobody.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use ice::stun::{Class, MessageWriter, TransactionId};
+use ice::tcp::write_frame;
+
+use crate::support::{Bystander, Over, Player, RtcClient, Server, connect_from, secs};
+
+/// Whether the server has closed it, without a byte; hangs are detected only.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(secs(8))).unwrap();
+    matches!(stream.read(&mut [0; 64]), Ok(0))
+        || stream.peek(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+/// Whether it is open, without waiting.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[test]
+fn a_client_without_udp_publishes_and_one_plays() {
+    let mut server = Server::start(&["server.workers=2"]);
+    let mut publisher = RtcClient::publish(&server, "t", Over::Tcp);
+    let lines: Vec<&str> = publisher.answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+    let priority = |line: &str| line.split(' ').nth(3).unwrap().parse::<u32>().unwrap();
+    assert!(lines.len() == 2 && lines[1].ends_with("typ host tcptype passive"), "{lines:?}");
+    assert!(priority(lines[0]) > priority(lines[1]), "{lines:?}");
+    publisher.run_until("the publisher's keys", secs(10), |client| client.connected);
+    let name = "t";
+    publisher.run_until("the stream", secs(10), |_| server.api().broadcast("live", name).is_some());
+    let player = Player::start(server.rtmp, "live", name);
+    let mut viewer = RtcClient::play(&server, name, Over::Tcp);
+    publisher.run_until("pictures at both viewers", secs(20), |_| {
+        viewer.step();
+        viewer.frames >= 60 && player.units() >= 60
+    });
+    assert_eq!((viewer.cut, publisher.cut), (false, false));
+    // The sessions end, and their connections with them.
+    let (publisher_at, viewer_at) = (publisher.location.clone(), viewer.location.clone());
+    let path =
+        |location: &str| location.split_once("/live/").map(|(_, rest)| format!("/live/{rest}")).unwrap();
+    assert_eq!(server.api().delete(&path(&viewer_at)).status, 200);
+    viewer.run_until("the end of the viewer's connection", secs(8), |client| client.cut);
+    assert_eq!(server.api().delete(&path(&publisher_at)).status, 200);
+    publisher.run_until("the end of the publisher's connection", secs(8), |client| client.cut);
+    assert!(server.is_alive());
+}
+
+/// A binding request that names this fragment; nobody could have made it authentic.
+fn check_of(fragment: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    MessageWriter::new(&mut out, Class::Request, TransactionId([7; 12]))
+        .username(fragment, "peer")
+        .finish(b"key");
+    out
+}
+
+fn framed(datagram: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_frame(datagram, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn i_11_what_is_no_check_of_a_session_is_closed_at_once_over_tcp() {
+    let mut server = Server::start(&["server.workers=1"]);
+    let bystander = Bystander::start(&server);
+    let port = server.webrtc[0];
+    let publisher = RtcClient::publish(&server, "x", Over::Udp);
+    let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+    let unknown = framed(&check_of("nobody"));
+    let known = framed(&check_of(fragment));
+    let hello = framed(&[&[22, 254, 253][..], &[0; 60]].concat());
+    let attempts: [(&str, Vec<u8>); 8] = [
+        ("another protocol", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()),
+        ("a TLS hello", vec![22, 3, 1, 2, 0, 1, 0, 1, 252]),
+        ("a frame of 65535 bytes", vec![255, 255]),
+        ("the same, and silence behind it", [&[255, 255][..], &[0, 1, 0, 0]].concat()),
+        ("empty frames, then no check", [&[0; 2000][..], b"\0\x14garbage of 20 bytes."].concat()),
+        ("a DTLS hello first", hello.clone()),
+        ("a check of nobody", unknown.clone()),
+        ("a check that is not authentic, then a hello", [known, hello].concat()),
+    ];
+    for (what, bytes) in attempts {
+        let mut stream = TcpStream::connect(port).unwrap();
+        stream.write_all(&bytes).unwrap();
+        assert!(is_closed(&mut stream), "{what}");
+    }
+    // However it is cut.
+    let mut stream = TcpStream::connect(port).unwrap();
+    stream.set_nodelay(true).unwrap();
+    assert!(unknown.iter().all(|byte| stream.write_all(&[*byte]).is_ok()));
+    assert!(is_closed(&mut stream));
+    drop(publisher);
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn i_11_a_thousand_connections_of_nobody_keep_no_session_out() {
+    let strict = [
+        "limits.exempt_loopback=false",
+        "limits.new_connections_per_second=1000000",
+        "limits.new_connections_burst=1000000",
+        "app.remoteAllowedCIDR=127.0.0.0/8",
+        "limits.connections_per_address=100",
+        "server.workers=2",
+    ];
+    let mut server = Server::start(&strict);
+    let bystander = Bystander::start(&server);
+    let mut flood = Vec::new();
+    let mut publisher = RtcClient::publish_after(&server, "f", Over::Tcp, |port| {
+        flood.extend((0..1000).map(|n| connect_from(&format!("127.0.7.{}", 1 + n % 2), port)));
+    });
+    publisher.run_until("the publisher's keys", secs(10), |client| client.connected);
+    let open = flood.iter().filter(|stream| is_open(stream)).count();
+    assert!(open <= 200, "two addresses keep {open} connections of nobody");
+    drop((flood, publisher));
+    bystander.finish(&mut server);
+}
+
+/// Other connections are spread over the workers; these are of use to one alone.
+#[test]
+fn a_connection_stays_with_the_worker_of_its_port() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut others = Vec::new();
+    let mut publisher = RtcClient::publish(&server, "w", Over::Udp);
+    let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+    let check = framed(&check_of(fragment));
+    for _ in 0..60 {
+        let mut stream = TcpStream::connect(publisher.port()).unwrap();
+        stream.write_all(&check).unwrap();
+        others.push(stream);
+    }
+    publisher.run_until("the publisher's keys", secs(10), |client| client.connected);
+    // On the other worker the fragment is nobody's, and they would be closed.
+    let open = others.iter().filter(|stream| is_open(stream)).count();
+    assert_eq!(open, others.len());
+}
