@@ -43,6 +43,8 @@ async def delete(resource):
 def send_media(pc, codec):
     video = pc.addTransceiver(VideoStreamTrack(), direction="sendonly")
     pc.addTransceiver(AudioStreamTrack(), direction="sendonly")
+    # As every page of the SDK; its section is accepted, and nobody answers.
+    pc.createDataChannel("data")
     known = RTCRtpSender.getCapabilities("video").codecs
     wanted = [c for c in known if c.mimeType.lower() == "video/" + codec.lower() or c.mimeType == "video/rtx"]
     video.setCodecPreferences(wanted)
@@ -78,7 +80,8 @@ async def publish(pc, url, codec):
     send_media(pc, codec)
     resource = await exchange(pc, url)
     await asyncio.to_thread(sys.stdin.read)
-    return {"delete": await delete(resource)}
+    rejected = [m for m in pc.remoteDescription.sdp.split("m=")[1:] if m.split(" ")[1] == "0"]
+    return {"delete": await delete(resource), "rejected": rejected}
 
 
 async def play(pc, url, frames):

@@ -74,7 +74,7 @@
 //! # Ok::<(), webrtc::Error>(())
 //! ```
 //!
-//! It does not know: data channels, TURN, sections without bundle.
+//! It does not know: messages of data channels, TURN, sections without bundle.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,18 @@
 //! The answer to a peer's offer.
 
 use rtp::extension::{Extension, ExtensionMap};
-use sdp::{Attribute, Description, Direction, Feedback, Media, Selected, Setup};
+use sdp::{Attribute, Description, Direction, Feedback, Media, MediaKind, Selected, Setup};
 
 use super::{
     Local, MediaPreference, Negotiated, SECTIONS_MAX, Section, SectionFormat, SectionId, check_bundle,
     is_ours, layers_of, remote_sources, transport, uses,
 };
 use crate::error::Error;
+
+/// The port of SCTP that every browser has (RFC 8841 §5).
+const SCTP_PORT: u16 = 5000;
+/// The longest message that we say we take: what is meant where nothing is said (RFC 8841 §6.1).
+const DATA_BYTES_MAX: u64 = 65_536;
 
 /// Answers `offer`: `preference` says what we want with each section of media, or nothing.
 pub(crate) fn answer(
@@ -29,25 +34,33 @@ pub(crate) fn answer(
     let mut description = offer.start_answer();
     local.describe_session(&mut description);
     let mut sections: Vec<Section> = Vec::new();
+    let mut has_data = false;
     for (index, media) in offer.media.iter().enumerate() {
         let id = u8::try_from(index).ok().filter(|_| index < SECTIONS_MAX).map(SectionId);
         let preference = id
             .filter(|_| is_ours(media) && !media.is_rejected())
             .and_then(|id| preference(id, media).map(|preference| (id, preference)));
         let taken = preference.and_then(|(id, preference)| take(offer, media, id, &preference, local));
-        let Some((mut answer, section)) = taken else {
-            description.media.push(media.reject());
-            continue;
+        let mut answer = match taken {
+            Some(_) if !multiplexes(media) => return Err(Error::NoRtcpMux),
+            Some((answer, section)) => {
+                sections.push(section);
+                answer
+            }
+            None if !has_data && is_data(offer, media) => {
+                has_data = true;
+                media.accept_data(SCTP_PORT, DATA_BYTES_MAX)
+            }
+            None => {
+                description.media.push(media.reject());
+                continue;
+            }
         };
-        if !multiplexes(media) {
-            return Err(Error::NoRtcpMux);
-        }
         local.describe(&mut answer, setup);
-        if sections.is_empty() {
+        if description.media.iter().all(Media::is_rejected) {
             local.add_candidates(&mut answer);
         }
         description.media.push(answer);
-        sections.push(section);
     }
     if !sections.iter().any(|section| section.direction.sends() || section.direction.receives()) {
         return Err(Error::NothingInCommon);
@@ -62,6 +75,18 @@ pub(crate) fn answer(
         sections,
     };
     Ok((description, negotiated))
+}
+
+/// Whether the section is one of data channels by the bundle's transport (RFC 8841 §4). Pages whose section is rejected close
+/// more than their channel. Nobody is behind it yet: what comes is dropped.
+fn is_data(offer: &Description, media: &Media) -> bool {
+    let mids = offer.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
+    let is_bundled = media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid));
+    let protocol = media.protocol.to_ascii_uppercase();
+    media.kind == MediaKind::Application
+        && matches!(protocol.as_str(), "UDP/DTLS/SCTP" | "TCP/DTLS/SCTP")
+        && is_bundled
+        && !media.is_rejected()
 }
 
 /// Of a bundle only the first section must say it (RFC 9143 §7.1.3), and RTCP is multiplexed for all.

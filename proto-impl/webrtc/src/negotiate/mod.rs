@@ -1,7 +1,8 @@
 //! Offers and answers (RFC 8829, RFC 9143): the result of a negotiation, as values.
 //!
 //! One transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
-//! refused. A section of an offer is answered by what its [`MediaPreference`] says; data channels are rejected.
+//! refused. A section of an offer is answered by what its [`MediaPreference`] says; one of data channels is taken, and
+//! what comes by it is dropped.
 
 mod answer;
 mod formats;

@@ -374,12 +374,37 @@ fn redundant_audio_is_for_viewers() {
 }
 
 #[test]
-fn data_channels_are_rejected_beside_media() {
+fn a_section_of_data_channels_is_taken_beside_media() {
     let offer = read(CHROMIUM);
+    let is_data = |media: &&Media| media.kind == MediaKind::Application;
     let (answer, negotiated) = answer_to(&offer).unwrap();
-    let data = |media: &&Media| media.kind == MediaKind::Application;
-    assert!(answer.media.iter().find(data).unwrap().is_rejected());
+    let data = answer.media.iter().find(is_data).unwrap();
+    assert_eq!(data.attributes.sctp_port(), Some(&5000));
+    assert!(data.attributes.has(&Attribute::MaxMessageSize(65_536)) && data.attributes.setup().is_some());
+    let mids = &answer.bundle().unwrap().mids;
+    assert!(mids.iter().any(|mid| Some(mid.as_str()) == data.attributes.mid()), "{mids:?}");
     assert_eq!(negotiated.sections.len(), 2);
+    assert_eq!(read(&answer.write()), answer);
+    // First of all it carries the transport.
+    let mut first = offer.clone();
+    first.media.rotate_right(1);
+    let (answer, _) = answer_to(&first).unwrap();
+    let candidates: Vec<usize> =
+        answer.media.iter().map(|media| media.attributes.candidates().count()).collect();
+    assert_eq!((candidates, answer.media[0].kind.clone()), (vec![1, 0, 0], MediaKind::Application));
+    // One alone, in the bundle.
+    let mut two = offer.clone();
+    two.media.push(offer.media.iter().find(is_data).unwrap().clone());
+    let mut unbundled = offer.clone();
+    let mids = offer.bundle().unwrap().mids[..2].to_vec();
+    unbundled.attributes = sdp::Attributes::default();
+    let group = sdp::Group { semantics: sdp::Semantics::Bundle, mids };
+    unbundled.attributes.push(Attribute::Group(group));
+    for (offer, taken) in [(two, 1), (unbundled, 0)] {
+        let (answer, _) = answer_to(&offer).unwrap();
+        let accepted = answer.media.iter().filter(is_data).filter(|media| !media.is_rejected()).count();
+        assert_eq!(accepted, taken);
+    }
 }
 
 /// D-02: without a fingerprint, or with SHA-1 alone, nobody can be told from anybody.
