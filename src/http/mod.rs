@@ -48,7 +48,7 @@ pub use mount::{BodyKind, BodyLimits, Captures, Cors, Methods, Mount, Mounts, Pa
 pub use range::{Range, parse_range};
 pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
-pub use response::{Response, reason_phrase};
+pub use response::{Response, http_date, reason_phrase};
 
 /// An error that ends the connection. All but the last two are answered with [`Error::status`] first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

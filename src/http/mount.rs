@@ -30,7 +30,7 @@ pub struct Mount<H> {
     pub handler: H,
 }
 
-/// The methods of a row. OPTIONS is answered for it.
+/// The methods of a row. OPTIONS is answered for it, unless it is among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Methods {
     /// Any method: the handler has a table of its own.
@@ -155,16 +155,10 @@ impl<H> Mount<H> {
         }
         let BodyKind::Of { types, .. } = self.body else { return None };
         let is_read = matches!(request.method, Method::Post | Method::Put | Method::Patch);
-        let has_type = types.iter().any(|known| media_type_of(request).eq_ignore_ascii_case(known));
+        let has_type = types.iter().any(|known| request.media_type().eq_ignore_ascii_case(known));
         (is_read && !has_type)
             .then(|| Response::error(415, "Unsupported Media Type").header("Accept", types.join(", ")))
     }
-}
-
-/// The media type of a body without its parameters (RFC 9110 §8.3.1).
-fn media_type_of(request: &Request) -> &str {
-    let value = request.header("content-type").unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
 }
 
 /// The methods of a row as `Allow` lists them.
@@ -173,7 +167,9 @@ fn allow(methods: &[Method]) -> String {
     if methods.contains(&Method::Get) && !methods.contains(&Method::Head) {
         names.push(Method::Head.as_str());
     }
-    names.push(Method::Options.as_str());
+    if !methods.contains(&Method::Options) {
+        names.push(Method::Options.as_str());
+    }
     names.join(", ")
 }
 

@@ -161,6 +161,12 @@ impl Request {
         self.headers.get(name)
     }
 
+    /// The media type of the body without its parameters (RFC 9110 §8.3.1); empty when there is none.
+    #[must_use]
+    pub fn media_type(&self) -> &str {
+        self.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim()
+    }
+
     /// The first value of a query parameter; names are case-sensitive.
     #[must_use]
     pub fn query_value(&self, name: &str) -> Option<&str> {

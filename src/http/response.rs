@@ -161,8 +161,9 @@ fn begin_head(status: u16, wall_ms: Option<u64>, headers: &Headers) -> String {
     head
 }
 
-/// The format of `Date` and `Last-Modified` (RFC 9110 §5.6.7).
-pub(super) fn http_date(wall_ms: u64) -> String {
+/// A time in the format of `Date` and `Last-Modified` (RFC 9110 §5.6.7).
+#[must_use]
+pub fn http_date(wall_ms: u64) -> String {
     let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(wall_ms.min(WALL_MS_MAX)));
     httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH))
 }

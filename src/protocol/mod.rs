@@ -35,6 +35,7 @@ use std::sync::Arc;
 use crypto::Seed;
 
 use crate::config::AppSettings;
+use crate::mail::Message;
 #[cfg(test)]
 use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
@@ -122,7 +123,9 @@ pub trait SessionsOnRequest {
         seed: Seed,
     ) -> Option<Box<dyn Session>>;
     /// A session says what is its own ([`Event::Claim`]).
-    fn claim(&mut self, conn: ConnId, claim: &Claim);
+    fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
+    /// A message has come for a session that is over: what its sender is told. `None`: that nobody is there.
+    fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
 }
 
 /// A session that another one wants at a shared port.
@@ -145,6 +148,9 @@ pub enum Claim {
     Open(Remote),
     /// What comes by this way is not.
     Close(Remote),
+    /// It is about to end. Messages with this number are answered for it for a while
+    /// ([`SessionsOnRequest::answer_for_past`]).
+    Past(u64),
 }
 
 /// Figures of a connection of each protocol that has them; for tests of other rooms.

@@ -14,6 +14,7 @@ use wire::Datagrams;
 
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
+use crate::mail::Message;
 use crate::protocol::{Claim, Demux, PathId, Port, Remote, Reply, Route, Session, Wanted};
 use crate::types::{ConnId, Handle, Now, WorkerId};
 
@@ -261,12 +262,22 @@ impl Worker {
             if let DatagramPath::Port(port, _) = path
                 && let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| of == port)
             {
-                demux.on_request().into_iter().for_each(|sessions| sessions.claim(id, claim));
+                let now = self.now;
+                demux.on_request().into_iter().for_each(|sessions| sessions.claim(now, id, claim));
             }
         }
         if let Claim::Open(Remote { carrier: Some(carrier), .. }) = claim {
             self.adopt_carrier(id, *carrier);
         }
+    }
+
+    /// What a session that is over would have said to a message.
+    pub(super) fn answer_for_past(&mut self, id: ConnId, message: &Message) -> Option<Message> {
+        let now = self.now;
+        self.ports
+            .list
+            .iter_mut()
+            .find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))
     }
 
     /// Removes a datagram session.

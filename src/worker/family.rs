@@ -48,6 +48,8 @@ impl Worker {
         if self.conns.get(to.conn).is_some() {
             self.reply(to.conn, Reply::Message { from, message });
             self.touch(to.conn);
+        } else if let Some(answer) = self.answer_for_past(to.conn, &message) {
+            self.tell_session(to, from, answer);
         } else {
             self.tell_session_ended(from, to);
         }

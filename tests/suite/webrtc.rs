@@ -13,7 +13,8 @@ use serde_json::Value;
 use webrtc::{Config, IceMode, MediaPreference, Peer, offered_formats};
 
 use crate::support::{
-    Program, Server, coded_file, ffmpeg9, frame_md5_by, header, media_file, python, run, secs, wait_for,
+    Over, Program, Publisher, RtcClient, Server, coded_file, ffmpeg9, frame_md5_by, header, media_file,
+    python, run, secs, wait_for,
 };
 
 /// A driver of aiortc; it goes on until its standard input is closed, or to its end.
@@ -336,4 +337,65 @@ fn pages_of_other_origins_may_publish_and_read_where() {
     for field in ["Location", "ETag", "Link"] {
         assert!(header(&reply, "Access-Control-Expose-Headers").contains(field), "{}", reply.head);
     }
+}
+
+#[test]
+fn who_was_let_in_is_told_of_servers_that_help_and_others_of_those_without_a_password() {
+    let server = Server::start(&[]);
+    let offer = offer(Codec::H264, Direction::SendOnly);
+    let link = |reply: &crate::support::Reply| header(reply, "Link");
+    let stun = "<stun:stun1.l.google.com:19302>; rel=\"ice-server\"";
+    assert_eq!(link(&server.api().call_with("POST", "/live/whip/a", &[SDP], Some(&offer))), stun);
+    for path in ["/live/whip/a", "/live/whep/a"] {
+        let options = server.api().call("OPTIONS", path, None);
+        assert_eq!((options.status, link(&options).as_str()), (200, stun), "{}", options.head);
+        assert_eq!(header(&options, "Accept-Post"), "application/sdp");
+        assert!(header(&options, "Allow").contains("POST"), "{}", options.head);
+        let fields = [("Origin", "https://page.example"), ("Access-Control-Request-Method", "POST")];
+        let preflight = server.api().call_with("OPTIONS", path, &fields, None);
+        assert_eq!((preflight.status, link(&preflight).as_str()), (200, ""));
+    }
+    let settings =
+        ["app.stunServerURI=turn:t.example", "app.turnServerUsername=u", "app.turnServerCredential=p"];
+    let server = Server::start(&settings);
+    let turn = "<turn:t.example>; rel=\"ice-server\"; username=\"u\"; credential=\"p\"; credential-type=\"password\"";
+    assert_eq!(link(&server.api().call_with("POST", "/live/whip/a", &[SDP], Some(&offer))), turn);
+    assert_eq!(link(&server.api().call("OPTIONS", "/live/whip/a", None)), "");
+}
+
+#[test]
+fn a_player_whose_offer_cannot_be_taken_is_offered_the_stream() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Publisher::start(server.rtmp, "live", "c");
+    wait_for_stream(&server, "c");
+    for body in [offer(Codec::Vp8, Direction::RecvOnly), String::new()] {
+        let reply = server.api().call_with("POST", "/live/whep/c", &[SDP], Some(&body));
+        assert_eq!(reply.status, 406, "{}", reply.body);
+        let kind = header(&reply, "Content-Type");
+        assert!(kind.starts_with("application/sdp; valid-until=\""), "{kind}");
+        assert!(reply.body.contains("H264/90000") && reply.body.contains("a=sendonly"), "{}", reply.body);
+        let mut player = RtcClient::play_countered(&server, &reply);
+        player.run_until("pictures", secs(10), |player| player.frames >= 30);
+        let patch =
+            |body: &str| server.api().call_with("PATCH", &player.path_of_session(), &[SDP], Some(body));
+        assert_eq!(patch(&reply.body).status, 409, "an answer behind the first one");
+        assert_eq!(patch("nonsense").status, 400);
+        assert_eq!(server.api().delete(&player.path_of_session()).status, 200);
+    }
+}
+
+/// Browsers say goodbye to the media port first, and delete the session then.
+#[test]
+fn a_session_that_its_peer_has_ended_is_deleted_once_more() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut publisher = RtcClient::publish(&server, "g", Over::Udp);
+    publisher.run_until("the stream", secs(10), |client| client.connected);
+    let path = publisher.path_of_session();
+    publisher.close();
+    wait_for("the end", secs(5), || server.log().contains("the peer said goodbye"));
+    let patch =
+        server.api().call_with("PATCH", &path, &[FRAGMENT, ("If-Match", "*")], Some("a=ice-ufrag:EEEE\r\n"));
+    assert_eq!(patch.status, 404, "it is over");
+    assert_eq!(server.api().delete(&path).status, 200);
+    assert_eq!(server.api().delete(&path).status, 404);
 }

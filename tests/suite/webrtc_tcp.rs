@@ -40,12 +40,9 @@ fn a_client_without_udp_publishes_and_one_plays() {
     });
     assert_eq!((viewer.cut, publisher.cut), (false, false));
     // The sessions end, and their connections with them.
-    let (publisher_at, viewer_at) = (publisher.location.clone(), viewer.location.clone());
-    let path =
-        |location: &str| location.split_once("/live/").map(|(_, rest)| format!("/live/{rest}")).unwrap();
-    assert_eq!(server.api().delete(&path(&viewer_at)).status, 200);
+    assert_eq!(server.api().delete(&viewer.path_of_session()).status, 200);
     viewer.run_until("the end of the viewer's connection", secs(8), |client| client.cut);
-    assert_eq!(server.api().delete(&path(&publisher_at)).status, 200);
+    assert_eq!(server.api().delete(&publisher.path_of_session()).status, 200);
     publisher.run_until("the end of the publisher's connection", secs(8), |client| client.cut);
     assert!(server.is_alive());
 }

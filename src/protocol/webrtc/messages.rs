@@ -45,6 +45,8 @@ pub(super) enum ToSession {
 pub(super) enum Later {
     /// The client ends it.
     Delete,
+    /// The client's answer to our offer.
+    Answer(Box<Description>),
     /// The client tells candidates, or restarts ICE: the fragment of a description, and `If-Match`.
     Patch { fragment: Box<Description>, if_match: Option<String> },
 }
@@ -56,6 +58,8 @@ pub(super) enum FromSession {
     Granted,
     /// An answer, or our offer.
     Described(Described),
+    /// The client's offer cannot be taken, or it made none: ours, which its answer is waited for.
+    Countered(Described),
     /// Media can flow.
     Connected,
     /// The first media came, or was sent.

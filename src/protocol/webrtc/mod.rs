@@ -15,6 +15,7 @@
 //! rendition it is sent ([`layers`]).
 
 mod configs;
+mod ice_servers;
 mod info;
 mod ingest;
 mod layers;

@@ -4,21 +4,22 @@
 //! ([`SessionsOnRequest::create`]). Its name in the port's table is the ICE fragment of our description; what comes by a path that
 //! it has validated is its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::webrtc::{Config, IceMode};
 use crypto::Seed;
 use dtls::Identity;
 use rtp::NtpAnchor;
 
-use super::messages::Ask;
+use super::messages::{Ask, FromSession, Later, ToSession};
 use super::session::RtcSession;
 use super::settings::{CANDIDATES_MAX, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;
+use crate::mail::Message;
 use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
 use crate::types::{ConnId, Now, WorkerId};
 
@@ -28,7 +29,12 @@ const SESSIONS_MAX: usize = 20_000;
 /// addresses.
 const WAITING_MAX: u32 = 256;
 /// A peer that has not shown a path by then is gone.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sessions that are over and that requests may still name: browsers close their peer, and then send DELETE.
+const PAST_MAX: usize = 1024;
+/// How long they are remembered.
+const PAST_KEPT: Duration = Duration::from_secs(30);
 
 /// Tells peers apart.
 #[derive(Debug)]
@@ -45,6 +51,8 @@ pub(super) struct RtcPort {
     /// Sessions without a validated path, by network; and of which network a session is.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
+    /// Sessions that are over, with their secrets, and until when they are remembered; the oldest first.
+    past: VecDeque<(ConnId, u64, Instant)>,
 }
 
 impl RtcPort {
@@ -60,6 +68,7 @@ impl RtcPort {
             config: None,
             waiting: HashMap::new(),
             waits: HashMap::new(),
+            past: VecDeque::new(),
         }
     }
 
@@ -157,7 +166,7 @@ impl SessionsOnRequest for RtcPort {
         Some(Box::new(session?))
     }
 
-    fn claim(&mut self, conn: ConnId, claim: &Claim) {
+    fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim) {
         match claim {
             Claim::Name(name) => {
                 self.sessions.insert(name, conn);
@@ -174,7 +183,25 @@ impl SessionsOnRequest for RtcPort {
                     self.sessions.close(&path, conn);
                 }
             }
+            Claim::Past(secret) => {
+                self.past.retain(|(_, _, until)| *until > now.mono);
+                if self.past.len() >= PAST_MAX {
+                    self.past.pop_front();
+                }
+                self.past.push_back((conn, *secret, now.mono + PAST_KEPT));
+            }
         }
+    }
+
+    fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message> {
+        let Some(ToSession::Request { secret, request: Later::Delete }) = message.content() else {
+            return None;
+        };
+        let is_named =
+            |(of, known, until): &(ConnId, u64, Instant)| *of == conn && known == secret && *until > now.mono;
+        let at = self.past.iter().position(is_named)?;
+        self.past.remove(at);
+        Some(Message::new(FromSession::Answered(200, None, String::new())))
     }
 }
 
@@ -225,12 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_is_over_is_deleted_once_by_who_knows_its_secret() {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let mut port = RtcPort::new(now, WorkerId(0), &Seed::from_number(1));
+        let conn = |slot| ConnId { slot, generation: 0 };
+        let delete = |secret| Message::new(ToSession::Request { secret, request: Later::Delete });
+        port.claim(now, conn(1), &Claim::Past(7));
+        assert!(port.answer_for_past(now, conn(1), &delete(8)).is_none(), "another secret");
+        assert!(port.answer_for_past(now, conn(2), &delete(7)).is_none(), "another session");
+        let answer = port.answer_for_past(now, conn(1), &delete(7)).unwrap();
+        assert!(matches!(answer.content(), Some(FromSession::Answered(200, None, _))));
+        assert!(port.answer_for_past(now, conn(1), &delete(7)).is_none(), "once");
+        port.claim(now, conn(1), &Claim::Past(7));
+        let later = Now { mono: now.mono + PAST_KEPT, ..now };
+        assert!(port.answer_for_past(later, conn(1), &delete(7)).is_none(), "for a while");
+        (0..5000).for_each(|slot| port.claim(later, conn(slot), &Claim::Past(7)));
+        assert_eq!(port.past.len(), PAST_MAX);
+    }
+
+    #[test]
     fn w_11_a_network_has_so_many_sessions_that_wait() {
-        let mut port = RtcPort::new(
-            Now { mono: std::time::Instant::now(), wall_ms: 0 },
-            WorkerId(0),
-            &Seed::from_number(1),
-        );
+        let mut port =
+            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
         let conn = |slot| ConnId { slot, generation: 0 };
         let of = |n: u32| ips(&[&format!("2001:db8::{n:x}")])[0];
         assert!((0..WAITING_MAX).all(|n| port.begin_wait(conn(n), of(n))));

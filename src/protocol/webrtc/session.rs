@@ -156,9 +156,13 @@ impl RtcSession {
 
     /// Tells the asker, and begins to listen for the client.
     fn send_description(&mut self, described: Described) {
+        self.listen();
+        self.tell(FromSession::Described(described));
+    }
+
+    fn listen(&mut self) {
         self.describe_by = None;
         self.events.push_back(Event::Claim(Claim::Name(self.peer.local_fragment().to_owned())));
-        self.tell(FromSession::Described(described));
     }
 
     fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
@@ -209,6 +213,7 @@ impl RtcSession {
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream: &str = &self.key.id;
         match offer.take() {
+            Some(offer) if offer.media.is_empty() => self.counter(tracks),
             Some(offer) => {
                 let mut taken = negotiation::Taken::default();
                 let answer = self.peer.handle_offer(ctx.now.mono, &offer, |_, media| {
@@ -221,6 +226,7 @@ impl RtcSession {
                         let described = self.describe(&answer, Vec::new());
                         self.send_description(described);
                     }
+                    Err(::webrtc::Error::NothingInCommon) => self.counter(tracks),
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
             }
@@ -253,6 +259,19 @@ impl RtcSession {
         }
     }
 
+    /// What the client of a request offers cannot be answered: it is told what it could be sent.
+    fn counter(&mut self, tracks: &Tracks) {
+        match self.peer.offer(&negotiation::offered(tracks, &self.key.id)) {
+            Ok(offer) => {
+                let described = self.describe(&offer, Vec::new());
+                self.role = Role::Offered(Arc::new(tracks.clone()));
+                self.listen();
+                self.tell(FromSession::Countered(described));
+            }
+            Err(error) => self.refuse(Refused::Description(error)),
+        }
+    }
+
     fn message(&mut self, ctx: &Context<'_>, from: SessionRef, message: &Message) {
         let Some(said) = message.content::<ToSession>() else { return };
         match said {
@@ -260,11 +279,8 @@ impl RtcSession {
             _ if from.conn != self.asker.conn => {}
             ToSession::Offer(offer) => self.take_offer(ctx, offer),
             ToSession::Answer(answer) => {
-                let Role::Offered(tracks) = &self.role else { return };
-                let tracks = Arc::clone(tracks);
-                match self.peer.handle_answer(ctx.now.mono, answer) {
-                    Ok(()) => self.begin_viewing(ctx, &tracks),
-                    Err(error) => self.refuse(Refused::Description(error)),
+                if let Some(Err(error)) = self.take_answer(ctx, answer) {
+                    self.refuse(Refused::Description(error));
                 }
             }
             ToSession::Want { video, audio } => {
@@ -292,6 +308,21 @@ impl RtcSession {
             }
             ToSession::End => self.end(ctx, Departure::Clean),
         }
+    }
+
+    /// The client's answer; `None` when we have made no offer, or it was answered.
+    fn take_answer(
+        &mut self,
+        ctx: &Context<'_>,
+        answer: &Description,
+    ) -> Option<Result<(), ::webrtc::Error>> {
+        let Role::Offered(tracks) = &self.role else { return None };
+        let tracks = Arc::clone(tracks);
+        let taken = self.peer.handle_answer(ctx.now.mono, answer);
+        if taken.is_ok() {
+            self.begin_viewing(ctx, &tracks);
+        }
+        Some(taken)
     }
 
     fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
@@ -323,6 +354,15 @@ impl RtcSession {
                 Later::Delete => {
                     self.end(ctx, Departure::Clean);
                     FromSession::Answered(200, None, String::new())
+                }
+                // Too late, or another request was first: 409. One that is none may be followed by another.
+                Later::Answer(answer) => {
+                    let status = match self.take_answer(ctx, answer) {
+                        Some(Ok(())) => 204,
+                        Some(Err(_)) => 400,
+                        None => 409,
+                    };
+                    FromSession::Answered(status, None, String::new())
                 }
                 Later::Patch { fragment, if_match } => self.patch(ctx, fragment, if_match.as_deref()),
             }
@@ -443,10 +483,13 @@ impl RtcSession {
                 }
             }
             // Who says goodbye means it; who is silent may come back.
-            ::webrtc::Event::Closed(CloseReason::Peer) => {
-                self.over(words(CloseReason::Peer), Departure::Clean)
+            ::webrtc::Event::Closed(reason) => {
+                let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
+                if !self.closed {
+                    self.events.push_back(Event::Claim(Claim::Past(self.secret)));
+                }
+                self.over(words(reason), departure);
             }
-            ::webrtc::Event::Closed(reason) => self.over(words(reason), Departure::Lost),
             // A lite agent has no candidates to tell; of a section only the first format is taken.
             ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }

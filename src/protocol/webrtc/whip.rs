@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use sdp::Description;
 
+use super::ice_servers::{self, For};
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
+use super::port::CONNECT_TIMEOUT;
+use super::settings::RtcAppSettings;
 use crate::auth::access::{Params, is_stream_id};
-use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response};
+use crate::http::{BodyKind, Cors, Method, Methods, Pages, Request, Response, http_date};
 use crate::mail::{Message, NoSubscription, Refusal};
 use crate::protocol::http::{Action, Asked, Conversation, HttpSession};
 use crate::protocol::{Context, Event, Reply};
@@ -29,9 +32,10 @@ const RETRY_AFTER: &str = "2";
 /// Bodies of the rows.
 pub(in crate::protocol) const OFFERS: BodyKind = BodyKind::Of { types: &[SDP], bytes_max: BODY_BYTES_MAX };
 pub(in crate::protocol) const FRAGMENTS: BodyKind =
-    BodyKind::Of { types: &[FRAGMENT], bytes_max: BODY_BYTES_MAX };
+    BodyKind::Of { types: &[FRAGMENT, SDP], bytes_max: BODY_BYTES_MAX };
 /// Methods of the rows.
-pub(in crate::protocol) const ENDPOINT: Methods = Methods::These(&[Method::Get, Method::Post]);
+pub(in crate::protocol) const ENDPOINT: Methods =
+    Methods::These(&[Method::Get, Method::Post, Method::Options]);
 pub(in crate::protocol) const SESSION: Methods =
     Methods::These(&[Method::Get, Method::Patch, Method::Delete]);
 /// Pages of any origin, which may read what they need to go on.
@@ -57,16 +61,24 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let request = &asked.request;
     if request.method != Method::Post {
         // RFC 9725 §4.1: nothing to be seen. Players look whether there is anything at all (WHEP §4).
-        let answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
+        let mut answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
+        if request.method == Method::Options {
+            answer = answer.header("Allow", "GET, POST, HEAD, OPTIONS");
+            answer = with_link(answer, link_of(ctx, &key, For::Anybody).as_deref());
+        }
         return session.respond(ctx.now, asked.fields, answer);
     }
-    let offer = Description::read(&request.body);
+    // A player may leave the offer to us.
+    let has_none = !publishes && request.body.iter().all(u8::is_ascii_whitespace);
+    let offer = if has_none { Ok(Description::default()) } else { Description::read(&request.body) };
     let refusal = match &offer {
         _ if !is_stream_id(&key.id) => {
             Some("the stream id has other characters than letters, digits, '-', '_' and '.'".to_owned())
         }
         Err(error) => Some(error.to_string()),
-        Ok(offer) if !goes_right(offer, publishes) => Some("no section goes the right way".to_owned()),
+        Ok(offer) if !has_none && !goes_right(offer, publishes) => {
+            Some("no section goes the right way".to_owned())
+        }
         Ok(_) => None,
     };
     let (Ok(offer), None) = (offer, &refusal) else {
@@ -84,7 +96,10 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     };
     let event =
         Event::SpawnAt { child: Handle::ONLY, port: super::PORT, what: Box::new(ask), outlives: true };
-    let about = About::Offer { base, key, publishes, secret };
+    let link = link_of(ctx, &key, For::Client);
+    let valid_ms = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or_default();
+    let valid_until = http_date(ctx.now.wall_ms.saturating_add(valid_ms));
+    let about = About::Offer { base, key, publishes, secret, link, valid_until };
     let conversation = Waiting::new(ctx, about, event, None);
     session.converse(asked, Box::new(conversation));
 }
@@ -129,7 +144,16 @@ fn base_of(session: &HttpSession, request: &Request) -> String {
 #[derive(Debug)]
 enum About {
     /// An offer: a session is made for it.
-    Offer { base: String, key: StreamKey, publishes: bool, secret: u64 },
+    Offer {
+        base: String,
+        key: StreamKey,
+        publishes: bool,
+        secret: u64,
+        /// What the answer says of servers that help to find a path.
+        link: Option<String>,
+        /// Until when an offer of ours can be answered.
+        valid_until: String,
+    },
     /// A session that there is, or was.
     Session,
 }
@@ -159,8 +183,14 @@ impl Waiting {
 
     fn heard(&mut self, said: &FromSession) {
         let response = match (said, &self.about) {
-            (FromSession::Described(described), About::Offer { base, secret, .. }) => {
-                self.session.map_or_else(unavailable, |session| created(described, base, session, *secret))
+            (FromSession::Described(described), About::Offer { base, secret, link, .. }) => {
+                let answer = |session| created((201, SDP), described, base, name_of(session, *secret));
+                with_link(self.session.map_or_else(unavailable, answer), link.as_deref())
+            }
+            (FromSession::Countered(described), About::Offer { base, secret, link, valid_until, .. }) => {
+                let kind = format!("{SDP}; valid-until=\"{valid_until}\"");
+                let answer = |session| created((406, &kind), described, base, name_of(session, *secret));
+                with_link(self.session.map_or_else(unavailable, answer), link.as_deref())
             }
             (FromSession::Refused(why), About::Offer { key, publishes, .. }) => refusal(why, key, *publishes),
             (FromSession::Ended, About::Offer { .. }) => unavailable(),
@@ -176,6 +206,7 @@ impl Waiting {
                 | FromSession::Started
                 | FromSession::Resolution(_)
                 | FromSession::Info(_)
+                | FromSession::Countered(_)
                 | FromSession::Answered(..),
                 _,
             ) => return,
@@ -244,11 +275,24 @@ impl Conversation for Waiting {
     }
 }
 
-fn created(described: &Described, base: &str, session: SessionRef, secret: u64) -> Response {
-    Response::with_body(201, SDP, described.sdp.clone())
-        .header("Location", format!("{base}/{}", name_of(session, secret)))
+/// A description of ours with the URL of its session: 201 with an answer, 406 with an offer (WHEP §4.3).
+fn created((status, kind): (u16, &str), described: &Described, base: &str, name: String) -> Response {
+    Response::with_body(status, kind, described.sdp.clone())
+        .header("Location", format!("{base}/{name}"))
         .header("ETag", format!("\"{}\"", described.tag))
         .header("Accept-Patch", FRAGMENT)
+}
+
+/// What the application's answers say of servers that help to find a path.
+fn link_of(ctx: &Context<'_>, key: &StreamKey, whom: For) -> Option<String> {
+    ice_servers::link(RtcAppSettings::of(ctx.apps.get(&key.app)?), whom)
+}
+
+fn with_link(response: Response, link: Option<&str>) -> Response {
+    match link {
+        Some(link) => response.header("Link", link),
+        None => response,
+    }
 }
 
 fn answered(status: u16, tag: Option<&str>, body: &str) -> Response {
@@ -328,6 +372,9 @@ pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, as
     let found = read_name(asked.name("session"));
     let later = match request.method {
         Method::Delete => Ok(Later::Delete),
+        Method::Patch if request.media_type().eq_ignore_ascii_case(SDP) => Description::read(&request.body)
+            .map(|answer| Later::Answer(Box::new(answer)))
+            .map_err(|error| Response::error(400, &error.to_string())),
         Method::Patch => Description::read_fragment(&request.body)
             .map(|fragment| Later::Patch {
                 fragment: Box::new(fragment),

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -109,7 +110,9 @@ pub struct RtcClient {
 }
 
 /// A client before it has offered.
-pub fn rtc_peer(seed: u64) -> Peer {
+pub fn rtc_peer() -> Peer {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    let seed = COUNT.fetch_add(1, Ordering::Relaxed);
     let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(seed)).unwrap());
     let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
     let now = Instant::now();
@@ -156,14 +159,33 @@ impl RtcClient {
         over: Over,
         before: impl FnOnce(SocketAddr),
     ) -> Self {
-        let mut peer = rtc_peer(Instant::now().elapsed().subsec_nanos().into());
+        let mut peer = rtc_peer();
         let offer = peer.offer(&h264_section(direction)).unwrap().write();
         let reply = offer_to(server, path, &offer);
         assert_eq!(reply.status, 201, "{}", reply.body);
         let (text, port) = candidates_of(&reply.body, over);
-        let answer = Description::read(text.as_bytes()).unwrap();
-        peer.handle_answer(Instant::now(), &answer).unwrap();
+        peer.handle_answer(Instant::now(), &Description::read(text.as_bytes()).unwrap()).unwrap();
         before(port);
+        Self::connect(peer, &reply, port, over)
+    }
+
+    /// A player that lets the server offer, and answers with a second request.
+    pub fn play_countered(server: &Server, reply: &Reply) -> Self {
+        let mut peer = rtc_peer();
+        let (text, port) = candidates_of(&reply.body, Over::Udp);
+        let offer = Description::read(text.as_bytes()).unwrap();
+        let [(kind, takes)] = h264_section(Direction::RecvOnly);
+        let answer =
+            peer.handle_offer(Instant::now(), &offer, |_, media| (media.kind == kind).then(|| takes.clone()));
+        let client = Self::connect(peer, reply, port, Over::Udp);
+        let path = client.path_of_session();
+        let fields = [("Content-Type", "application/sdp")];
+        let taken = server.api().call_with("PATCH", &path, &fields, Some(&answer.unwrap().write()));
+        assert_eq!((taken.status, taken.body.as_str()), (204, ""));
+        client
+    }
+
+    fn connect(mut peer: Peer, reply: &Reply, port: SocketAddr, over: Over) -> Self {
         let (net, local) = match over {
             Over::Udp => {
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -184,14 +206,26 @@ impl RtcClient {
             net,
             path: Path::udp(local, port),
             studio: None,
-            location: header(&reply, "Location"),
-            answer: reply.body,
+            location: header(reply, "Location"),
+            answer: reply.body.clone(),
             connected: false,
             frames: 0,
             key_frames_wanted: 0,
             closed: None,
             cut: false,
         }
+    }
+
+    /// The path of the session's URL.
+    pub fn path_of_session(&self) -> String {
+        let (_, path) = self.location.split_once("/live/").unwrap();
+        format!("/live/{path}")
+    }
+
+    /// Closes the peer, as a page does that is left.
+    pub fn close(&mut self) {
+        self.peer.close(Instant::now());
+        self.step();
     }
 
     /// The server's port.

@@ -252,7 +252,7 @@ impl Socket {
                 self.send(answer::finished(&id, publishes));
             }
             FromSession::Resolution(height) => self.send(answer::resolution(&id, *height)),
-            FromSession::Answered(..) => {}
+            FromSession::Answered(..) | FromSession::Countered(_) => {}
         }
     }
 
