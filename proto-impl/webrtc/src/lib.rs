@@ -101,4 +101,4 @@ pub use negotiate::{
 };
 pub use peer::Peer;
 pub use send::{SentUnit, Track};
-pub use stats::{Stats, TransportStats};
+pub use stats::{SentStats, Stats, TransportStats};

@@ -26,6 +26,7 @@ use crate::negotiate::{Section, SectionId, SourcePair};
 use crate::pacer::Pacer;
 use crate::probe::Prober;
 use crate::redundancy::Redundancy;
+use crate::stats::SentStats;
 
 #[cfg(test)]
 mod tests;
@@ -252,6 +253,7 @@ pub(crate) struct Sender {
     is_video: bool,
     /// Packets that were gone before they could be sent.
     pub(crate) skipped: u64,
+    pub(crate) sent: SentStats,
 }
 
 impl Sender {
@@ -287,6 +289,7 @@ impl Sender {
             nack: format.has_feedback(&Feedback::Nack),
             is_video: section.kind == MediaKind::Video,
             skipped: 0,
+            sent: SentStats::default(),
         })
     }
 
@@ -348,6 +351,7 @@ impl Sender {
     /// The peer asks for packets again.
     pub(crate) fn handle_nack(&mut self, numbers: impl Iterator<Item = SequenceNumber>) {
         if self.nack {
+            let numbers = numbers.inspect(|_| self.sent.nacked += 1);
             let room = ASKED_MAX.saturating_sub(self.asked.len());
             self.asked.extend(numbers.take(room));
         }
@@ -365,6 +369,7 @@ impl Sender {
     /// The peer wants a key frame.
     pub(crate) const fn handle_key_frame_request(&mut self) {
         if self.is_video {
+            self.sent.key_frame_requests += 1;
             self.requests.request();
         }
     }
@@ -502,6 +507,8 @@ impl Sender {
         if sealed.is_ok() {
             self.history.sent(self.next, id, packet.payload.len());
             self.state.sent(packet.payload.len());
+            self.sent.packets += 1;
+            self.sent.bytes += u64::try_from(packet.payload.len()).unwrap_or(0);
             self.next = self.next.next();
         }
     }

@@ -28,6 +28,20 @@ impl TransportStats {
     }
 }
 
+/// What a section was sent, without what was sent again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SentStats {
+    /// RTP packets.
+    pub packets: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Packets that the peer asked for again.
+    pub nacked: u64,
+    /// Requests for a key frame (PLI, FIR).
+    pub key_frame_requests: u64,
+}
+
 /// Figures of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,6 +72,8 @@ pub struct Stats {
     pub skipped: u64,
     /// Counters of each source of the peer.
     pub received: Vec<(SectionId, Ssrc, ReceiveStats)>,
+    /// Counters of each section that sends.
+    pub sent: Vec<(SectionId, SentStats)>,
     /// Retransmission counters of each section.
     pub resent: Vec<(SectionId, ResendStats)>,
 }

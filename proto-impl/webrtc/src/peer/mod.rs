@@ -340,6 +340,7 @@ impl Peer {
         }
         if !self.senders.is_empty() {
             let resent = |sender: &Sender| (sender.section, sender.resend_stats());
+            stats.sent = self.senders.iter().map(|sender| (sender.section, sender.sent)).collect();
             stats.resent = self.senders.iter().map(resent).collect();
             stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
         }
