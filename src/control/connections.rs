@@ -9,17 +9,31 @@ use super::Control;
 use super::rest::Reply;
 use crate::http::Response;
 use crate::mail::ToWorker;
-use crate::stats::ConnectionFigures;
-use crate::types::{SessionRef, StreamId, WorkerId};
+use crate::stats::{ConnectionFigures, Role};
+use crate::types::{Now, SessionRef, StreamId, WorkerId};
 
 /// Requests that wait at a time.
 const WAITING_MAX: usize = 64;
 
+/// What is asked about the connections of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked {
+    /// The figures of those of one protocol.
+    Statistics(&'static str),
+    /// Viewers of protocols whose clients the reference lists: from the first to so many.
+    Clients {
+        /// How many are left out.
+        offset: usize,
+        /// How many are listed.
+        size: usize,
+    },
+}
+
 /// A query about the connections of a stream.
 #[derive(Debug, Default)]
 struct Question {
-    /// The sessions that wait for an answer, with the protocol they ask about.
-    waiting: Vec<(SessionRef, &'static str)>,
+    /// The sessions that wait for an answer, with what they ask.
+    waiting: Vec<(SessionRef, Asked)>,
     told: BTreeSet<WorkerId>,
     connections: Vec<ConnectionFigures>,
 }
@@ -31,20 +45,15 @@ pub(super) struct ConnectionQuestions {
 }
 
 impl Control {
-    /// A request for the figures of a live stream's connections of a protocol.
-    pub(super) fn ask_connections(
-        &mut self,
-        session: SessionRef,
-        stream: StreamId,
-        protocol: &'static str,
-    ) -> Reply {
+    /// A request for the figures of a live stream's connections.
+    pub(super) fn ask_connections(&mut self, session: SessionRef, stream: StreamId, asked: Asked) -> Reply {
         let questions = &mut self.figures.connections.by_stream;
         let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
         if waiting >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many requests wait"));
         }
         let question = questions.entry(stream).or_default();
-        question.waiting.push((session, protocol));
+        question.waiting.push((session, asked));
         if question.waiting.len() == 1 {
             self.post_all(&ToWorker::Connections(stream));
         }
@@ -54,6 +63,7 @@ impl Control {
     /// Takes the answer of one worker.
     pub(super) fn connections_told(
         &mut self,
+        now: Now,
         worker: WorkerId,
         stream: StreamId,
         connections: Vec<ConnectionFigures>,
@@ -64,18 +74,31 @@ impl Control {
         if question.told.len() < usize::from(self.config.workers) {
             return;
         }
-        let Some(question) = self.figures.connections.by_stream.remove(&stream) else { return };
-        for (session, protocol) in question.waiting {
-            let of_protocol = |one: &&ConnectionFigures| one.figures.catalogue().name == protocol;
-            let list: Vec<Value> = question
-                .connections
-                .iter()
-                .filter(of_protocol)
-                .map(|one| Value::Object(to_json(one)))
-                .collect();
+        let Some(mut question) = self.figures.connections.by_stream.remove(&stream) else { return };
+        // Whichever worker was first: pages of a list follow each other.
+        question.connections.sort_by_key(|one| one.peer);
+        for (session, asked) in question.waiting {
+            let all = question.connections.iter();
+            let list: Vec<Value> = match asked {
+                Asked::Statistics(protocol) => {
+                    let of_protocol = |one: &&ConnectionFigures| one.figures.catalogue().name == protocol;
+                    all.filter(of_protocol).map(|one| Value::Object(to_json(one))).collect()
+                }
+                Asked::Clients { offset, size } => {
+                    let clients = all.filter_map(|one| client(one, now.wall_ms));
+                    clients.skip(offset).take(size).map(Value::Object).collect()
+                }
+            };
             self.answer(session, Response::json(200, Value::Array(list).to_string()));
         }
     }
+}
+
+/// A viewer as the reference lists it.
+fn client(connection: &ConnectionFigures, wall_ms: u64) -> Option<Map<String, Value>> {
+    let mut members = connection.figures.client(wall_ms).filter(|_| connection.role == Role::Viewer)?;
+    members.insert("clientIp".to_owned(), connection.peer.ip().to_string().into());
+    Some(members)
 }
 
 fn to_json(connection: &ConnectionFigures) -> Map<String, Value> {

@@ -63,6 +63,11 @@ pub trait Figures: Debug + Send + Sync {
     fn reception(&self) -> Option<Reception> {
         None
     }
+    /// The figures of a viewer as the reference lists the clients of a stream, measured at this time in milliseconds since
+    /// 1970; `None` for a protocol whose clients it does not list.
+    fn client(&self, _wall_ms: u64) -> Option<serde_json::Map<String, serde_json::Value>> {
+        None
+    }
 }
 
 /// The role of a connection in its stream.

@@ -399,3 +399,56 @@ fn a_session_that_its_peer_has_ended_is_deleted_once_more() {
     assert_eq!(server.api().delete(&path).status, 200);
     assert_eq!(server.api().delete(&path).status, 404);
 }
+
+#[test]
+fn viewers_of_a_stream_are_listed_with_what_they_are_sent() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Publisher::start(server.rtmp, "live", "v");
+    wait_for_stream(&server, "v");
+    let mut first = RtcClient::play(&server, "v", Over::Udp);
+    let mut second = RtcClient::play(&server, "v", Over::Tcp);
+    let list = |page: &str| {
+        let path = format!("/live/rest/v2/broadcasts/v/webrtc-client-stats/{page}");
+        server.api().get(&path).json().as_array().unwrap().clone()
+    };
+    assert_eq!(server.api().get("/live/rest/v2/broadcasts/none/webrtc-client-stats/0/10").body, "[]");
+    let is_rated = |one: &Value| one["sendBitrate"].as_u64().unwrap() > 0;
+    first.run_until("rates of both viewers", secs(20), |first| {
+        second.step();
+        // Asked now and then: each question goes to all workers.
+        first.frames % 30 == 29 && second.frames > 30 && {
+            let all = list("0/10");
+            all.len() == 2 && all.iter().all(is_rated)
+        }
+    });
+    let all = list("0/10");
+    for one in &all {
+        let members: Vec<&String> = one.as_object().unwrap().keys().collect();
+        let wanted = [
+            "measuredBitrate",
+            "sendBitrate",
+            "videoFrameSendPeriod",
+            "audioFrameSendPeriod",
+            "clientId",
+            "videoPacketCount",
+            "audioPacketCount",
+            "videoSentStats",
+            "audioSentStats",
+            "clientInfo",
+            "clientIp",
+        ];
+        assert_eq!(members, wanted);
+        assert!(one["videoPacketCount"].as_u64().unwrap() >= 30, "{one}");
+        let period = one["videoFrameSendPeriod"].as_f64().unwrap();
+        assert!((10.0..100.0).contains(&period), "{one}");
+        assert_eq!((&one["audioSentStats"], &one["clientIp"]), (&Value::Null, &"127.0.0.1".into()));
+        let sent = &one["videoSentStats"];
+        assert_eq!(sent["videoPacketsSent"], one["videoPacketCount"]);
+        assert!(sent["videoBytesSent"].as_u64() > Some(1000) && sent["timeMs"].is_u64(), "{one}");
+    }
+    let ids = |list: &[Value]| list.iter().map(|one| one["clientId"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_ne!(all[0]["clientId"], all[1]["clientId"]);
+    assert_eq!((ids(&list("0/1")), ids(&list("1/5"))), (ids(&all[..1]), ids(&all[1..])));
+    assert_eq!((ids(&list("-3/50")).len(), ids(&list("2/50")).len(), ids(&list("0/0")).len()), (2, 0, 0));
+    assert_eq!(server.api().get("/live/rest/v2/broadcasts/v/webrtc-client-stats/0/x").status, 404);
+}

@@ -106,12 +106,6 @@ pub(super) fn no_cameras(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
     empty_list()
 }
 
-/// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`.
-pub(super) fn no_webrtc_clients(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [_, offset, size, _] = call.params;
-    empty_page(offset, size)
-}
-
 /// `GET /broadcasts/webrtc-viewers/list/{offset}/{size}` of the servers before 3.0.
 pub(super) fn no_webrtc_viewers(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let [offset, size, ..] = call.params;

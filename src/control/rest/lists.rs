@@ -4,12 +4,15 @@ use super::call::{Call, Reply};
 use super::scan::{Order, Scan, Wanted, array};
 use crate::control::answer::{SimpleStat, Viewers, json};
 use crate::control::broadcast::status;
+use crate::control::connections::Asked;
 use crate::control::{Control, Now};
 use crate::http::Response;
 use crate::protocol;
 
 /// Items of one list.
 const ITEMS_MAX: usize = 250;
+/// Entries of one list of clients.
+const CLIENTS_MAX: usize = 50;
 
 /// The requested page of a list; `None` when the parameters are not numbers.
 pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
@@ -93,7 +96,20 @@ pub(super) fn connection_statistics(control: &mut Control, _: Now, call: &Call<'
         return Reply::Now(Response::error(404, "Not Found"));
     }
     match control.stream_of(&key) {
-        Some(stream) => control.ask_connections(call.session, stream, catalogue.name),
+        Some(stream) => control.ask_connections(call.session, stream, Asked::Statistics(catalogue.name)),
+        None => Reply::Now(Response::json(200, "[]")),
+    }
+}
+
+/// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`: a list, empty for an unknown stream and for one that is not live.
+pub(super) fn clients(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [_, offset, size, _] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let asked = Asked::Clients { offset, size: size.min(CLIENTS_MAX) };
+    match control.stream_of(&call.key()) {
+        Some(stream) => control.ask_connections(call.session, stream, asked),
         None => Reply::Now(Response::json(200, "[]")),
     }
 }

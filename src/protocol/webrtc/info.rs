@@ -17,6 +17,8 @@ pub(super) struct TrackInfo {
     pub(super) size: Option<(u32, u32)>,
     /// Bits per second of late.
     pub(super) bit_rate: u64,
+    /// Units in a thousand seconds, of late.
+    pub(super) unit_rate: u64,
 }
 
 /// The bytes of a track in the last second that is over.
@@ -25,7 +27,9 @@ struct Rate {
     track: TrackId,
     since: Instant,
     bytes: u64,
+    units: u64,
     bit_rate: u64,
+    unit_rate: u64,
 }
 
 /// The rates of a few tracks.
@@ -33,18 +37,20 @@ struct Rate {
 pub(super) struct Rates(SmallVec<[Rate; 2]>);
 
 impl Rates {
-    /// So many bytes of a track came, or were sent.
+    /// A unit of so many bytes of a track came, or was sent.
     pub(super) fn add(&mut self, now: Instant, track: TrackId, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let Some(rate) = self.0.iter_mut().find(|rate| rate.track == track) else {
-            return self.0.push(Rate { track, since: now, bytes, bit_rate: 0 });
+            return self.0.push(Rate { track, since: now, bytes, units: 1, bit_rate: 0, unit_rate: 0 });
         };
         let took = now.saturating_duration_since(rate.since);
         if took >= MEASURE {
             let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
             rate.bit_rate = rate.bytes.saturating_mul(8000) / millis;
-            (rate.since, rate.bytes) = (now, 0);
+            rate.unit_rate = rate.units.saturating_mul(1_000_000) / millis;
+            (rate.since, rate.bytes, rate.units) = (now, 0, 0);
         }
+        rate.units = rate.units.saturating_add(1);
         rate.bytes = rate.bytes.saturating_add(bytes);
     }
 
@@ -55,14 +61,16 @@ impl Rates {
 
     /// What these tracks are.
     pub(super) fn info(&self, tracks: &Tracks) -> Vec<TrackInfo> {
-        let info = |track: &Track| TrackInfo {
-            is_video: track.kind() == TrackKind::Video,
-            codec: track.config.codec().to_string(),
-            size: track.picture_size(),
-            bit_rate: match (self.of(track.id), &track.rendition) {
-                (0, Some(rendition)) => rendition.bit_rate.into(),
-                (measured, _) => measured,
-            },
+        let info = |track: &Track| {
+            let rate = self.0.iter().find(|rate| rate.track == track.id);
+            let announced = || track.rendition.as_ref().map_or(0, |rendition| rendition.bit_rate.into());
+            TrackInfo {
+                is_video: track.kind() == TrackKind::Video,
+                codec: track.config.codec().to_string(),
+                size: track.picture_size(),
+                bit_rate: Some(self.of(track.id)).filter(|rate| *rate > 0).unwrap_or_else(announced),
+                unit_rate: rate.map_or(0, |rate| rate.unit_rate),
+            }
         };
         tracks.iter().filter(|track| !track.id.is_derived()).map(info).collect()
     }
@@ -88,6 +96,7 @@ mod tests {
         for n in 0..=40 {
             rates.add(start + Duration::from_millis(50 * n), TrackId::VIDEO, 1000);
         }
-        assert_eq!(rates.info(&tracks)[0].bit_rate, 160_000);
+        let info = &rates.info(&tracks)[0];
+        assert_eq!((info.bit_rate, info.unit_rate), (160_000, 20_000));
     }
 }

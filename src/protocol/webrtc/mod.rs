@@ -81,7 +81,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 
 #[cfg(test)]
 pub(super) fn figures_for_tests() -> std::sync::Arc<dyn crate::stats::Figures> {
-    std::sync::Arc::new(statistics::RtcFigures::of(::webrtc::Stats::default(), &[]))
+    std::sync::Arc::new(statistics::RtcFigures::of(::webrtc::Stats::default(), &[], &[]))
 }
 
 #[cfg(test)]

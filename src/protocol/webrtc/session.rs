@@ -684,7 +684,8 @@ impl Session for RtcSession {
 
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         self.connected.then(|| -> Arc<dyn Figures> {
-            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections()))
+            let viewer = if let Role::Viewer(viewer) = &self.role { viewer.info() } else { Vec::new() };
+            Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer))
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Figures of a peer.
 
-use ::webrtc::{Section, SectionId};
+use ::webrtc::{Section, SectionId, SentStats};
 use rtp::receive::ReceiveStats;
+use sdp::MediaKind;
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;
 
+use super::info::TrackInfo;
 use crate::stats::{Catalogue, Figures, Reception, Values};
 
 /// The figures in `/metrics` (docs/metrics.md).
@@ -31,17 +33,62 @@ pub(super) struct RtcFigures {
     stats: ::webrtc::Stats,
     /// Of the worst source.
     jitter_ms: u64,
+    /// Names the peer for as long as it lives.
+    id: u32,
+    /// What it is sent.
+    video: Option<Sent>,
+    audio: Option<Sent>,
+}
+
+/// What a viewer is sent of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sent {
+    stats: SentStats,
+    bit_rate: u64,
+    /// Units in a thousand seconds.
+    unit_rate: u64,
+}
+
+impl Sent {
+    fn of(
+        kind: &MediaKind,
+        stats: &::webrtc::Stats,
+        sections: &[Section],
+        tracks: &[TrackInfo],
+    ) -> Option<Self> {
+        let section = sections.iter().find(|section| section.kind == *kind && section.direction.sends())?;
+        let (_, sent) = stats.sent.iter().find(|(id, _)| *id == section.id)?;
+        let track = tracks.iter().find(|track| track.is_video == (*kind == MediaKind::Video));
+        let (bit_rate, unit_rate) = track.map_or((0, 0), |track| (track.bit_rate, track.unit_rate));
+        Some(Self { stats: *sent, bit_rate, unit_rate })
+    }
+
+    /// Milliseconds from one unit to the next.
+    fn period_ms(&self) -> f64 {
+        let rate = u32::try_from(self.unit_rate).unwrap_or(u32::MAX);
+        if rate == 0 { 0.0 } else { 1_000_000.0 / f64::from(rate) }
+    }
+
+    /// Packets of late, as the bytes of late have the share of all bytes.
+    fn packets_per_second(&self) -> u64 {
+        let packets = self.stats.packets.saturating_mul(self.bit_rate / 8);
+        packets.checked_div(self.stats.bytes).unwrap_or(0)
+    }
 }
 
 impl RtcFigures {
-    pub(super) fn of(stats: ::webrtc::Stats, sections: &[Section]) -> Self {
+    /// `tracks` are what a viewer is sent.
+    pub(super) fn of(stats: ::webrtc::Stats, sections: &[Section], tracks: &[TrackInfo]) -> Self {
         let ms = |(id, _, stats): &(SectionId, _, ReceiveStats)| {
             let section = sections.iter().find(|section| section.id == *id)?;
             let per_second = u64::from(section.formats.first()?.local.rtpmap.clock_rate);
             (u64::from(stats.jitter) * 1000).checked_div(per_second)
         };
         let jitter_ms = stats.received.iter().filter_map(ms).max().unwrap_or(0);
-        Self { stats, jitter_ms }
+        let sent = |kind| Sent::of(&kind, &stats, sections, tracks);
+        let (video, audio) = (sent(MediaKind::Video), sent(MediaKind::Audio));
+        let id = sections.iter().find_map(|section| section.local_source).map_or(0, |source| source.ssrc);
+        Self { stats, jitter_ms, id, video, audio }
     }
 
     fn received(&self, of: impl Fn(&ReceiveStats) -> u64) -> u64 {
@@ -115,6 +162,48 @@ impl Figures for RtcFigures {
         });
         if let Value::Object(members) = members { members } else { Map::new() }
     }
+
+    fn client(&self, wall_ms: u64) -> Option<Map<String, Value>> {
+        let [video, audio] = [self.video, self.audio].map(Option::unwrap_or_default);
+        let video_sent = self.video.map(|sent| {
+            json!({
+                // A request of either kind is a request for a key frame here.
+                "videoFirCount": 0,
+                "videoPliCount": sent.stats.key_frame_requests,
+                "videoNackCount": sent.stats.nacked,
+                "videoPacketsSent": sent.stats.packets,
+                "videoBytesSent": sent.stats.bytes,
+                // Nothing is encoded.
+                "videoFramesEncoded": 0,
+                "videoPacketsSentPerSecond": sent.packets_per_second(),
+                "videoBytesSentPerSecond": sent.bit_rate / 8,
+                "videoFramesEncodedPerSecond": 0,
+                "timeMs": wall_ms,
+            })
+        });
+        let audio_sent = self.audio.map(|sent| {
+            json!({
+                "audioPacketsSent": sent.stats.packets,
+                "audioBytesSent": sent.stats.bytes,
+                "audioPacketsPerSecond": sent.packets_per_second(),
+                "audioBytesSentPerSecond": sent.bit_rate / 8,
+                "timeMs": wall_ms,
+            })
+        });
+        let members = json!({
+            "measuredBitrate": self.stats.remote_estimate.unwrap_or(0),
+            "sendBitrate": video.bit_rate.saturating_add(audio.bit_rate),
+            "videoFrameSendPeriod": video.period_ms(),
+            "audioFrameSendPeriod": audio.period_ms(),
+            "clientId": self.id >> 1,
+            "videoPacketCount": video.stats.packets,
+            "audioPacketCount": audio.stats.packets,
+            "videoSentStats": video_sent,
+            "audioSentStats": audio_sent,
+            "clientInfo": null,
+        });
+        if let Value::Object(members) = members { Some(members) } else { None }
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +212,7 @@ mod tests {
 
     #[test]
     fn every_name_of_the_catalogue_has_its_value() {
-        let figures = RtcFigures::of(::webrtc::Stats::default(), &[]);
+        let figures = RtcFigures::of(::webrtc::Stats::default(), &[], &[]);
         assert_eq!(figures.counts().len(), CATALOGUE.counters.len());
         assert_eq!(figures.gauges().len(), CATALOGUE.gauges.len());
         assert_eq!(figures.members().keys().next().map(String::as_str), Some("rttMicroseconds"));

@@ -370,7 +370,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/webrtc-client-stats/{offset}/{size}",
-        features::no_webrtc_clients,
+        lists::clients,
         "[WebRTCClientStats]",
         STATS,
         "WebRTC viewers of a stream",
