@@ -302,6 +302,11 @@ impl Sender {
         self.heads.are_numbered()
     }
 
+    /// Those of media and of repairs.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Ssrc> {
+        [Some(self.source.ssrc), self.source.rtx].into_iter().flatten().map(Ssrc)
+    }
+
     /// What is sent begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
     pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
         self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });

@@ -148,6 +148,8 @@ pub(crate) struct Transport {
     suite: Option<dtls::CipherSuite>,
     /// The path for a final `close_notify` when ICE has ended.
     last_path: Option<Path>,
+    /// The last RTCP, sealed: the keys are gone when it is sent.
+    farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
     stats: TransportStats,
@@ -166,6 +168,7 @@ impl Transport {
             keys: None,
             suite: None,
             last_path: None,
+            farewell: None,
             events: VecDeque::new(),
             closed: false,
             stats: TransportStats::new(),
@@ -253,6 +256,12 @@ impl Transport {
         self.pump(now);
     }
 
+    /// RTCP to be sent before `close_notify`.
+    pub(crate) fn set_farewell(&mut self, mut packet: Vec<u8>) {
+        let sealed = self.outbound().is_some_and(|keys| keys.protect_rtcp(&mut packet).is_ok());
+        self.farewell = sealed.then_some(packet);
+    }
+
     /// Ends the transport; a connected peer is sent `close_notify`.
     pub(crate) fn close(&mut self, reason: CloseReason) {
         if self.closed {
@@ -290,6 +299,10 @@ impl Transport {
             return Some(transmit.path);
         }
         let path = self.agent.selected().or(self.last_path)?;
+        if let Some(packet) = self.farewell.take() {
+            out.push(&[], &packet);
+            return Some(path);
+        }
         self.dtls.as_mut()?.poll_transmit(now, out).then_some(path)
     }
 

@@ -7,6 +7,7 @@ use rtp::rtcp::{Compound, Pli, ReportBlock, Rtcp};
 
 use super::{Peer, RTCP_MAX};
 use crate::event::Event;
+use crate::send::Sender;
 
 /// Every path carries this (RFC 791); feedback in less would never be whole.
 const DATAGRAM_BYTES_MIN: usize = 548;
@@ -168,6 +169,19 @@ impl Peer {
             compound.remb(self.ssrc, bits, &rated);
         }
         self.push_rtcp(compound);
+    }
+
+    /// Says that our sources end (RFC 3550 §6.6): pages see their tracks end, and need not wait for silence.
+    pub(super) fn leave(&mut self) {
+        let sources: Vec<Ssrc> = self.senders.iter().flat_map(Sender::sources).collect();
+        if sources.is_empty() || self.transport.media_path().is_none() {
+            return;
+        }
+        let mut compound = self.compound();
+        compound.receiver_reports(self.ssrc, &[]);
+        compound.source_description(self.ssrc, &self.cname);
+        compound.bye(&sources);
+        self.transport.set_farewell(compound.into_bytes());
     }
 
     fn compound(&self) -> Compound {

@@ -1,7 +1,7 @@
 //! What a session is for.
 
 use media::codec::{Codec, CodecConfig, opus};
-use netsim::{Clock, Pair, ms, secs};
+use netsim::{Clock, Pair, Peer as _, ms, secs};
 use sdp::Direction;
 use webrtc::{CloseReason, SectionId, Track};
 use wire::Datagrams;
@@ -73,6 +73,31 @@ fn a_goodbye_is_heard() {
     // What there was to tell can still be told.
     let stats = pair.b.peer.stats();
     assert!(stats.profile.is_some() && stats.handshake.is_some() && stats.transport.srtp.is_some());
+}
+
+/// A viewer hears first that what it is sent ends: its page need not wait for silence.
+#[test]
+fn sources_say_goodbye_before_their_session_does() {
+    let mut pair = session(4, Direction::RecvOnly);
+    pair.run_until(secs(5), both_connected).unwrap();
+    pair.b.studio = Some(Studio::new(pair.clock.now(), secs(1), 4));
+    pair.run_for(secs(2)).unwrap();
+    let known = pair.a.peer.stats().received.len();
+    assert_eq!(known, 2);
+    pair.b.wire = Some(Vec::new());
+    let now = pair.clock.now();
+    pair.b.close(now);
+    // The first of the last two datagrams is RTCP.
+    let mut last = Vec::new();
+    while let Some(datagram) = pair.b.poll_transmit(now) {
+        last.push(datagram);
+    }
+    assert!(last.len() == 2 && last[0][0] >> 6 == 2 && last[1][0] == 21, "{last:02x?}");
+    let path = pair.a.path();
+    pair.a.peer.handle_datagram(now, path, &mut last[0].to_vec());
+    assert_eq!((pair.a.peer.stats().received.len(), pair.a.closed), (0, None), "its sources are no more");
+    pair.a.peer.handle_datagram(now, path, &mut last[1].to_vec());
+    assert!(matches!(pair.a.peer.poll_event(), Some(webrtc::Event::Closed(CloseReason::Peer))));
 }
 
 #[test]
