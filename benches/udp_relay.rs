@@ -119,7 +119,9 @@ fn run(options: &Options) {
         let number: f64 = value.parse().unwrap_or(0.0);
         match command {
             "loss" => Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.loss(number))),
-            "rtt" => Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.latency(half(number)))),
+            "rtt" => {
+                Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.latency(half(number))))
+            }
             "rate" => relay.change(Way::Back, |link| link.rate(any(value.parse().unwrap_or(0)))),
             "dark" => relay.blackout(Duration::from_secs_f64(number)),
             "stats" => println!("there {:?}, back {:?}", relay.stats(Way::There), relay.stats(Way::Back)),

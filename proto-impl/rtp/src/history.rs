@@ -312,6 +312,16 @@ impl ResendHistory {
         Some(packet)
     }
 
+    /// A packet that was sent again a moment ago, to be sent once more, if the budget has it. Counts as sent.
+    pub fn repeat<'l>(&mut self, number: SequenceNumber, log: &'l PacketLog) -> Option<&'l LoggedPacket> {
+        let packet = log.get(PacketId(self.find(number)?))?;
+        self.budget = self.budget.checked_sub(packet.payload.len())?;
+        self.stats.resent = self.stats.resent.saturating_add(1);
+        let bytes = u64::try_from(packet.payload.len()).unwrap_or(0);
+        self.stats.resent_bytes = self.stats.resent_bytes.saturating_add(bytes);
+        Some(packet)
+    }
+
     /// A packet that was sent lately, so many before the newest, with its number: what a path can be tried with.
     #[must_use]
     pub fn recent<'l>(&self, back: u32, log: &'l PacketLog) -> Option<(SequenceNumber, &'l LoggedPacket)> {

@@ -39,6 +39,12 @@ const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
 /// How often a packet says when it was captured: players reckon the others by it.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
+/// From this loss on, in thousandths, what is sent again is sent twice: the second time a little later, for what is lost is
+/// often lost in bouts. Receivers ask only once in a round trip, or what they think is one.
+const LOSS_OF_ECHOES: u16 = 150;
+const ECHO_AFTER: Duration = Duration::from_millis(15);
+/// Second sendings that wait.
+const ECHOES_MAX: usize = 256;
 /// Packets of the last ones that a path is tried with.
 const PADDING_PACKETS: u32 = 8;
 
@@ -248,6 +254,9 @@ pub(crate) struct Sender {
     round_trip: Duration,
     waiting: VecDeque<Range<PacketId>>,
     asked: VecDeque<SequenceNumber>,
+    /// What is to be sent again once more, and when.
+    echoes: VecDeque<(Instant, SequenceNumber)>,
+    has_echoes: bool,
     requests: KeyFrameRequests,
     nack: bool,
     is_video: bool,
@@ -285,6 +294,8 @@ impl Sender {
             round_trip: ROUND_TRIP_FIRST,
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
+            echoes: VecDeque::new(),
+            has_echoes: false,
             requests: KeyFrameRequests::new(),
             nack: format.has_feedback(&Feedback::Nack),
             is_video: section.kind == MediaKind::Video,
@@ -344,7 +355,7 @@ impl Sender {
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty() || !self.asked.is_empty()
+        !self.waiting.is_empty() || !self.asked.is_empty() || !self.echoes.is_empty()
     }
 
     /// Drops what waits: the owner continues elsewhere in the stream.
@@ -366,6 +377,7 @@ impl Sender {
     pub(crate) fn set_loss(&mut self, thousandths: u16, is_congested: bool) {
         // More of it would be lost, too.
         self.history.set_loss(if is_congested { 0 } else { thousandths });
+        self.has_echoes = thousandths >= LOSS_OF_ECHOES && !is_congested;
         if let Some(redundancy) = &mut self.redundancy {
             redundancy.set_loss(thousandths);
         }
@@ -385,7 +397,8 @@ impl Sender {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.requests.poll_timeout()
+        let echo = self.echoes.front().map(|(at, _)| *at);
+        [self.requests.poll_timeout(), echo].into_iter().flatten().min()
     }
 
     /// The peer reports about a source of ours.
@@ -418,6 +431,18 @@ impl Sender {
             self.asked.pop_front();
             let Some(packet) = self.history.resend(now, number, self.round_trip, log) else { continue };
             self.resend(now, number, packet, road);
+            if self.has_echoes && self.echoes.len() < ECHOES_MAX {
+                self.echoes.push_back((now + ECHO_AFTER, number));
+            }
+        }
+        while let Some(&(_, number)) = self.echoes.front().filter(|(at, _)| *at <= now) {
+            if !road.out.has_room(DATAGRAM_BYTES_MAX) {
+                return false;
+            }
+            self.echoes.pop_front();
+            if let Some(packet) = self.history.repeat(number, log) {
+                self.resend(now, number, packet, road);
+            }
         }
         while let Some(range) = self.waiting.front_mut() {
             if range.start == range.end {

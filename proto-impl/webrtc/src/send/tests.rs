@@ -211,3 +211,25 @@ fn packets_have_numbers_and_times() {
     let [(0, first), (50, second)] = times[..] else { panic!("{times:?}") };
     assert_eq!(second.since(first), Some(Duration::from_secs(1)));
 }
+
+/// Who asks is answered twice where much is lost, the second time a little later; not where the path is full.
+#[test]
+fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
+    for (loss, is_congested, times) in [(100, false, 1), (350, false, 2), (350, true, 1)] {
+        let mut bench = Bench::new(Codec::Opus, "0");
+        bench.push(0, &[1; 100]);
+        let number = bench.sent()[0].0;
+        bench.sender.set_loss(loss, is_congested);
+        bench.sender.handle_nack(std::iter::once(SequenceNumber(number)));
+        let mut again = Vec::new();
+        for ms in 0..60u64 {
+            let mut out = Datagrams::new();
+            assert!(bench.fill(&mut out));
+            again.extend((0..out.len()).map(|_| ms));
+            bench.now += Duration::from_millis(1);
+        }
+        assert_eq!(again, [0, 15][..times], "{loss}");
+        assert_eq!(bench.sender.resend_stats().resent, times as u64);
+        assert!(!bench.sender.has_waiting() && bench.sender.poll_timeout().is_none());
+    }
+}
