@@ -84,6 +84,11 @@ impl Redundancy {
         }
     }
 
+    /// The path is full: packets are bare at once.
+    pub(crate) const fn suspend(&mut self) {
+        self.blocks = 0;
+    }
+
     /// What a packet is sent with; `None`: as it is.
     pub(crate) fn blocks<'l>(
         &self,
@@ -161,6 +166,9 @@ mod tests {
         }
         assert!(made(&redundancy, &log, ids[2]).unwrap().len() == both.len());
         redundancy.set_loss(0);
+        assert_eq!(made(&redundancy, &log, ids[2]), None);
+        redundancy.set_loss(350);
+        redundancy.suspend();
         assert_eq!(made(&redundancy, &log, ids[2]), None);
     }
 

@@ -375,11 +375,14 @@ impl Sender {
 
     /// The path loses so many of a thousand packets; `is_congested`: since it carries no more.
     pub(crate) fn set_loss(&mut self, thousandths: u16, is_congested: bool) {
-        // More of it would be lost, too.
-        self.history.set_loss(if is_congested { 0 } else { thousandths });
-        self.has_echoes = thousandths >= LOSS_OF_ECHOES && !is_congested;
-        if let Some(redundancy) = &mut self.redundancy {
-            redundancy.set_loss(thousandths);
+        // On a full path more of it would be lost, too.
+        let mended = if is_congested { 0 } else { thousandths };
+        self.history.set_loss(mended);
+        self.has_echoes = mended >= LOSS_OF_ECHOES;
+        match &mut self.redundancy {
+            Some(redundancy) if is_congested => redundancy.suspend(),
+            Some(redundancy) => redundancy.set_loss(mended),
+            None => {}
         }
     }
 

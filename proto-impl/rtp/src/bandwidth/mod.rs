@@ -256,6 +256,8 @@ impl Feedback {
         let took = self.updated.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let Some(delivered) = self.delivered.bits() else { return usage == Some(Usage::Over) };
         let rate = *self.rate.get_or_insert(delivered);
+        // A queue that stands is as bad as one that grows.
+        let usage = if self.delay.has_queue() { Some(Usage::Over) } else { usage };
         let may_back_off =
             self.backed_off.is_none_or(|at| now.saturating_duration_since(at) >= BACKOFF_INTERVAL);
         let new = match usage {

@@ -127,6 +127,21 @@ fn a_line_that_is_too_slow_is_noticed_within_a_second() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
+/// A queue that is full loses packets, and delays do not grow any more: that is no random loss.
+#[test]
+fn a_full_queue_is_congestion_as_long_as_it_stands() {
+    let mut line = Line::new(10_000_000);
+    line.run(5_000, 2_000_000);
+    line.rate = 1_000_000;
+    line.run(10_000, 2_000_000);
+    let before = line.congested;
+    line.run(5_000, 2_000_000);
+    assert!(line.congested - before > 40, "{}", line.congested - before);
+    assert!(line.estimate() < 1_000_000, "{}", line.estimate());
+    line.run(5_000, 500_000);
+    assert!(!line.estimator.is_congested(line.at(line.now)));
+}
+
 /// A short queue shows in losses, not in delays.
 #[test]
 fn losses_bound_the_estimate_to_what_came() {
