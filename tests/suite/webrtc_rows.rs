@@ -1,14 +1,24 @@
 //! Hostile peers of WebRTC's signalling and media ports (docs/robustness.md: W, I and D rows).
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Instant;
 
 use crypto::{Random, Seed};
+use ice::stun::{Class, MessageWriter, TransactionId};
 use millstream::http::websocket::{FrameHead, Opcode};
+use rtp::rtcp::{Compound, FirEntry, Pli};
+use rtp::{Packet, SequenceNumber, Ssrc};
 use serde_json::{Value, json};
 
-use crate::support::{Bystander, Program, Server, media_file, secs, wait_for};
+use crate::support::{
+    Bystander, Over, Program, RawRtc, Relay, RtcClient, Server, Way, media_file, ms, secs, wait_for,
+};
+
+const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+                         Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A client of the signalling socket that says what it likes.
 struct Socket {
@@ -20,10 +30,7 @@ impl Socket {
     fn open(address: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(secs(8))).unwrap();
-        let handshake = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
-                         Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        stream.write_all(handshake.as_bytes()).unwrap();
+        stream.write_all(HANDSHAKE.as_bytes()).unwrap();
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -177,4 +184,238 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
     bystander.finish(&mut server);
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < 30_000, "{grown} kB more");
+}
+
+#[test]
+fn w_07_bad_handshakes_of_the_signalling_socket_have_their_status() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (from, to, status) in [
+        ("", "", 101),
+        (KEY, "Sec-WebSocket-Key: c2hvcnQ=\r\n", 400),
+        (KEY, "", 400),
+        ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Version: 8", 426),
+        ("Connection: Upgrade\r\n", "", 400),
+        ("Host: localhost\r\n", "Host: localhost\r\nOrigin: not an origin\r\n", 403),
+        ("GET", "POST", 405),
+        ("/live/", "/nowhere/", 404),
+    ] {
+        let request = HANDSHAKE.replace(from, to);
+        let follow = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let follow = if status == 101 { "" } else { follow };
+        let mut stream = TcpStream::connect(server.http).unwrap();
+        stream.write_all(format!("{request}{follow}").as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{to}: {answer}");
+        assert_eq!(status == 426, answer.contains("Sec-WebSocket-Version: 13\r\n"), "{answer}");
+        // What follows on the connection is a request like any other.
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), if status == 101 { 1 } else { 2 }, "{answer}");
+    }
+    bystander.finish(&mut server);
+}
+
+/// What is no check, or none that is authentic, before the peer's own one and beside it.
+fn junk(fragment: &str) -> Vec<Vec<u8>> {
+    let mut check = Vec::new();
+    let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));
+    writer.username(fragment, "peer").finish(b"another key");
+    let mut bare = Vec::new();
+    MessageWriter::new(&mut bare, Class::Request, TransactionId([8; 12]))
+        .username(fragment, "x")
+        .finish_open();
+    vec![
+        check,
+        bare,
+        // A ClientHello, a Finished of the epoch behind it, an alert, media and a report.
+        [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60, 1][..], &[0; 59]].concat(),
+        [&[22, 254, 253, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40, 20][..], &[0; 39]].concat(),
+        vec![21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 2, 40],
+        [&[0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2][..], &[1; 100]].concat(),
+        [&[0x80, 200, 0, 6, 0, 0, 0, 2][..], &[1; 60]].concat(),
+    ]
+}
+
+#[test]
+fn i_04_i_05_d_03_who_has_no_valid_pair_gets_nothing_and_is_in_nobodys_way() {
+    let mut server = Server::start(&["server.workers=1"]);
+    let bystander = Bystander::start(&server);
+    let attacker = UdpSocket::bind("127.0.0.1:0").unwrap();
+    attacker.set_nonblocking(true).unwrap();
+    let mut publisher = RtcClient::publish(&server, "first", Over::Udp);
+    let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+    let (port, junk) = (publisher.port(), junk(fragment));
+    // First, and by the very address that the peer will have.
+    for datagram in junk.iter().cycle().take(700) {
+        attacker.send_to(datagram, port).unwrap();
+        publisher.send_raw(datagram);
+    }
+    assert_eq!(publisher.receive_raw(), None, "nobody is answered");
+    publisher.run_until("the keys", secs(10), |publisher| publisher.connected);
+    let mut player = RtcClient::play(&server, "first", Over::Udp);
+    publisher.run_until("pictures", secs(20), |_| {
+        junk.iter().for_each(|datagram| drop(attacker.send_to(datagram, port)));
+        player.step();
+        player.frames >= 60
+    });
+    assert!(player.verifier.is_clean(), "{:?}", player.verifier);
+    assert!(attacker.recv(&mut [0; 2048]).is_err(), "not a byte");
+    drop((publisher, player));
+    bystander.finish(&mut server);
+}
+
+/// A publisher and a player, each behind a network that loses, delays, turns round and repeats.
+#[test]
+fn n_01_to_n_05_what_a_bad_network_loses_of_webrtc_is_repaired() {
+    let server = Server::start(&["server.workers=2"]);
+    let relay = |port, seed| {
+        let relay = Relay::to(port)
+            .seed(seed)
+            .links(|link| link.latency(ms(15)).jitter(ms(20)).loss(0.03).reorder(0.05).duplicate(0.05));
+        relay.start()
+    };
+    let (mut to_publisher, mut to_player) = (None, None);
+    let mut publisher = RtcClient::publish_after(&server, "bad", Over::Udp, |port| {
+        to_publisher.insert(relay(port, 21)).address()
+    });
+    publisher.run_until("the keys", secs(20), |publisher| publisher.connected);
+    // The player's request is answered when there has been a key frame.
+    publisher.run_until("some pictures", secs(20), |publisher| {
+        publisher.peer.stats().sent.iter().any(|(_, sent)| sent.packets > 100)
+    });
+    let mut player =
+        RtcClient::play_after(&server, "bad", Over::Udp, |port| to_player.insert(relay(port, 22)).address());
+    publisher.run_until("pictures", secs(30), |_| {
+        player.step();
+        player.frames >= 120
+    });
+    for relay in [to_publisher, to_player].iter().flatten() {
+        let (there, back) = (relay.stats(Way::There), relay.stats(Way::Back));
+        assert!(there.lost + back.lost > 10 && there.reordered + back.reordered > 10, "{there:?} {back:?}");
+    }
+    let counts = player.verifier.video();
+    assert!(
+        counts.reordered == 0 && counts.duplicated == 0 && counts.lost * 20 <= counts.received,
+        "{counts:?}"
+    );
+    let repaired: u64 = player.peer.stats().received.iter().map(|(_, _, stats)| stats.recovered).sum();
+    assert!(repaired > 5, "{repaired} packets came again");
+}
+
+/// A NACK for every number that there is, a hundred times.
+#[test]
+fn x_11_a_viewer_that_asks_for_all_packets_gets_each_ten_times_at_most() {
+    let mut server = Server::start(&["server.workers=1"]);
+    let bystander = Bystander::start(&server);
+    let mut viewer = RawRtc::connect(&server, "whep", "bystander", 1);
+    let (media, repairs) = (viewer.sources[0], viewer.sources[1]);
+    let all: Vec<SequenceNumber> = (0..=u16::MAX).map(SequenceNumber).collect();
+    for _ in 0..100 {
+        let mut rest = all.as_slice();
+        while !rest.is_empty() {
+            let mut compound = Compound::new(1100);
+            compound.receiver_reports(Ssrc(1), &[]);
+            let written = compound.nack(Ssrc(1), media, rest);
+            rest = &rest[written..];
+            viewer.send_rtcp(compound.into_bytes());
+        }
+        (0..20).for_each(|_| viewer.step());
+        // Among so many that are not there those that are would hardly be found.
+        let numbers = viewer.came.iter().map(|packet| Packet::read(packet).unwrap().header);
+        let mut seen: Vec<SequenceNumber> =
+            numbers.filter(|header| header.ssrc == media).map(|header| header.sequence_number).collect();
+        seen.sort_unstable_by_key(|number| number.0);
+        let mut compound = Compound::new(1100);
+        compound.receiver_reports(Ssrc(1), &[]);
+        compound.nack(Ssrc(1), media, seen.get(seen.len().saturating_sub(200)..).unwrap_or_default());
+        viewer.send_rtcp(compound.into_bytes());
+        (0..10).for_each(|_| viewer.step());
+    }
+    let (mut resent, mut sent_bytes, mut resent_bytes) = (BTreeMap::<u16, u32>::new(), 0, 0);
+    for packet in &viewer.came {
+        let packet = Packet::read(packet).unwrap();
+        if packet.header.ssrc == repairs {
+            let (number, payload) = packet.payload.split_first_chunk::<2>().unwrap();
+            *resent.entry(u16::from_be_bytes(*number)).or_default() += 1;
+            resent_bytes += payload.len();
+        } else {
+            sent_bytes += packet.payload.len();
+        }
+    }
+    assert!(resent.len() > 10 && resent.values().all(|times| *times <= 10), "{resent:?}");
+    // A quarter, and what may be saved up (64 KiB).
+    assert!(resent_bytes <= sent_bytes / 4 + 65_536, "{resent_bytes} of {sent_bytes}");
+    drop(viewer);
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn x_12_viewers_that_ask_for_key_frames_without_end_are_one_request_in_half_a_second() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut publisher = RtcClient::publish(&server, "p", Over::Udp);
+    let asked = |publisher: &RtcClient| -> (u64, u64) {
+        let sent = publisher.peer.stats().sent;
+        (sent.iter().map(|(_, sent)| sent.key_frame_requests).sum(), publisher.made_ms())
+    };
+    publisher.run_until("some pictures", secs(20), |publisher| {
+        publisher.peer.stats().sent.iter().any(|(_, sent)| sent.packets > 100)
+    });
+    let mut viewers: Vec<RawRtc> = (0..8)
+        .map(|n| {
+            publisher.step();
+            RawRtc::connect(&server, "whep", "p", n)
+        })
+        .collect();
+    let (before, began) = asked(&publisher);
+    let mut rounds = 0u8;
+    publisher.run_until("three seconds of the stream", secs(60), |publisher| {
+        rounds = rounds.wrapping_add(1);
+        for viewer in &mut viewers {
+            let media = viewer.sources[0];
+            for n in 0..20u8 {
+                let mut compound = Compound::new(1100);
+                compound.receiver_reports(Ssrc(1), &[]);
+                compound.pli(Pli { sender: Ssrc(1), media });
+                let sequence = rounds.wrapping_mul(20).wrapping_add(n);
+                compound.fir(Ssrc(1), &[FirEntry { ssrc: media, sequence }]);
+                viewer.send_rtcp(compound.into_bytes());
+            }
+        }
+        publisher.made_ms() >= began + 3000
+    });
+    let (after, ended) = asked(&publisher);
+    let requests = after - before;
+    assert!(requests >= 1 && requests <= (ended - began) / 500 + 1, "{requests} in {} ms", ended - began);
+    assert!(viewers.iter().all(|viewer| viewer.sources.len() == 2));
+}
+
+#[test]
+fn x_07_a_publisher_of_ten_thousand_sources_takes_no_more_than_some() {
+    let mut server = Server::start(&["server.workers=1"]);
+    let bystander = Bystander::start(&server);
+    let mut hostile = RawRtc::connect(&server, "whip", "many", 3);
+    let before = server.rss_kb();
+    let mut packet = vec![0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
+    packet.extend([1; 1000]);
+    for source in 0..10_000u32 {
+        packet[8..12].copy_from_slice(&source.to_be_bytes());
+        packet[3] = 1 + u8::try_from(source % 200).unwrap();
+        packet[1] = 96 + u8::try_from(source % 30).unwrap();
+        hostile.send_rtp_of_another(packet.clone());
+        if source % 100 == 0 {
+            hostile.step();
+        }
+    }
+    let page = server.api().get("/metrics").body;
+    let received = page.lines().find(|line| {
+        line.starts_with("millstream_webrtc_packets_total") && line.contains("what=\"received\"")
+    });
+    let received: f64 = received.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(received <= 100.0, "packets of {received} sources were kept");
+    let grown = server.rss_kb().saturating_sub(before);
+    assert!(grown < 20_000, "{grown} kB more");
+    drop(hostile);
+    bystander.finish(&mut server);
 }

@@ -111,6 +111,7 @@ fn i_11_a_thousand_connections_of_nobody_keep_no_session_out() {
     let mut flood = Vec::new();
     let mut publisher = RtcClient::publish_after(&server, "f", Over::Tcp, |port| {
         flood.extend((0..1000).map(|n| connect_from(&format!("127.0.7.{}", 1 + n % 2), port)));
+        port
     });
     publisher.run_until("the publisher's keys", secs(10), |client| client.connected);
     let open = flood.iter().filter(|stream| is_open(stream)).count();

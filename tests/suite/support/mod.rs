@@ -9,6 +9,7 @@ mod programs;
 mod receiver;
 mod relay;
 mod rtc;
+mod rtc_raw;
 mod rtmp_peer;
 mod server;
 mod srt;
@@ -29,6 +30,7 @@ pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, pyt
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};
 pub use rtc::{Over, RtcClient, header};
+pub use rtc_raw::RawRtc;
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};
 pub use srt::{SrtTool, SrtUrl, ts_file};

@@ -11,7 +11,7 @@ use crypto::Seed;
 use ice::Path;
 use ice::tcp::{FrameReader, write_frame};
 use media::codec::{Codec, CodecConfig, h264};
-use netsim::{MediaSource, SyntheticUnit};
+use netsim::{MediaSource, SyntheticUnit, Verifier};
 use sdp::{Description, Direction, MediaKind};
 use webrtc::{CloseReason, Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
@@ -20,8 +20,8 @@ use super::{Reply, Server};
 
 /// The only section of what it offers.
 pub const VIDEO: SectionId = SectionId(0);
-/// How long a socket is listened to at a time.
-const STEP: Duration = Duration::from_millis(2);
+/// How long is waited for a socket that has nothing.
+const STEP: Duration = Duration::from_millis(1);
 
 /// A TCP connection to a media port, frame by frame.
 #[derive(Debug)]
@@ -103,6 +103,7 @@ pub struct RtcClient {
     pub connected: bool,
     /// Frames that came whole.
     pub frames: usize,
+    pub verifier: Verifier,
     pub key_frames_wanted: usize,
     pub closed: Option<CloseReason>,
     /// The connection has ended.
@@ -129,16 +130,31 @@ pub fn h264_section(direction: Direction) -> [(MediaKind, MediaPreference); 1] {
 impl RtcClient {
     /// A player that has the server's answer.
     pub fn play(server: &Server, name: &str, over: Over) -> Self {
-        Self::begin(server, &format!("/live/whep/{name}"), Direction::RecvOnly, over, |_| ())
+        Self::play_after(server, name, over, |port| port)
+    }
+
+    /// The same; `before` as of [`Self::publish_after`].
+    pub fn play_after(
+        server: &Server,
+        name: &str,
+        over: Over,
+        before: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> Self {
+        Self::begin(server, &format!("/live/whep/{name}"), Direction::RecvOnly, over, before)
     }
 
     /// A publisher that has the server's answer.
     pub fn publish(server: &Server, name: &str, over: Over) -> Self {
-        Self::publish_after(server, name, over, |_| ())
+        Self::publish_after(server, name, over, |port| port)
     }
 
-    /// The same; `before` is done when the server's port is known, before it is connected to.
-    pub fn publish_after(server: &Server, name: &str, over: Over, before: impl FnOnce(SocketAddr)) -> Self {
+    /// The same; `before` is done when the server's port is known, and says what is connected to instead.
+    pub fn publish_after(
+        server: &Server,
+        name: &str,
+        over: Over,
+        before: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> Self {
         let path = format!("/live/whip/{name}");
         let mut client = Self::begin(server, &path, Direction::SendOnly, over, before);
         let mut media = MediaSource::new(&Seed::from_number(9)).gop(30).sizes(4000, 160);
@@ -157,16 +173,18 @@ impl RtcClient {
         path: &str,
         direction: Direction,
         over: Over,
-        before: impl FnOnce(SocketAddr),
+        before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let mut peer = rtc_peer();
         let offer = peer.offer(&h264_section(direction)).unwrap().write();
         let reply = offer_to(server, path, &offer);
         assert_eq!(reply.status, 201, "{}", reply.body);
         let (text, port) = candidates_of(&reply.body, over);
+        let to = before(port);
+        let place = |address: SocketAddr| format!(" {} {} typ ", address.ip(), address.port());
+        let text = text.replace(&place(port), &place(to));
         peer.handle_answer(Instant::now(), &Description::read(text.as_bytes()).unwrap()).unwrap();
-        before(port);
-        Self::connect(peer, &reply, port, over)
+        Self::connect(peer, &reply, to, over)
     }
 
     /// A player that lets the server offer, and answers with a second request.
@@ -189,7 +207,7 @@ impl RtcClient {
         let (net, local) = match over {
             Over::Udp => {
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-                socket.set_read_timeout(Some(STEP)).unwrap();
+                socket.set_nonblocking(true).unwrap();
                 let local = socket.local_addr().unwrap();
                 (Net::Udp(socket), local)
             }
@@ -210,6 +228,7 @@ impl RtcClient {
             answer: reply.body.clone(),
             connected: false,
             frames: 0,
+            verifier: Verifier::new(),
             key_frames_wanted: 0,
             closed: None,
             cut: false,
@@ -226,6 +245,11 @@ impl RtcClient {
     pub fn close(&mut self) {
         self.peer.close(Instant::now());
         self.step();
+    }
+
+    /// Milliseconds of the stream that a publisher has made.
+    pub fn made_ms(&self) -> u64 {
+        self.studio.as_ref().map_or(0, |studio| studio.next.dts_ms)
     }
 
     /// The server's port.
@@ -250,7 +274,10 @@ impl RtcClient {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => self.connected = true,
-                Event::Frame { .. } => self.frames += 1,
+                Event::Frame { frame, .. } => {
+                    self.frames += 1;
+                    self.verifier.feed(&frame.payload).unwrap();
+                }
                 Event::KeyFrameWanted { .. } => self.key_frames_wanted += 1,
                 Event::Closed(reason) => self.closed = Some(reason),
                 _ => {}
@@ -267,8 +294,13 @@ impl RtcClient {
         match &mut self.net {
             Net::Udp(socket) => {
                 let mut buffer = [0; 2048];
-                if let Ok(count) = socket.recv(&mut buffer) {
+                let mut any = false;
+                while let Ok(count) = socket.recv(&mut buffer) {
                     self.peer.handle_datagram(now, self.path, &mut buffer[..count]);
+                    any = true;
+                }
+                if !any {
+                    std::thread::sleep(STEP);
                 }
             }
             Net::Tcp(framed) => match framed.receive() {
@@ -296,6 +328,23 @@ impl RtcClient {
             }
             out.clear();
         }
+    }
+}
+
+impl RtcClient {
+    /// Sends a datagram that the machine knows nothing of.
+    pub fn send_raw(&mut self, datagram: &[u8]) {
+        match &mut self.net {
+            Net::Udp(socket) => drop(socket.send_to(datagram, self.path.remote)),
+            Net::Tcp(framed) => self.cut |= !framed.send(datagram),
+        }
+    }
+
+    /// A datagram that the machine does not see; `None` when none is there.
+    pub fn receive_raw(&self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 2048];
+        let Net::Udp(socket) = &self.net else { return None };
+        socket.recv(&mut buffer).ok().map(|count| buffer[..count].to_vec())
     }
 }
 
@@ -328,7 +377,7 @@ pub fn header(reply: &Reply, name: &str) -> String {
 }
 
 /// A description with the candidates of one transport only, those of TCP as if they were UDP's; and the address of the last.
-fn candidates_of(text: &str, over: Over) -> (String, SocketAddr) {
+pub fn candidates_of(text: &str, over: Over) -> (String, SocketAddr) {
     let (mut out, mut address) = (String::new(), None);
     for line in text.lines() {
         let candidate = line.starts_with("a=candidate:");
