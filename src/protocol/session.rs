@@ -289,6 +289,8 @@ pub enum Reply<'a> {
         /// The tracks of the stream (none yet: [`Reply::TracksKnown`] follows), or why not.
         verdict: Result<&'a Tracks, NoSubscription>,
     },
+    /// The stream of [`Event::Subscribe`] is being started for it; the answer follows.
+    Held(Handle),
     /// The stream had no tracks when it was subscribed; now it has.
     TracksKnown {
         /// The subscription.
@@ -342,7 +344,8 @@ impl Reply<'_> {
             | Self::Wanted { publication: handle, .. }
             | Self::Subscribe { subscription: handle, .. }
             | Self::TracksKnown { subscription: handle, .. }
-            | Self::SubscriptionEnded { subscription: handle, .. } => Some(*handle),
+            | Self::SubscriptionEnded { subscription: handle, .. }
+            | Self::Held(handle) => Some(*handle),
             Self::StreamBegun(_)
             | Self::Rest(_)
             | Self::Job(_)

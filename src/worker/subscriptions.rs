@@ -369,7 +369,7 @@ impl Worker {
         }
     }
 
-    /// Has a viewer wait when the stream is one that viewers start. Its session hears nothing meanwhile.
+    /// Has a viewer wait when the stream is one that viewers start.
     fn hold(&mut self, id: ConnId, handle: Handle, ask: Box<PlayAsk>) -> bool {
         if !self.live.auto_start.contains(&ask.key) {
             return false;
@@ -383,6 +383,7 @@ impl Worker {
             waiting.push(viewer);
         }
         self.tell(ToControl::Wanted(key));
+        self.reply(id, Reply::Held(handle));
         self.touch(id);
         true
     }

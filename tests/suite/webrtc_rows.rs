@@ -8,12 +8,14 @@ use std::time::Instant;
 use crypto::{Random, Seed};
 use ice::stun::{Class, MessageWriter, TransactionId};
 use millstream::http::websocket::{FrameHead, Opcode};
+use netsim::MediaSource;
 use rtp::rtcp::{Compound, FirEntry, Pli};
 use rtp::{Packet, SequenceNumber, Ssrc};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Bystander, Over, Program, RawRtc, Relay, RtcClient, Server, Way, media_file, ms, secs, wait_for,
+    Bystander, Over, Program, Publisher, RawRtc, Relay, RtcClient, RtmpPeer, Server, Way, h264_section,
+    media_file, ms, publish_synthetic, rtc_peer, secs, wait_for,
 };
 
 const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
@@ -418,4 +420,49 @@ fn x_07_a_publisher_of_ten_thousand_sources_takes_no_more_than_some() {
     assert!(grown < 20_000, "{grown} kB more");
     drop(hostile);
     bystander.finish(&mut server);
+}
+
+/// As pages of the SDK see it: a source that its viewer starts, and a publisher that comes back in time.
+#[test]
+fn pages_hear_that_a_stream_starts_soon() {
+    let server = Server::start(&["server.workers=2"]);
+    let source = json!({
+        "streamId": "soon", "type": "streamSource", "autoStartStopEnabled": true,
+        "streamUrl": server.rtmp_url("LiveApp/later"),
+    });
+    let made = server.api().post("/live/rest/v2/broadcasts/create", &source.to_string());
+    assert_eq!(made.status, 200, "{}", made.body);
+    let _upstream = Publisher::start(server.rtmp, "LiveApp", "later");
+    let mut socket = Socket::open(server.http);
+    assert!(socket.say(r#"{"command":"play","streamId":"soon"}"#));
+    let first = socket.hear().unwrap();
+    assert_eq!((&first["definition"], &first["streamId"]), (&"streaming_starts_soon".into(), &"soon".into()));
+    let second = socket.hear().unwrap();
+    assert_eq!((&second["command"], &second["type"]), (&"takeConfiguration".into(), &"offer".into()));
+}
+
+#[test]
+fn a_page_hears_that_its_stream_goes_on() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut lost = RtmpPeer::publish(server.rtmp, "live", "back").unwrap();
+    let mut source = MediaSource::new(&Seed::from_number(5));
+    lost.send_configs().unwrap();
+    publish_synthetic(&mut lost, &mut source, 100).unwrap();
+    wait_for("the stream", secs(10), || server.api().broadcast("live", "back").is_some());
+    drop(lost);
+    wait_for("the loss", secs(10), || server.log().contains("publisher lost"));
+    let mut socket = Socket::open(server.http);
+    assert!(socket.say(r#"{"command":"publish","streamId":"back"}"#));
+    assert_eq!(socket.hear().unwrap()["command"], "start");
+    let mut peer = rtc_peer();
+    let offer = peer.offer(&h264_section(sdp::Direction::SendOnly)).unwrap().write();
+    let message = json!({"command": "takeConfiguration", "streamId": "back", "type": "offer", "sdp": offer});
+    assert!(socket.say(&message.to_string()));
+    let answer = socket.hear().unwrap();
+    let mut publisher = RtcClient::publish_answered(peer, answer["sdp"].as_str().unwrap());
+    publisher.run_until("media", secs(10), |publisher| {
+        publisher.peer.stats().sent.iter().any(|(_, sent)| sent.packets > 60)
+    });
+    assert_eq!(socket.hear().unwrap()["definition"], "publish_started");
+    assert_eq!(socket.hear().unwrap()["definition"], "session_restored");
 }

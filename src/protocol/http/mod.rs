@@ -335,6 +335,7 @@ impl HttpSession {
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => None,
         };

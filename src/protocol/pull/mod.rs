@@ -441,6 +441,7 @@ impl Session for PullSession {
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

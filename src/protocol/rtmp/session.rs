@@ -339,6 +339,7 @@ impl Session for RtmpSession {
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

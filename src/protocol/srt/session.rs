@@ -306,6 +306,7 @@ impl Session for SrtSession {
             | Reply::Spawned { .. }
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -54,6 +54,10 @@ pub(super) enum Later {
 /// What a session says to its asker.
 #[derive(Debug, Clone)]
 pub(super) enum FromSession {
+    /// What a viewer asked for is being started.
+    Soon,
+    /// A publisher goes on with a stream that waited for it.
+    Restored,
     /// A publisher may send its offer.
     Granted,
     /// An answer, or our offer.

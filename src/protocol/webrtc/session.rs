@@ -169,6 +169,9 @@ impl RtcSession {
         let Role::AskedPublish(answer) = &mut self.role else { return };
         let answer = answer.take();
         self.granted = verdict.is_ok();
+        if verdict.as_ref().is_ok_and(|grant| grant.epoch > 0) {
+            self.tell(FromSession::Restored);
+        }
         match (verdict, answer) {
             (Ok(grant), Some(answer)) => {
                 self.begin_ingest(ctx, &grant);
@@ -587,6 +590,7 @@ impl Session for RtcSession {
             }
             Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
             Reply::TracksKnown { tracks, .. } => self.describe_stream(ctx, tracks),
+            Reply::Held(_) => self.tell(FromSession::Soon),
             Reply::SubscriptionEnded { end, .. } => {
                 self.role = Role::None;
                 let _: StreamEnd = end;

@@ -202,6 +202,8 @@ impl Waiting {
                 | FromSession::Refused(_)
                 | FromSession::Ended
                 | FromSession::Granted
+                | FromSession::Soon
+                | FromSession::Restored
                 | FromSession::Connected
                 | FromSession::Started
                 | FromSession::Resolution(_)
@@ -243,6 +245,7 @@ impl Conversation for Waiting {
             | Reply::Rest(_)
             | Reply::Job(_)
             | Reply::SessionEnded(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

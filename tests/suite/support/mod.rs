@@ -29,7 +29,7 @@ pub use ports::{own_port, wait_until_bound};
 pub use programs::{Nginx, Packet, Program, ffmpeg9, frame_md5, frame_md5_by, python, run, unit_md5};
 pub use receiver::{Manner, Receiver};
 pub use relay::{Relay, Way};
-pub use rtc::{Over, RtcClient, header};
+pub use rtc::{Over, RtcClient, h264_section, header, rtc_peer};
 pub use rtc_raw::RawRtc;
 pub use rtmp_peer::{Player, Publisher, RtmpPeer, publish_synthetic, unit_payload};
 pub use server::{Home, Server};

@@ -156,16 +156,27 @@ impl RtcClient {
         before: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Self {
         let path = format!("/live/whip/{name}");
-        let mut client = Self::begin(server, &path, Direction::SendOnly, over, before);
+        Self::begin(server, &path, Direction::SendOnly, over, before).with_studio()
+    }
+
+    /// A publisher whose descriptions were exchanged by other means.
+    pub fn publish_answered(mut peer: Peer, answer: &str) -> Self {
+        let (text, port) = candidates_of(answer, Over::Udp);
+        peer.handle_answer(Instant::now(), &Description::read(text.as_bytes()).unwrap()).unwrap();
+        let reply = Reply { status: 201, head: String::new(), body: answer.to_owned() };
+        Self::connect(peer, &reply, port, Over::Udp).with_studio()
+    }
+
+    fn with_studio(mut self) -> Self {
         let mut media = MediaSource::new(&Seed::from_number(9)).gop(30).sizes(4000, 160);
-        client.studio = Some(Studio {
+        self.studio = Some(Studio {
             next: media.next_unit(),
             media,
             track: Track::new(Codec::H264, 1100).unwrap(),
             config: CodecConfig::H264(h264::Config::read(MediaSource::video_config()).unwrap()),
             start: Instant::now(),
         });
-        client
+        self
     }
 
     fn begin(

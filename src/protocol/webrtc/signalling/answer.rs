@@ -63,6 +63,16 @@ pub(super) fn resolution(id: &str, height: u32) -> String {
     .to_string()
 }
 
+/// A stream that viewers start is being started for this one.
+pub(super) fn starts_soon(id: &str) -> String {
+    json!({"command": "notification", "definition": "streaming_starts_soon", "streamId": id}).to_string()
+}
+
+/// A publisher has come back to its stream.
+pub(super) fn session_restored(id: &str) -> String {
+    json!({"command": "notification", "definition": "session_restored", "streamId": id}).to_string()
+}
+
 pub(super) fn streaming_started(id: &str) -> String {
     json!({"command": "notification", "definition": "streaming_started", "streamId": id}).to_string()
 }

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `publish` | a session that asks; granted: `start`; the offer (`takeConfiguration`) is answered; media: `publish_started` |
 //! | `play` | a session that subscribes; our offer, whose answer comes; media: `play_started` |
+//! | `play` of what viewers start | `streaming_starts_soon`, then as above |
+//! | `publish` of a stream that waits | as above, and `session_restored` |
 //! | `stop` | the session ends, and its id is free for another |
 //!
 //! The messages of the client are in [`command`], ours in [`answer`]. Not spoken: rooms, calls between two browsers.
@@ -64,6 +66,8 @@ struct Stream {
     child: Handle,
     session: Option<SessionRef>,
     publishes: bool,
+    /// A publisher's stream waited for it.
+    restored: bool,
     /// What a viewer wants of it.
     video: bool,
     audio: bool,
@@ -166,7 +170,15 @@ impl Socket {
             secret: self.secret,
         };
         let (video, audio) = (true, true);
-        self.streams.push(Stream { id: id.to_owned(), child, session: None, publishes, video, audio });
+        self.streams.push(Stream {
+            id: id.to_owned(),
+            child,
+            session: None,
+            publishes,
+            restored: false,
+            video,
+            audio,
+        });
         self.events.push_back(Event::SpawnAt {
             child,
             port: super::PORT,
@@ -235,13 +247,20 @@ impl Socket {
     fn heard(&mut self, from: SessionRef, said: &FromSession) {
         let is_of = |stream: &Stream| stream.session.is_some_and(|session| session.conn == from.conn);
         let Some(at) = self.streams.iter().position(is_of) else { return };
-        let Some(stream) = self.streams.get(at) else { return };
+        let Some(stream) = self.streams.get_mut(at) else { return };
         let (id, publishes) = (stream.id.clone(), stream.publishes);
         match said {
             FromSession::Granted => self.send(answer::start(&id)),
             FromSession::Described(described) => self.send(answer::configuration(&id, publishes, described)),
             FromSession::Connected => self.granted = true,
-            FromSession::Started => self.send(answer::started(&id, publishes)),
+            FromSession::Soon => self.send(answer::starts_soon(&id)),
+            FromSession::Restored => stream.restored = true,
+            FromSession::Started => {
+                // Its viewers have stayed: pages that know of it need not begin anew.
+                let restored = std::mem::take(&mut stream.restored);
+                self.send(answer::started(&id, publishes));
+                restored.then(|| self.send(answer::session_restored(&id)));
+            }
             FromSession::Info(tracks) => self.send(answer::stream_information(&id, tracks)),
             FromSession::Refused(why) => {
                 self.streams.remove(at);
@@ -314,6 +333,7 @@ impl Conversation for Socket {
             | Reply::TracksKnown { .. }
             | Reply::SubscriptionEnded { .. }
             | Reply::Job(_)
+            | Reply::Held(_)
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -139,3 +139,23 @@ fn viewers_choose_kinds_and_ask_what_there_is() {
     socket.heard(session(1), &FromSession::Info(Vec::new()));
     assert_eq!(socket.said()[0]["streamInfo"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn pages_hear_that_a_stream_is_being_started_and_that_theirs_goes_on() {
+    let mut socket = socket();
+    say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
+    socket.spawned(Handle(0), Some(session(1)));
+    socket.heard(session(1), &FromSession::Soon);
+    let said = socket.said();
+    assert_eq!(
+        (&said[0]["definition"], &said[0]["streamId"]),
+        (&"streaming_starts_soon".into(), &"a".into())
+    );
+    say(&mut socket, r#"{"command":"publish","streamId":"b"}"#);
+    socket.spawned(Handle(1), Some(session(2)));
+    socket.heard(session(2), &FromSession::Restored);
+    assert!(socket.said().is_empty(), "its media has to come first");
+    (0..2).for_each(|_| socket.heard(session(2), &FromSession::Started));
+    let said: Vec<Value> = socket.said().into_iter().map(|one| one["definition"].clone()).collect();
+    assert_eq!(said, ["publish_started", "session_restored", "publish_started"]);
+}
