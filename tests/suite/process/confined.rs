@@ -28,14 +28,22 @@ fn rows(server: &Server, table: &str, inode: usize) -> Vec<Vec<String>> {
 
 #[test]
 fn c_08_nothing_listens_but_what_the_ready_line_says() {
-    let server = Server::start(&["server.workers=2"]);
     // `local_address` is `hex:PORT`; state 0A is LISTEN.
-    let listening = ["tcp", "tcp6"].into_iter().flat_map(|table| rows(&server, table, 9));
-    let listening = listening.filter(|row| row[3] == "0A");
-    let ports: BTreeSet<u16> =
-        listening.map(|row| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap()).collect();
-    let told = [Some(server.http), server.https, Some(server.rtmp), server.rtmps];
-    assert_eq!(ports, told.into_iter().flatten().map(|address| address.port()).collect());
+    let listening = |server: &Server| -> BTreeSet<u16> {
+        let rows = ["tcp", "tcp6"].into_iter().flat_map(|table| rows(server, table, 9));
+        let rows = rows.filter(|row| row[3] == "0A");
+        rows.map(|row| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap()).collect()
+    };
+    let of_streams = |server: &Server| -> BTreeSet<u16> {
+        let told = [Some(server.http), server.https, Some(server.rtmp), server.rtmps];
+        told.into_iter().flatten().map(|address| address.port()).collect()
+    };
+    let without = Server::start(&["server.workers=2", "webrtc.tcp=false"]);
+    assert_eq!(listening(&without), of_streams(&without));
+    let server = Server::start(&["server.workers=2"]);
+    // WebRTC's ports are those of datagrams and of streams.
+    let beside = server.webrtc.iter().map(|address| address.port());
+    assert_eq!(listening(&server), of_streams(&server).into_iter().chain(beside).collect());
     // Each worker has its socket at the one port of SRT, and one of its own for WebRTC.
     let port = |row: &Vec<String>| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap();
     let datagrams = ["udp", "udp6"].into_iter().flat_map(|table| rows(&server, table, 9));
