@@ -169,8 +169,8 @@ pub struct Packetizer {
 enum Outgoing {
     H264,
     H265,
-    Vp8(vp8::Packetizer),
-    Vp9(vp9::Packetizer),
+    Vp8,
+    Vp9,
     Av1,
     Aac,
     Mp3,
@@ -188,8 +188,8 @@ impl Packetizer {
         let format = match codec {
             Codec::H264 => Outgoing::H264,
             Codec::H265 => Outgoing::H265,
-            Codec::Vp8 => Outgoing::Vp8(vp8::Packetizer::default()),
-            Codec::Vp9 => Outgoing::Vp9(vp9::Packetizer::default()),
+            Codec::Vp8 => Outgoing::Vp8,
+            Codec::Vp9 => Outgoing::Vp9,
             Codec::Av1 => Outgoing::Av1,
             Codec::Aac => Outgoing::Aac,
             Codec::Mp3 => Outgoing::Mp3,
@@ -214,8 +214,14 @@ impl Packetizer {
         let done = match &mut self.format {
             Outgoing::H264 => nal_units::packetize::<h264::H264>(config, key_frame, unit, self.max, out),
             Outgoing::H265 => nal_units::packetize::<h265::H265>(config, key_frame, unit, self.max, out),
-            Outgoing::Vp8(packetizer) => packetizer.packetize(unit, self.max, out),
-            Outgoing::Vp9(packetizer) => packetizer.packetize(key_frame, unit, self.max, out),
+            Outgoing::Vp8 => {
+                vp8::packetize(unit, self.max, out);
+                Ok(())
+            }
+            Outgoing::Vp9 => {
+                vp9::packetize(key_frame, unit, self.max, out);
+                Ok(())
+            }
             Outgoing::Av1 => av1::packetize(key_frame, unit, self.max, out),
             Outgoing::Aac => aac::packetize(unit, self.max, out),
             Outgoing::Mp3 => mpeg_audio::packetize(unit, self.max, out),

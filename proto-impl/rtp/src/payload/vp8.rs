@@ -14,8 +14,9 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Bytes of the descriptors that are written: with a picture id of 15 bits.
-const DESCRIPTOR_BYTES: usize = 4;
+/// Bytes of the descriptors that are written. They have no picture id: a viewer that is moved to another rendition would
+/// see it leap back, and browsers drop what comes then for seconds; without one they go by the numbers of packets.
+const DESCRIPTOR_BYTES: usize = 1;
 const X: u8 = 0x80;
 /// Start of a partition; with partition 0, of the frame.
 const S: u8 = 0x10;
@@ -27,20 +28,10 @@ const K: u8 = 0x10;
 /// The picture id has 15 bits.
 const M: u8 = 0x80;
 
-/// Counts the pictures.
-#[derive(Debug, Default)]
-pub(super) struct Packetizer {
-    picture: u16,
-}
-
-impl Packetizer {
-    pub(super) fn packetize(&mut self, unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
-        let [high, low] = self.picture.to_be_bytes();
-        for (piece, first, _) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
-            out.push(&[&[X | if first { S } else { 0 }, I, M | high, low], piece]);
-        }
-        self.picture = self.picture.wrapping_add(1) & 0x7fff;
-        Ok(())
+/// Cuts a frame.
+pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) {
+    for (piece, first, _) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
+        out.push(&[&[if first { S } else { 0 }], piece]);
     }
 }
 

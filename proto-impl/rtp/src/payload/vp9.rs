@@ -17,8 +17,8 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Bytes of the descriptors that are written: with a picture id of 15 bits.
-const DESCRIPTOR_BYTES: usize = 3;
+/// Bytes of the descriptors that are written. They have no picture id, as those of VP8.
+const DESCRIPTOR_BYTES: usize = 1;
 const I: u8 = 0x80;
 const P: u8 = 0x40;
 const L: u8 = 0x20;
@@ -37,28 +37,12 @@ const LAYERS_MAX: usize = 8;
 /// The marker of a superframe index, without the sizes of its fields.
 const SUPERFRAME: u8 = 0xc0;
 
-/// Counts the pictures.
-#[derive(Debug, Default)]
-pub(super) struct Packetizer {
-    picture: u16,
-}
-
-impl Packetizer {
-    pub(super) fn packetize(
-        &mut self,
-        key_frame: bool,
-        unit: &[u8],
-        max: usize,
-        out: &mut Payloads,
-    ) -> Result<(), Error> {
-        let [high, low] = self.picture.to_be_bytes();
-        let predicted = if key_frame { 0 } else { P };
-        for (piece, first, last) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
-            let ends = if first { B } else { 0 } | if last { E } else { 0 };
-            out.push(&[&[I | predicted | ends, M | high, low], piece]);
-        }
-        self.picture = self.picture.wrapping_add(1) & 0x7fff;
-        Ok(())
+/// Cuts a frame.
+pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payloads) {
+    let predicted = if key_frame { 0 } else { P };
+    for (piece, first, last) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
+        let ends = if first { B } else { 0 } | if last { E } else { 0 };
+        out.push(&[&[predicted | ends], piece]);
     }
 }
 
