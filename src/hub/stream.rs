@@ -427,6 +427,12 @@ impl Stream {
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
     }
 
+    /// When the newest key frame of a track came.
+    #[must_use]
+    pub fn newest_key(&self, track: TrackId) -> Option<Instant> {
+        Some(self.ring.get(self.ring.newest_key(track)?)?.received)
+    }
+
     /// Resumes after a pause, at the newest key frame.
     pub fn resume(&self, subscriber: &mut Subscriber) {
         subscriber.paused = false;

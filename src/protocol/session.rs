@@ -178,6 +178,13 @@ pub enum Event {
         /// The video track; `None`: the one that the subscription starts at.
         track: Option<TrackId>,
     },
+    /// Is about to begin with this track: a key frame is asked for, if the newest one is old.
+    KeyFrameSoon {
+        /// The subscription.
+        subscription: Handle,
+        /// The video track.
+        track: TrackId,
+    },
     /// Pauses or resumes.
     Pause {
         /// The subscription.

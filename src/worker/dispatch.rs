@@ -107,6 +107,7 @@ impl Worker {
             Event::Attach { subscription, format } => self.attach_ordered(id, subscription, format),
             Event::Select { subscription, selection } => self.select(id, subscription, selection),
             Event::KeyFrameNeeded { subscription, track } => self.key_frame_needed(id, subscription, track),
+            Event::KeyFrameSoon { subscription, track } => self.key_frame_soon(id, subscription, track),
             Event::Pause { subscription, paused } => self.pause(id, subscription, paused),
             // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
             Event::Unsubscribe(subscription) => self.unsubscribe(id, subscription),

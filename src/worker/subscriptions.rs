@@ -18,6 +18,8 @@ use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
 /// How long a viewer waits for a stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
+/// A key frame of so long ago is old: a viewer that begins with it has much to catch up with.
+const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
     // ---- in
@@ -217,6 +219,20 @@ impl Worker {
             stream.chosen(playing.subscriber.format)?.lead()
         };
         if let Some(track) = track.or_else(lead) {
+            self.need_key_frame(stream_id, track);
+        }
+    }
+
+    /// A viewer is about to begin. What lies behind an old key frame is long: a publisher that can make one is asked for
+    /// another, which is there by the time that the viewer is.
+    pub(super) fn key_frame_soon(&mut self, id: ConnId, handle: Handle, track: TrackId) {
+        let Some(playing) = self.conns.get(id).and_then(|conn| conn.subscription(handle)?.playing()) else {
+            return;
+        };
+        let stream_id = playing.subscriber.stream;
+        let newest = self.live.streams.get(&stream_id).and_then(|stream| stream.newest_key(track));
+        let age = newest.map(|at| self.now.mono.saturating_duration_since(at));
+        if age.is_none_or(|age| age >= KEY_FRAME_OLD) {
             self.need_key_frame(stream_id, track);
         }
     }

@@ -248,6 +248,10 @@ impl RtcSession {
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let viewer = Viewer::new(ctx.now.mono, self.peer.sections(), tracks);
         let is_choosy = viewer.poll_timeout().is_some();
+        // By the time that the peer can be sent something there is a new one, where the publisher can make it.
+        if let Some(track) = viewer.video() {
+            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track });
+        }
         self.role = Role::Viewer(viewer);
         if is_choosy {
             self.select();

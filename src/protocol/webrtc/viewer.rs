@@ -90,6 +90,12 @@ impl Viewer {
         }
     }
 
+    /// The video track that it is sent first.
+    pub(super) fn video(&self) -> Option<TrackId> {
+        let is_video = |output: &&Output| output.codec.kind() == TrackKind::Video;
+        self.outputs.iter().find(is_video).map(|output| output.track)
+    }
+
     /// The track of a section.
     pub(super) fn track_of(&self, section: SectionId) -> Option<TrackId> {
         self.outputs.iter().find(|output| output.section == section).map(|output| output.track)
