@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use flv::file::{Reader, TagKind};
 
 use super::Stamp;
+use super::stamp;
 
 /// 8 s of H.264 640x360 at 30 frames a second, a key frame every 2 s, and AAC of 128 kb/s; made with
 /// `ffmpeg -f lavfi -i testsrc=size=640x360:rate=30:duration=8 -f lavfi -i anoisesrc=color=pink:amplitude=0.3:sample_rate=48000:duration=8:seed=1
@@ -28,9 +29,6 @@ const EX_VIDEO: u8 = 0x80;
 const EX_AUDIO: u8 = 9;
 /// NAL unit types (H.264 Table 7-1).
 const ACCESS_UNIT_DELIMITER: u8 = 9;
-const FILLER_DATA: u8 = 12;
-/// Length, type and trailing bits of a filler NAL unit.
-const FILLER_OVERHEAD: usize = 6;
 
 /// Why a file is no clip.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +71,8 @@ struct Piece {
 #[derive(Debug, Clone)]
 struct Padding {
     inter_bytes: u64,
-    filler: Bytes,
+    /// As many bytes as the largest frame may need.
+    ones: Bytes,
 }
 
 /// A clip.
@@ -201,7 +200,7 @@ impl Clip {
             .sum();
         let inter_bytes = video.checked_div(parts).unwrap_or(0);
         let largest = usize::try_from(inter_bytes * KEY_FACTOR * 2).unwrap_or(0);
-        self.padding = Some(Padding { inter_bytes, filler: vec![0xff; largest].into() });
+        self.padding = Some(Padding { inter_bytes, ones: vec![0xff; largest].into() });
         Ok(self)
     }
 
@@ -330,7 +329,7 @@ impl Source {
         let (body, message) = match piece.carrier {
             Carrier::Sei(at) => (self.video_body(piece, at, stamp), None),
             Carrier::AacElement => {
-                (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element(), 0).freeze(), None)
+                (with(&piece.body, AAC_HEAD_BYTES, &[&stamp.aac_element()]).freeze(), None)
             }
             Carrier::Message => (piece.body.clone(), Some(stamp.message())),
             Carrier::None => (piece.body.clone(), None),
@@ -340,34 +339,26 @@ impl Source {
 
     fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
         let sei = stamp.sei();
-        let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &sei, 0).into() };
+        let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &[&sei]).into() };
         // Sizes vary by half, with the same mean.
         let mean = padding.inter_bytes * if piece.key_frame { KEY_FACTOR } else { 1 };
         let wanted = mean / 2 + mean * (stamp.sequence * 37 % 101) / 100;
         let has = u64::try_from(piece.body.len() + sei.len()).unwrap_or(0);
         let wanted_now = wanted.saturating_sub(self.excess);
         let missing = usize::try_from(wanted_now.saturating_sub(has)).unwrap_or(0);
-        let filler = if missing > FILLER_OVERHEAD { missing } else { 0 };
-        self.excess = (self.excess + has + filler as u64).saturating_sub(wanted);
-        let mut body = with(&piece.body, at, &sei, filler);
-        if let Some(ones) = filler.checked_sub(FILLER_OVERHEAD) {
-            // §7.3.2.7: ff_byte as often as one likes, and the trailing bits.
-            let ones = padding.filler.get(..ones).unwrap_or_default();
-            body.put_u32(u32::try_from(ones.len() + 2).unwrap_or(0));
-            body.put_u8(FILLER_DATA);
-            body.put_slice(ones);
-            body.put_u8(0x80);
-        }
-        body.freeze()
+        let added = stamp::padding(missing, &padding.ones);
+        self.excess = (self.excess + has + added.len() as u64).saturating_sub(wanted);
+        with(&piece.body, at, &[&sei[..], &added[..]]).into()
     }
 }
 
-/// `body` with `more` put in at `at`, and room for `room` bytes behind.
-fn with(body: &[u8], at: usize, more: &[u8], room: usize) -> BytesMut {
+/// `body` with `more` put in at `at`.
+fn with(body: &[u8], at: usize, more: &[&[u8]]) -> BytesMut {
     let (before, behind) = body.split_at_checked(at).unwrap_or((body, &[]));
-    let mut out = BytesMut::with_capacity(body.len() + more.len() + room);
+    let added: usize = more.iter().map(|piece| piece.len()).sum();
+    let mut out = BytesMut::with_capacity(body.len() + added);
     out.put_slice(before);
-    out.put_slice(more);
+    more.iter().for_each(|piece| out.put_slice(piece));
     out.put_slice(behind);
     out
 }
@@ -434,7 +425,9 @@ mod tests {
             if unit.is_video() {
                 let nals: Result<Vec<_>, _> = Nals::new(&unit.body[AVC_HEAD_BYTES..], 4).collect();
                 let kinds: Vec<u8> = nals.unwrap().iter().map(|nal| nal[0] & 0x1f).collect();
-                assert_eq!((kinds.first(), kinds.last()), (Some(&6), Some(&FILLER_DATA)));
+                assert_eq!(kinds[..2], [6, 6], "the stamp, then what pads");
+                assert!(kinds.last().is_some_and(|kind| matches!(kind, 1 | 5)), "and the slices behind");
+                assert!(Stamp::in_nals(&unit.body[AVC_HEAD_BYTES..]).is_some());
             }
         }
     }

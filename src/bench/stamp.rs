@@ -8,6 +8,8 @@ use media::nal::Nals;
 
 /// What stands before every stamp: `6d696c6c-7374-4d65-a16d-2d62656e6368`.
 pub const UUID: [u8; 16] = *b"millstMe\xa1m-bench";
+/// What stands before padding: `6d696c6c-7374-4d65-a16d-2d7061646469`.
+const PADDING_UUID: [u8; 16] = *b"millstMe\xa1m-paddi";
 /// The name of the data message that carries a stamp where the media cannot.
 pub const AMF_NAME: &str = "onMillstreamStamp";
 
@@ -31,6 +33,32 @@ const DATA_STREAM_ELEMENT: u8 = 0x80;
 const NALS_MAX: usize = 8;
 /// An SEI that is longer is another one.
 const SEI_BYTES_MAX: usize = 4096;
+
+/// Length, type, payload type and trailing bits of an SEI NAL unit.
+const SEI_OVERHEAD: usize = 7;
+/// What one byte of a payload's size adds up to, until one that is smaller (H.264 §7.3.2.3.1).
+const SIZE_STEP: usize = 255;
+
+/// An SEI NAL unit of some `bytes` behind its 4-byte length, filled from `ones`; empty when it would not fit into so few.
+/// A filler NAL unit would do for a decoder, but not for servers: they may leave it out.
+pub(super) fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
+    let Some(rest) = bytes.checked_sub(SEI_OVERHEAD + 1 + PADDING_UUID.len()) else { return Vec::new() };
+    // Of 256 bytes one belongs to the size.
+    let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
+    let size = PADDING_UUID.len() + ones.len();
+    let mut nal = vec![0; 4];
+    nal.extend_from_slice(&[SEI, USER_DATA_UNREGISTERED]);
+    nal.resize(nal.len() + size / SIZE_STEP, 0xff);
+    nal.push(u8::try_from(size % SIZE_STEP).unwrap_or(0));
+    nal.extend_from_slice(&PADDING_UUID);
+    nal.extend_from_slice(ones);
+    nal.push(TRAILING_BITS);
+    let length = u32::try_from(nal.len() - 4).unwrap_or(0).to_be_bytes();
+    if let Some(head) = nal.first_chunk_mut() {
+        *head = length;
+    }
+    nal
+}
 
 /// Number and time of one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +156,26 @@ mod tests {
         assert_eq!(Stamp::in_aac(&[&STAMP.aac_element()[..], &[0x21, 7]].concat()), Some(STAMP));
         assert_eq!(Stamp::in_message(&STAMP.message()), Some(STAMP));
         assert_eq!(Stamp::in_message(&flv::data::wrap(&STAMP.message())), Some(STAMP));
+    }
+
+    #[test]
+    fn padding_is_one_message_of_about_the_size() {
+        let ones = [0xff; 70_000];
+        for bytes in [0, 23, 24, 25, 279, 280, 281, 600, 9000, 60_000] {
+            let nal = padding(bytes, &ones);
+            assert_eq!(nal.is_empty(), bytes < 24, "{bytes}");
+            let Some(body) = nal.get(6..) else { continue };
+            assert!(nal.len().abs_diff(bytes) < 2, "{bytes}: {}", nal.len());
+            assert_eq!(
+                usize::try_from(u32::from_be_bytes(nal[..4].try_into().unwrap())).unwrap(),
+                nal.len() - 4
+            );
+            let steps = body.iter().take_while(|byte| **byte == 0xff).count();
+            let size = steps * 255 + usize::from(body[steps]);
+            // The size's bytes before the payload, the trailing bits behind it.
+            assert_eq!((steps + 1 + size + 1, nal.last()), (body.len(), Some(&0x80)), "{bytes}");
+            assert!(!nal.windows(3).skip(3).any(|three| three[..2] == [0, 0] && three[2] < 4), "{bytes}");
+        }
     }
 
     #[test]
