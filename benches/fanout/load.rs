@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use millstream::bench::{
-    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, Tally, Target,
+    Clip, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Role, SAMPLE, Score, Sockets, Tally,
+    Target,
 };
 use millstream::io::load::{Destination, Load as Loop};
 
@@ -14,6 +15,8 @@ use super::options::Class;
 use super::records::Recorder;
 use super::rest::Asker;
 
+/// A byte stream in the clear.
+const PLAIN: (bool, Sockets) = (false, Sockets::Stream);
 /// A unit that takes longer is late.
 const LATE: Duration = Duration::from_millis(100);
 /// Over SRT players hold what has come for 120 ms.
@@ -42,14 +45,6 @@ pub struct Addresses {
     pub rest: SocketAddr,
     /// A bare loop speaks no RTMP with publishers.
     pub bare: bool,
-}
-
-/// How a connection is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Bytes,
-    Tls,
-    Datagrams,
 }
 
 /// The loop.
@@ -84,7 +79,7 @@ impl Load {
                     PublisherOptions { target, clip: Arc::clone(clip), phase, timeout: CONNECT_MAX };
                 Box::new(Publisher::new(now, &options, self.seed()))
             };
-            self.open(self.addresses.publish, Way::Bytes, peer, stream)?;
+            self.open(self.addresses.publish, PLAIN, peer, stream)?;
         }
         self.wait_for_all("the publishers")
     }
@@ -95,11 +90,7 @@ impl Load {
             let stream = viewer % streams.max(1);
             let target = self.class.target(self.addresses.play, stream)?;
             let options = PlayerOptions { target, timeout: CONNECT_MAX, stalled };
-            let way = match self.class {
-                Class::Srt | Class::SrtAes => Way::Datagrams,
-                Class::Flvs => Way::Tls,
-                Class::Rtmp | Class::Flv | Class::Ws => Way::Bytes,
-            };
+            let way = (options.target.is_tls(), options.target.sockets());
             let player: Box<dyn Peer> = Box::new(Player::new(Loop::now(), &options, self.seed()));
             let peer: Box<dyn Peer> =
                 if stalled { Box::new(super::records::Uncounted(player)) } else { player };
@@ -123,7 +114,7 @@ impl Load {
             let gone = self.inner.outcomes().filter(|one| one.tag >= ASKERS && one.gone.is_some()).count();
             while began < gone + ASKERS_AT_ONCE {
                 let asker = Asker::new(self.addresses.rest, Arc::clone(&answers));
-                self.open(self.addresses.rest, Way::Bytes, Box::new(asker), ASKERS + began)?;
+                self.open(self.addresses.rest, PLAIN, Box::new(asker), ASKERS + began)?;
                 began += 1;
             }
             self.run_for(ASKERS_STEP)?;
@@ -180,13 +171,19 @@ impl Load {
         Seed::from_number(u64::try_from(self.opened).unwrap_or(0))
     }
 
-    fn open(&mut self, address: SocketAddr, way: Way, peer: Box<dyn Peer>, tag: usize) -> Result<(), String> {
+    fn open(
+        &mut self,
+        address: SocketAddr,
+        (tls, sockets): (bool, Sockets),
+        peer: Box<dyn Peer>,
+        tag: usize,
+    ) -> Result<(), String> {
         let limit = Instant::now() + CONNECT_MAX;
         while self.inner.unsettled() >= CONNECTING_MAX && Instant::now() < limit {
             self.inner.turn(limit).map_err(|error| error.to_string())?;
         }
-        let to = Destination::to(address, way == Way::Tls, way == Way::Datagrams, true);
-        let opened = to.and_then(|to| self.inner.open(&to, peer, tag));
+        let to = Destination::to(address, tls, sockets, true);
+        let opened = to.and_then(|to| self.inner.open(&Arc::new(to), peer, tag));
         self.opened += 1;
         opened.map_err(|error| format!("connect: {error}"))
     }

@@ -70,6 +70,19 @@ impl<'a> Url<'a> {
         Ok(Self { scheme, authority, tail })
     }
 
+    /// The path, without query and fragment.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        self.tail.split(['?', '#']).next().unwrap_or("")
+    }
+
+    /// The target of an HTTP request: a fragment stays with the client (RFC 9110 §4.2.5).
+    #[must_use]
+    pub fn request_target(&self) -> String {
+        let target = self.tail.split('#').next().unwrap_or("");
+        if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
+    }
+
     /// The query, without its question mark; a fragment belongs to it in the URLs of media programs.
     #[must_use]
     pub fn query(&self) -> &'a str {

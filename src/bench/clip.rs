@@ -286,13 +286,23 @@ pub struct Source {
     audio: u64,
     /// Bytes by which video frames were larger than they should have been.
     excess: u64,
+    /// Kinds that are passed over: video, audio.
+    left_out: [bool; 2],
 }
 
 impl Source {
     /// From the start.
     #[must_use]
     pub const fn new(clip: Arc<Clip>) -> Self {
-        Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0 }
+        Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0, left_out: [false; 2] }
+    }
+
+    /// Passes over what cannot be sent.
+    #[must_use]
+    pub fn carrying(mut self, video: bool, audio: bool) -> Self {
+        self.left_out = [!video, !audio];
+        self.pass_over();
+        self
     }
 
     /// The clip.
@@ -317,11 +327,8 @@ impl Source {
     pub fn next_unit(&mut self, unix_nanos: u64) -> Option<Unit> {
         let (clip, dts_ms) = (Arc::clone(&self.clip), self.due_ms());
         let piece = clip.pieces.get(self.next)?;
-        self.next += 1;
-        if self.next >= clip.pieces.len() {
-            self.next = 0;
-            self.base_ms += clip.period_ms;
-        }
+        self.advance();
+        self.pass_over();
         let counter = if piece.is_video { &mut self.video } else { &mut self.audio };
         let stamp = Stamp { sequence: *counter, unix_nanos };
         *counter += 1;
@@ -335,6 +342,25 @@ impl Source {
             Carrier::None => (piece.body.clone(), None),
         };
         Some(Unit { kind, key_frame: piece.key_frame, dts_ms, body, message })
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+        if self.next >= self.clip.pieces.len() {
+            self.next = 0;
+            self.base_ms += self.clip.period_ms;
+        }
+    }
+
+    /// Goes on to a unit that is carried; a clip without one stays where it is.
+    fn pass_over(&mut self) {
+        let [video, audio] = self.left_out;
+        let is_carried = |piece: &Piece| !if piece.is_video { video } else { audio };
+        if self.clip.pieces.iter().any(is_carried) {
+            while self.clip.pieces.get(self.next).is_some_and(|piece| !is_carried(piece)) {
+                self.advance();
+            }
+        }
     }
 
     fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
@@ -411,6 +437,17 @@ mod tests {
             *next += 1;
         }
         assert_eq!(source.made(), next);
+    }
+
+    #[test]
+    fn what_is_left_out_is_neither_sent_nor_numbered() {
+        let mut source = Source::new(Arc::new(sample())).carrying(true, false);
+        let units: Vec<Unit> = (0..300).map(|_| source.next_unit(9).unwrap()).collect();
+        assert!(units.iter().all(Unit::is_video));
+        assert_eq!((source.made(), units[299].dts_ms), ([300, 0], 9967));
+        let mut audio = Source::new(Arc::new(sample())).carrying(false, true);
+        assert!(!audio.next_unit(9).unwrap().is_video());
+        assert!(Source::new(Arc::new(sample())).carrying(false, false).next_unit(9).is_some());
     }
 
     #[test]

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use wire::{Datagrams, SendQueue};
 
+pub use crate::protocol::load::Sockets;
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
 pub use histogram::Histogram;
 pub use options::{Options, Role};
@@ -53,6 +54,8 @@ pub struct Now {
 pub enum PeerEvent {
     /// The server consented.
     Ready,
+    /// It wants another byte stream to the same server in place of the one it has had.
+    Reconnect,
     /// The end, once, and why; what `poll_transmit` still gives is to be sent.
     Closed(String),
 }
@@ -62,7 +65,7 @@ pub enum PeerEvent {
 pub trait Peer: std::fmt::Debug + Send {
     /// The deadline has come, or any other moment.
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
-    /// The transport ended; `why` is its error, if it was one.
+    /// The transport ended, its byte stream if it has both; `why` is its error, if it was one.
     fn handle_hangup(&mut self, now: Now, why: Option<&str>);
     /// Says goodbye.
     fn close(&mut self, now: Now);
@@ -101,10 +104,12 @@ pub trait PeerStream {
 
 /// A peer that speaks in datagrams.
 pub trait PeerDatagrams {
-    /// A datagram of the server.
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally);
-    /// Adds the datagrams that are to be sent.
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams);
+    /// Where the socket receives, once it is open and not connected to the server.
+    fn handle_local(&mut self, now: Now, local: SocketAddr);
+    /// A datagram of the server; it may be opened in place.
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], tally: &mut Tally);
+    /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr>;
 }
 
 /// A peer that publishes.

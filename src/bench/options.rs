@@ -159,6 +159,9 @@ impl Options {
         if self.role == Role::Publish && !target.publishes() {
             return Err(format!("{} cannot publish", target.protocol()));
         }
+        if self.role == Role::Play && !target.plays() {
+            return Err(format!("{} cannot play", target.protocol()));
+        }
         if self.role == Role::Play && (self.file.is_some() || self.bits_per_second.is_some()) {
             return Err("--file and --bitrate belong to publish".to_owned());
         }
@@ -250,6 +253,8 @@ mod tests {
             "play --url rtmp://h/a/b --hurry",
             "play --url rtmp://h/a/b more",
             "publish --url http://h/a/b.flv",
+            "publish --url http://h/a/whep/b",
+            "play --url http://h/a/whip/b",
             "publish --url rtmp://h/a/b --count 2",
             "publish --url rtmp://h/a/b --bitrate 99999999999999999",
         ] {

@@ -35,7 +35,7 @@ pub struct PlayerOptions {
 #[derive(Debug)]
 pub struct Player {
     /// `None`: the protocol has no players.
-    client: Option<LoadPlayer>,
+    client: Option<Box<dyn LoadPlayer>>,
     viewing: Viewing,
     ready: bool,
     stalled: bool,
@@ -76,13 +76,14 @@ impl Player {
     }
 
     fn drain(&mut self, now: Now, tally: &mut Tally) {
-        while let Some(event) = self.client.as_mut().and_then(LoadPlayer::poll_event) {
+        while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             match event {
                 LoadEvent::Ready => {
                     self.ready = true;
                     self.deadline = Some(now.mono + STALL);
                     self.events.push_back(PeerEvent::Ready);
                 }
+                LoadEvent::Reconnect => self.events.push_back(PeerEvent::Reconnect),
                 LoadEvent::Tag { kind, body } => {
                     self.deadline = Some(now.mono + STALL);
                     self.take(now, kind, &body, tally);
@@ -129,14 +130,17 @@ impl Peer for Player {
     }
 
     fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
-        if let Some(why) = why {
+        let goes_on = self.datagrams().is_some();
+        if let Some(why) = why.filter(|_| !goes_on) {
             return self.end(why);
         }
         if let Some(client) = &mut self.client {
             client.handle_end(now.mono);
         }
         self.end_of_client();
-        self.end("the server closed the connection");
+        if !goes_on {
+            self.end("the server closed the connection");
+        }
     }
 
     fn close(&mut self, now: Now) {
@@ -144,6 +148,7 @@ impl Peer for Player {
         if let Some(client) = &mut self.client {
             client.close(now.mono);
         }
+        self.note_reconnect();
     }
 
     fn poll_event(&mut self) -> Option<PeerEvent> {
@@ -154,7 +159,7 @@ impl Peer for Player {
         if self.is_stalled() {
             return None;
         }
-        let client = self.client.as_ref().and_then(LoadPlayer::poll_timeout);
+        let client = self.client.as_ref().and_then(|client| client.poll_timeout());
         [client, self.deadline].into_iter().flatten().min()
     }
 
@@ -179,7 +184,7 @@ impl Peer for Player {
 
 impl PeerStream for Player {
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally) {
-        if let Some(stream) = self.client.as_mut().and_then(LoadPlayer::byte_stream) {
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
             stream.handle_bytes(now.mono, bytes);
         }
         self.drain(now, tally);
@@ -190,34 +195,47 @@ impl PeerStream for Player {
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(stream) = self.client.as_mut().and_then(LoadPlayer::byte_stream) {
+        if let Some(stream) = self.client.as_mut().and_then(|client| client.byte_stream()) {
             stream.poll_transmit(out);
         }
     }
 }
 
 impl PeerDatagrams for Player {
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], tally: &mut Tally) {
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], tally: &mut Tally) {
         if self.is_stalled() {
             return;
         }
-        if let Some(datagrams) = self.client.as_mut().and_then(LoadPlayer::datagrams) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
             datagrams.handle_datagram(now.mono, from, datagram);
         }
         self.drain(now, tally);
     }
 
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
-        if let Some(datagrams) = self.client.as_mut().and_then(LoadPlayer::datagrams) {
-            datagrams.poll_datagrams(now.mono, out);
+    fn handle_local(&mut self, now: Now, local: SocketAddr) {
+        if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
+            datagrams.handle_local(now.mono, local);
         }
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.client.as_mut()?.datagrams()?.poll_datagrams(now.mono, out)
     }
 }
 
 impl Player {
+    /// A goodbye may need a connection of its own.
+    fn note_reconnect(&mut self) {
+        while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
+            if matches!(event, LoadEvent::Reconnect) {
+                self.events.push_back(PeerEvent::Reconnect);
+            }
+        }
+    }
+
     /// Why the client thinks that it is over.
     fn end_of_client(&mut self) {
-        while let Some(event) = self.client.as_mut().and_then(LoadPlayer::poll_event) {
+        while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             if let LoadEvent::Closed(reason) = event {
                 self.end(&reason);
             }

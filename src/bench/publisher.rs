@@ -48,8 +48,9 @@ struct Pacer {
 }
 
 impl Pacer {
-    fn new(options: &PublisherOptions) -> Self {
+    fn new(options: &PublisherOptions, carries: impl Fn(TagKind) -> bool) -> Self {
         let source = Source::new(Arc::clone(&options.clip));
+        let source = source.carrying(carries(TagKind::Video), carries(TagKind::Audio));
         Self { source, phase: options.phase, began: None, finishing: false }
     }
 
@@ -113,15 +114,19 @@ impl Publisher {
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
         let patience = load::patience(options.timeout, STALL);
-        let client = options.target.clients().publish(now.mono, patience, seed);
+        let heads = options.clip.heads();
+        let client = options.target.clients().publish(now.mono, patience, seed, heads);
         let deadline = Some(now.mono + options.timeout);
-        Self { client, pacer: Pacer::new(options), deadline, events: VecDeque::new() }
+        let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
+        let pacer = Pacer::new(options, carries);
+        Self { client, pacer, deadline, events: VecDeque::new() }
     }
 
     fn drain(&mut self, now: Now) {
         while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             match event {
                 PublisherEvent::Ready => self.begin(now),
+                PublisherEvent::Reconnect => self.events.push_back(PeerEvent::Reconnect),
                 PublisherEvent::Closed(reason) => self.end(&reason),
             }
         }
@@ -175,8 +180,14 @@ impl Peer for Publisher {
     }
 
     fn handle_hangup(&mut self, now: Now, why: Option<&str>) {
+        let goes_on = self.datagrams().is_some();
+        if let Some(client) = self.client.as_mut().filter(|_| goes_on) {
+            client.handle_end(now.mono);
+        }
         self.drain(now);
-        self.end(why.unwrap_or("the server closed the connection"));
+        if !goes_on {
+            self.end(why.unwrap_or("the server closed the connection"));
+        }
     }
 
     fn close(&mut self, now: Now) {
@@ -184,6 +195,7 @@ impl Peer for Publisher {
         if let Some(client) = &mut self.client {
             client.close(now.mono);
         }
+        self.drain(now);
     }
 
     fn poll_event(&mut self) -> Option<PeerEvent> {
@@ -238,17 +250,21 @@ impl PeerStream for Publisher {
 }
 
 impl PeerDatagrams for Publisher {
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &[u8], _tally: &mut Tally) {
+    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], _tally: &mut Tally) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
             datagrams.handle_datagram(now.mono, from, datagram);
         }
         self.drain(now);
     }
 
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) {
+    fn handle_local(&mut self, now: Now, local: SocketAddr) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.poll_datagrams(now.mono, out);
+            datagrams.handle_local(now.mono, local);
         }
+    }
+
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.client.as_mut()?.datagrams()?.poll_datagrams(now.mono, out)
     }
 }
 

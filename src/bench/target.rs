@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::auth::UrlError;
-use crate::protocol::load::{LoadTarget, scheme_list};
+use crate::protocol::load::{LoadTarget, Sockets, scheme_list};
 
 /// What stands for the number of a stream.
 const NUMBER: &str = "{n}";
@@ -75,16 +75,22 @@ impl Target {
         self.0.is_tls()
     }
 
-    /// Whether in datagrams.
+    /// The sockets of a connection.
     #[must_use]
-    pub const fn is_datagrams(&self) -> bool {
-        self.0.is_datagrams()
+    pub const fn sockets(&self) -> Sockets {
+        self.0.sockets()
     }
 
     /// Whether streams can be published there.
     #[must_use]
     pub const fn publishes(&self) -> bool {
         self.0.publishes()
+    }
+
+    /// Whether streams can be played from there.
+    #[must_use]
+    pub const fn plays(&self) -> bool {
+        self.0.plays()
     }
 
     /// What its clients are made by.

@@ -2,13 +2,15 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected stops")]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
 use flv::file::{TagHead, TagKind};
 use rtmp::{Event, MediaKind, MediaMessage};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 use super::*;
 
@@ -195,4 +197,199 @@ fn refusals_and_silence_have_a_reason() {
     ended.handle_hangup(clock.now(), None);
     assert_eq!(ended.poll_event(), Some(PeerEvent::Ready));
     assert_eq!(why(&mut ended), "the server ended the stream");
+}
+
+// ---- WebRTC
+
+/// The server's end of a session, and where its datagrams come from.
+struct Rtc {
+    peer: webrtc::Peer,
+    address: SocketAddr,
+}
+
+impl Rtc {
+    fn new(clock: &Clock) -> Self {
+        let address = "192.0.2.1:8000".parse().unwrap();
+        let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(7)).unwrap());
+        let ice = webrtc::IceMode::Lite { config: Arc::default(), addresses: vec![address] };
+        let anchor = rtp::NtpAnchor::new(clock.0, Duration::from_secs(1_790_000_000));
+        let config = Arc::new(webrtc::Config::new(ice, identity));
+        Self { peer: webrtc::Peer::new(clock.0, config, anchor, Seed::from_number(8)).unwrap(), address }
+    }
+
+    /// Answers the request of a peer; each of its sections goes this way.
+    fn answer(&mut self, clock: &Clock, request: &[u8], direction: sdp::Direction) -> Vec<u8> {
+        let text = std::str::from_utf8(request).unwrap();
+        let (head, offer) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Content-Type: application/sdp\r\n"), "{head}");
+        let offer = sdp::Description::read(offer.as_bytes()).unwrap();
+        let formats = webrtc::offered_formats(media::codec::Codec::H264, 96);
+        let wanted = webrtc::MediaPreference { direction, formats, msid: None };
+        let video = |media: &sdp::Media| media.kind == sdp::MediaKind::Video;
+        let answer = self.peer.handle_offer(clock.0, &offer, |_, media| video(media).then(|| wanted.clone()));
+        let body = answer.unwrap().write();
+        format!(
+            "HTTP/1.1 201 Created\r\nLocation: http://h/live/session\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    /// Carries datagrams both ways until nobody has any; the frames that came.
+    fn carry(&mut self, clock: &Clock, peer: &mut dyn Peer, track: Option<&webrtc::Track>) -> Vec<Bytes> {
+        let (mut tally, mut frames) = (tally(), Vec::new());
+        loop {
+            let mut out = Datagrams::new();
+            let to = peer.datagrams().unwrap().poll_datagrams(clock.now(), &mut out);
+            assert!(out.is_empty() || to == Some(self.address));
+            let path = ice::Path::udp(self.address, local());
+            (0..out.len()).for_each(|n| self.peer.handle_datagram(clock.0, path, &mut out.get(n).to_vec()));
+            let mut back = Datagrams::new();
+            while self.peer.poll_transmit(clock.0, |_| Some(track?.log()), &mut back).is_some() {
+                for n in 0..back.len() {
+                    let mut datagram = back.get(n).to_vec();
+                    let datagrams = peer.datagrams().unwrap();
+                    datagrams.handle_datagram(clock.now(), self.address, &mut datagram, &mut tally);
+                }
+                back.clear();
+                if out.is_empty() {
+                    out.push(&[0], &[]);
+                }
+            }
+            while let Some(event) = self.peer.poll_event() {
+                if let webrtc::Event::Frame { frame, .. } = event {
+                    frames.push(frame.payload);
+                }
+            }
+            if out.is_empty() {
+                return frames;
+            }
+        }
+    }
+}
+
+fn local() -> SocketAddr {
+    "203.0.113.9:5000".parse().unwrap()
+}
+
+/// Opens the session of a peer; its first request.
+fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Direction) -> String {
+    peer.datagrams().unwrap().handle_local(clock.now(), local());
+    let request = sent(peer);
+    let answer = rtc.answer(clock, &request, direction);
+    for piece in answer.chunks(100) {
+        peer.byte_stream().unwrap().handle_bytes(clock.now(), piece, &mut tally());
+    }
+    // The server closes behind its answer, and nothing is lost with that.
+    peer.handle_hangup(clock.now(), None);
+    String::from_utf8(request).unwrap()
+}
+
+#[test]
+fn a_publisher_of_whip_offers_what_is_carried_and_sends_it_stamped() {
+    let mut clock = Clock::new();
+    let clip = Arc::new(Clip::read(SAMPLE).unwrap().padded(1_000_000).unwrap());
+    let options = PublisherOptions {
+        target: target("http://h/live/whip/s?key=k"),
+        clip,
+        phase: Duration::ZERO,
+        timeout: Duration::from_secs(5),
+    };
+    let mut publisher = Publisher::new(clock.now(), &options, Seed::from_number(2));
+    let mut rtc = Rtc::new(&clock);
+    let request = opened(&clock, &mut publisher, &mut rtc, sdp::Direction::RecvOnly);
+    assert!(request.starts_with("POST /live/whip/s?key=k HTTP/1.1\r\nHost: h\r\n"), "{request}");
+    assert!(request.contains("m=video") && !request.contains("m=audio"), "no AAC in WebRTC: {request}");
+    assert!(request.contains("203.0.113.9 5000 typ host"), "{request}");
+
+    let (mut frames, until) = (Vec::new(), clock.0 + Duration::from_secs(3));
+    while clock.0 < until {
+        publisher.handle_timeout(clock.now(), &mut tally());
+        rtc.peer.handle_timeout(clock.0);
+        frames.extend(rtc.carry(&clock, &mut publisher, None));
+        clock.advance(STEP);
+    }
+    assert_eq!(publisher.poll_event(), Some(PeerEvent::Ready));
+    let Score::Made([pictures, sounds]) = publisher.score() else { panic!() };
+    assert!((80..=92).contains(&pictures) && sounds == 0, "{pictures} {sounds}");
+    let numbers: Vec<u64> = frames.iter().map(|frame| Stamp::in_nals(frame).unwrap().sequence).collect();
+    assert!(numbers.iter().copied().eq(0..pictures), "{numbers:?} of {pictures}");
+    let bytes: usize = frames.iter().map(Bytes::len).sum();
+    assert!((250_000..450_000).contains(&bytes), "what pads goes along: {bytes}");
+
+    publisher.close(clock.now());
+    assert_eq!(publisher.poll_event(), Some(PeerEvent::Reconnect));
+    assert!(sent(&mut publisher).starts_with(b"DELETE /live/session HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_player_of_whep_counts_frames_and_deletes_its_session() {
+    let mut clock = Clock::new();
+    let mut player = player(&clock, "http://h/live/whep/s");
+    let mut rtc = Rtc::new(&clock);
+    opened(&clock, &mut player, &mut rtc, sdp::Direction::SendOnly);
+    let settled = clock.0 + Duration::from_secs(1);
+    let mut counted = tally();
+    while clock.0 < settled {
+        player.handle_timeout(clock.now(), &mut counted);
+        rtc.peer.handle_timeout(clock.0);
+        rtc.carry(&clock, &mut player, None);
+        clock.advance(STEP);
+    }
+    assert_eq!(player.poll_event(), Some(PeerEvent::Ready));
+
+    let mut source = Source::new(Arc::new(Clip::read(SAMPLE).unwrap())).carrying(true, false);
+    let head = source.clip().heads().iter().find(|(kind, _)| *kind == TagKind::Video).unwrap().1.clone();
+    let record = media::codec::h264::Config::read(head.slice(5..)).unwrap();
+    let config = media::codec::CodecConfig::H264(record);
+    let mut track = webrtc::Track::new(media::codec::Codec::H264, 1100).unwrap();
+    let section = rtc.peer.sections().iter().find(|own| own.direction.sends()).unwrap().id;
+    for n in 0..40u32 {
+        let unit = source.next_unit(clock.1).unwrap();
+        let cut = track.push(clock.0, &config, unit.key_frame, n * 3000, &unit.body[5..]).unwrap();
+        // One is not sent.
+        if n != 20 {
+            rtc.peer.send(section, &cut, clock.0);
+        }
+        clock.advance(Duration::from_millis(7));
+        let mut out = Datagrams::new();
+        while rtc.peer.poll_transmit(clock.0, |_| Some(track.log()), &mut out).is_some() {
+            for index in 0..out.len() {
+                let mut datagram = out.get(index).to_vec();
+                player.handle_datagram(clock.now(), rtc.address, &mut datagram, &mut counted);
+            }
+            out.clear();
+        }
+        clock.advance(Duration::from_millis(26));
+    }
+    assert_eq!((counted.video, counted.audio, counted.first_frame.total()), (39, 0, 1));
+    let Score::Got([video, _]) = player.score() else { panic!() };
+    assert_eq!((video.lost, video.repeated), (1, 0));
+    assert!(counted.latency_video.max() < Duration::from_millis(8), "7 ms on the way");
+
+    player.close(clock.now());
+    assert_eq!(player.poll_event(), Some(PeerEvent::Reconnect));
+    assert!(sent(&mut player).starts_with(b"DELETE /live/session HTTP/1.1\r\n"));
+}
+
+#[test]
+fn refusals_of_whep_have_a_reason() {
+    let (clock, mut counted) = (Clock::new(), tally());
+    let asked = || {
+        let mut player = player(&clock, "http://h/live/whep/s");
+        player.handle_local(clock.now(), local());
+        player
+    };
+    for (answer, reason) in [
+        (&b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..], "HTTP 404 Not Found"),
+        (b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nv=0", "the answer: "),
+        (b"HTTP/1.1 201 Created\r\nContent-Length: 300\r\n\r\nv=0", "closed the connection during"),
+        (b"", "closed the connection during"),
+    ] {
+        let mut refused = asked();
+        refused.handle_bytes(clock.now(), answer, &mut counted);
+        refused.handle_hangup(clock.now(), None);
+        let Some(PeerEvent::Closed(why)) = refused.poll_event() else { panic!("{reason}") };
+        assert!(why.contains(reason), "{why}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The client's side of HTTP/1.1: a request as text, and a machine that reads the response (RFC 9112 §4, §6, §7).
 //!
-//! 1. [`get`] is what is sent.
+//! 1. [`get`] or [`request`] is what is sent.
 //! 2. [`ResponseReader::handle_bytes`] takes any split of the answer; interim responses are skipped (RFC 9110 §15.2).
 //! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes come, then [`ResponseEvent::End`].
 //!
@@ -35,6 +35,18 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n\
          Connection: {connection}\r\n\r\n"
+    )
+}
+
+/// A request with a body of a type, or without; the server closes behind its answer.
+#[must_use]
+pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {
+    let (kind, body) = content.unwrap_or_default();
+    let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n{kind}\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
     )
 }
 

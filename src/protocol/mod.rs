@@ -11,6 +11,7 @@ mod http_live;
 pub mod load;
 pub mod outbound;
 mod planned;
+mod player;
 mod publisher;
 mod pull;
 mod push;

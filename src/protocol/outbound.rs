@@ -57,7 +57,7 @@ pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Ses
 
 /// The client that fetches what a target asks for.
 pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>> {
-    Some(request(target)?.pull(Patience::PULL, seed))
+    request(target)?.pull(Patience::PULL, seed)
 }
 
 fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlError> {

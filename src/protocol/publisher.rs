@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use flv::file::TagKind;
+use media::Tracks;
 
 use super::flv_mapping::{self, Outcome};
 use super::pull::{ClientDatagrams, ClientStream};
@@ -20,16 +21,24 @@ use crate::types::StreamId;
 pub enum PublisherEvent {
     /// The server consented.
     Ready,
+    /// It wants another byte stream to the same server in place of the one it has had.
+    Reconnect,
     /// The end, with the reason.
     Closed(String),
 }
 
-/// A client that publishes, over a byte stream or in datagrams.
+/// A client that publishes, over a byte stream, in datagrams, or over both.
 pub trait LoadPublisher: Debug + Send {
     /// Its byte stream, if it has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
     /// Its datagrams, if it has any.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
+    /// Whether it sends media of a kind, of the stream that it was told the parameter sets of.
+    fn carries(&self, _kind: TagKind) -> bool {
+        true
+    }
+    /// The byte stream of one that has datagrams, too, has ended.
+    fn handle_end(&mut self, now: Instant);
     /// A deadline may have passed.
     fn handle_timeout(&mut self, now: Instant);
     /// Sends what the body of a tag of FLV holds.
@@ -44,11 +53,7 @@ pub trait LoadPublisher: Debug + Send {
 
 /// Bodies of FLV as packets of MPEG-TS.
 #[derive(Debug)]
-pub struct TsMux {
-    ingest: flv_mapping::Depackager,
-    package: TsPackage,
-    chosen: Chosen,
-}
+pub struct TsMux(FlvMux<TsPackage>);
 
 impl Default for TsMux {
     fn default() -> Self {
@@ -60,11 +65,7 @@ impl TsMux {
     /// Without parameter sets.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            ingest: flv_mapping::Depackager::new(&grant()),
-            package: TsPackage::new(),
-            chosen: Chosen::default(),
-        }
+        Self(FlvMux::new(TsPackage::new()))
     }
 
     /// The packets of a video or audio unit; `None` for parameter sets, which go with the video, and for data.
@@ -79,6 +80,32 @@ impl TsMux {
         timestamp: u32,
         body: &Bytes,
     ) -> Option<Parts> {
+        self.0.unit(now, kind, timestamp, body).map(|(_, parts)| parts)
+    }
+}
+
+/// Bodies of FLV in the format of a package.
+#[derive(Debug)]
+pub(super) struct FlvMux<P> {
+    ingest: flv_mapping::Depackager,
+    pub(super) package: P,
+    chosen: Chosen,
+}
+
+impl<P: Package> FlvMux<P> {
+    /// Without parameter sets.
+    pub(super) fn new(package: P) -> Self {
+        Self { ingest: flv_mapping::Depackager::new(&grant()), package, chosen: Chosen::default() }
+    }
+
+    /// A video or audio unit as itself and in the package's format; `None` for parameter sets and for data.
+    pub(super) fn unit(
+        &mut self,
+        now: Instant,
+        kind: TagKind,
+        timestamp: u32,
+        body: &Bytes,
+    ) -> Option<(Entry, Parts)> {
         let outcome = match kind {
             TagKind::Video => self.ingest.video(timestamp, body),
             TagKind::Audio => self.ingest.audio(timestamp, body),
@@ -89,7 +116,14 @@ impl TsMux {
         if !Arc::ptr_eq(tracks, self.chosen.all()) {
             self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
         }
-        Some(self.package.unit(&Entry::new(now, 0, unit, Arc::clone(tracks)), &self.chosen))
+        let entry = Entry::new(now, 0, unit, Arc::clone(tracks));
+        let parts = self.package.unit(&entry, &self.chosen);
+        Some((entry, parts))
+    }
+
+    /// The tracks that parameter sets were taken for.
+    pub(super) fn tracks(&self) -> &Arc<Tracks> {
+        self.ingest.tracks()
     }
 }
 

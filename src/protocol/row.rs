@@ -6,8 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use crypto::Seed;
+use flv::file::TagKind;
 
+use super::player::{LoadPlayer, PulledPlayer};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::{Demux, FormatKind, Now, Session};
@@ -206,8 +209,8 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// Whether streams are fetched from there; else only the load generator plays them.
     pub(super) pulls: bool,
-    /// The name in the load generator.
-    pub(super) load: &'static str,
+    /// What the load generator does there.
+    pub(super) load: LoadUse,
     /// Reads a URL.
     pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
 }
@@ -221,6 +224,49 @@ impl Scheme {
         let Outbound { host, port, transport, request } = (self.read)(url, self)?;
         Ok(Target::new(self.name, (host, port), transport, Arc::new(request)))
     }
+}
+
+/// What the load generator does with the URLs of a scheme.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoadUse {
+    /// The name of what is spoken.
+    pub(super) protocol: &'static str,
+    /// Whether it plays.
+    pub(super) plays: bool,
+    /// Whether it publishes.
+    pub(super) publishes: bool,
+    /// The sockets of a connection.
+    pub(super) sockets: Sockets,
+    /// A segment that the paths of such URLs have, where protocols share a scheme; those that name none come last.
+    pub(super) segment: Option<&'static str>,
+}
+
+impl LoadUse {
+    /// Plays over a byte stream.
+    pub(super) const fn plays(protocol: &'static str) -> Self {
+        Self { protocol, plays: true, publishes: false, sockets: Sockets::Stream, segment: None }
+    }
+
+    /// Plays and publishes over a byte stream.
+    pub(super) const fn both(protocol: &'static str) -> Self {
+        Self { publishes: true, ..Self::plays(protocol) }
+    }
+
+    /// Whether a URL of the scheme is meant.
+    pub(super) fn takes(&self, url: &Url<'_>) -> bool {
+        self.segment.is_none_or(|segment| url.path().split('/').any(|of_url| of_url == segment))
+    }
+}
+
+/// The sockets of a connection of the load generator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sockets {
+    /// A byte stream.
+    Stream,
+    /// A UDP socket that is connected to the server.
+    Datagrams,
+    /// A byte stream, and a UDP socket for what is agreed on over it.
+    StreamAndDatagrams,
 }
 
 /// A URL as its protocol has read it.
@@ -239,7 +285,17 @@ pub(super) trait Request: Debug + Send + Sync {
     /// The session of a push; `via` are the streams that this one went through, itself last.
     fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>>;
     /// The client of a pull.
-    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client>;
-    /// A publisher of the load generator.
-    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>>;
+    fn pull(&self, patience: Patience, seed: Seed) -> Option<Box<dyn Client>>;
+    /// A player of the load generator: the client of a pull, where there is one.
+    fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
+        Some(Box::new(PulledPlayer::new(now, self.pull(patience, seed)?)))
+    }
+    /// A publisher of the load generator, of a stream that begins with these parameter sets as bodies of FLV.
+    fn publish(
+        &self,
+        now: Instant,
+        patience: Patience,
+        seed: Seed,
+        heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>>;
 }

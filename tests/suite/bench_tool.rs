@@ -99,6 +99,39 @@ fn players_of_flv_over_http_tls_and_websocket_lose_nothing() {
 }
 
 #[test]
+fn publishers_of_whip_and_players_of_whep_lose_nothing_and_leave_nothing() {
+    let server = Server::start(&[]);
+    let url = |way: &str| format!("http://{}/live/{way}/s{{n}}", server.http);
+    let publisher = Publisher::start(&server, &url("whip"), &["--count", "2", "--bitrate", "1000"]);
+    let (report, ok) = play(&url("whep"), &["--count", "4", "--streams", "2"]);
+    assert!(ok, "{report}");
+    assert_eq!((&report["protocol"], &report["connections"]["ready"]), (&"whep".into(), &4.into()));
+    // AAC is not carried: 30 frames a second, and no audio.
+    let units = &report["units"];
+    assert!(units["video"].as_u64().unwrap() > 4 * 60 && units["audio"] == 0, "{report}");
+    assert_eq!(
+        (&units["stamped"], &units["lost"], &units["repeated"]),
+        (&units["video"], &0.into(), &0.into())
+    );
+    assert!(report["first_frame_ms"]["p50"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(report["latency_video_ms"]["p50"].as_f64().unwrap() > 0.0, "{report}");
+    // 1 Mb/s each but for the audio: what pads is not left out on the way.
+    assert!((3e6..5e6).contains(&report["bits_per_second"].as_f64().unwrap()), "{report}");
+    let viewers = || {
+        let broadcast = server.api().get("/live/rest/v2/broadcasts/s0").json();
+        broadcast["webRTCViewerCount"].as_i64().unwrap()
+    };
+    wait_for("the players' sessions to be deleted", secs(10), || viewers() == 0);
+    let published = publisher.stop();
+    assert_eq!((&published["protocol"], &published["connections"]["lost"]), (&"whip".into(), &0.into()));
+    wait_for("the publishers' sessions to be deleted", secs(10), || {
+        !server.api().get("/live/rest/v2/broadcasts/list/0/50").body.contains("\"broadcasting\"")
+    });
+    let (report, ok) = play(&url("whep"), &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("HTTP 409"), "{report}");
+}
+
+#[test]
 fn publishers_of_rtmps_and_of_a_file() {
     let server = Server::start(&[]);
     let file = server.home().join("clip.flv");

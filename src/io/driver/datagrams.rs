@@ -77,7 +77,7 @@ impl Driver {
     }
 
     /// Closes a socket of a session's own.
-    pub(super) fn close_udp(&mut self, id: ConnId, path: PathId) {
+    pub(in crate::io) fn close_udp(&mut self, id: ConnId, path: PathId) {
         let Some(peer) = self.peer(id) else { return };
         let Some(at) = peer.own.iter().position(|(of, _)| *of == path) else { return };
         let (_, mut own) = peer.own.swap_remove(at);

@@ -4,20 +4,26 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use wire::{Datagrams, Gather, SendQueue};
 
-use super::{Load, Outcome, Tallies};
-use crate::bench::{Peer, PeerEvent};
+use super::{Destination, Load, Outcome, Tallies};
+use crate::bench::{Peer, PeerEvent, Sockets};
 use crate::io::driver::{Machine, Output};
 use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
-use crate::worker::{Destination, Way};
+use crate::worker::{Destination as SendTo, Way};
 
 /// A server that lets so much wait is not reading.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
+
+/// The generations of the two connections that a peer may have: they tell them apart.
+const STREAM: u32 = 0;
+const DATAGRAMS: u32 = 1;
 
 /// What a connection lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,39 +34,73 @@ enum Flow {
     Blocked,
 }
 
-/// A peer and its connection. It stays when the connection is gone: it is what is reported.
+/// A byte stream.
+#[derive(Debug)]
+struct Stream {
+    flow: Flow,
+    /// What waits to be sent.
+    out: SendQueue,
+    /// In the write queue.
+    writing: bool,
+    /// Not read for its peer's sake.
+    unread: bool,
+}
+
+impl Stream {
+    fn connecting() -> Self {
+        Self { flow: Flow::Connecting, out: SendQueue::new(), writing: false, unread: false }
+    }
+
+    fn has_writes(&self) -> bool {
+        self.flow == Flow::Open && !self.out.is_empty()
+    }
+}
+
+/// A UDP socket.
+#[derive(Debug)]
+struct Socket {
+    /// In the write queue.
+    writing: bool,
+}
+
+/// A peer and its connections. It stays when they are gone: it is what is reported.
 #[derive(Debug)]
 struct Conn {
     peer: Box<dyn Peer>,
     /// What its owner numbered it with.
     tag: usize,
-    in_datagrams: bool,
-    flow: Flow,
-    /// What waits to be sent over a byte stream.
-    out: SendQueue,
+    to: Arc<Destination>,
+    /// What is not given back to the driver yet.
+    stream: Option<Stream>,
+    socket: Option<Socket>,
     /// The server consented.
     ready: bool,
     /// Why it is over.
     gone: Option<String>,
-    /// The connection is given back to the driver.
-    closed: bool,
     /// To be drained.
     dirty: bool,
-    /// In the write queue.
-    writing: bool,
-    /// Not read for its peer's sake.
-    unread: bool,
     /// When the heap wakes it.
     scheduled: Option<Instant>,
 }
 
-/// All of a loop. The slot of a connection is its place in the list, and is not used again.
+impl Conn {
+    fn is_connecting(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.flow == Flow::Connecting)
+    }
+
+    /// Whether the peer's stream wants bytes of the server.
+    fn wants_bytes(&mut self) -> bool {
+        self.gone.is_none() && self.peer.byte_stream().is_some_and(|stream| stream.wants_bytes())
+    }
+}
+
+/// All of a loop. The slot of a peer's connections is its place in the list, and is not used again.
 #[derive(Debug)]
 pub(super) struct Generator {
     conns: Vec<Conn>,
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     dirty: Vec<usize>,
-    writes: VecDeque<usize>,
+    writes: VecDeque<(usize, Way)>,
     outputs: VecDeque<Output>,
     unsettled: usize,
     pub(super) tallies: Tallies,
@@ -80,28 +120,37 @@ impl Generator {
         }
     }
 
-    /// The id of the next connection.
-    pub(super) fn next_id(&self) -> ConnId {
-        id_of(self.conns.len())
+    /// The ids of the next peer's byte stream and of its socket.
+    pub(super) fn next_ids(&self) -> (ConnId, ConnId) {
+        let index = self.conns.len();
+        (id_of(index, STREAM), id_of(index, DATAGRAMS))
     }
 
-    /// Adds a peer whose connection is being made under [`Generator::next_id`].
-    pub(super) fn add(&mut self, peer: Box<dyn Peer>, tag: usize, in_datagrams: bool) {
+    /// Adds a peer whose connections are being made under [`Generator::next_ids`]. `local` is where it receives datagrams,
+    /// when they do not come from where its byte stream goes.
+    pub(super) fn add(
+        &mut self,
+        peer: Box<dyn Peer>,
+        tag: usize,
+        to: &Arc<Destination>,
+        local: Option<SocketAddr>,
+    ) {
         let index = self.conns.len();
-        self.conns.push(Conn {
+        let mut conn = Conn {
             peer,
             tag,
-            in_datagrams,
-            flow: if in_datagrams { Flow::Open } else { Flow::Connecting },
-            out: SendQueue::new(),
+            to: Arc::clone(to),
+            stream: (to.sockets != Sockets::Datagrams).then(Stream::connecting),
+            socket: (to.sockets != Sockets::Stream).then_some(Socket { writing: false }),
             ready: false,
             gone: None,
-            closed: false,
             dirty: false,
-            writing: false,
-            unread: false,
             scheduled: None,
-        });
+        };
+        if let (Some(local), Some(datagrams)) = (local, conn.peer.datagrams()) {
+            datagrams.handle_local(Load::now(), local);
+        }
+        self.conns.push(conn);
         self.unsettled += 1;
         self.touch(index);
     }
@@ -159,41 +208,53 @@ impl Generator {
         conn.dirty = false;
         self.drain_events(index);
         self.drain_bytes(index);
-        let Some(conn) = self.conns.get_mut(index) else { return };
-        if conn.in_datagrams || (!conn.out.is_empty() && conn.flow == Flow::Open) {
-            self.enqueue_write(index);
-        } else if conn.gone.is_some() {
-            self.give_back(index);
-        }
+        self.enqueue_writes(index);
+        self.give_back_idle(index);
         self.schedule(index);
         let Some(conn) = self.conns.get_mut(index) else { return };
-        if conn.unread && conn.gone.is_none() && wants_bytes(conn) {
-            conn.unread = false;
-            self.outputs.push_back(Output::Resume(id_of(index)));
+        if conn.stream.as_ref().is_some_and(|stream| stream.unread) && conn.wants_bytes() {
+            conn.stream.iter_mut().for_each(|stream| stream.unread = false);
+            self.outputs.push_back(Output::Resume(id_of(index, STREAM)));
         }
     }
 
     fn drain_events(&mut self, index: usize) {
+        let mut reconnects = false;
         let Some(conn) = self.conns.get_mut(index) else { return };
         while let Some(event) = conn.peer.poll_event() {
-            self.unsettled -= usize::from(!conn.ready && conn.gone.is_none());
+            let settles = !matches!(event, PeerEvent::Reconnect) && !conn.ready && conn.gone.is_none();
+            self.unsettled -= usize::from(settles);
             match event {
                 PeerEvent::Ready => conn.ready = true,
+                PeerEvent::Reconnect => reconnects = true,
                 PeerEvent::Closed(why) => {
                     conn.gone.get_or_insert(why);
                     conn.peer.close(Load::now());
                 }
             }
         }
+        // Who is gone says goodbye over what it has.
+        if reconnects && conn.gone.is_none() {
+            self.reconnect(index);
+        }
+    }
+
+    /// Gives the byte stream back and has another one made.
+    fn reconnect(&mut self, index: usize) {
+        self.close_stream(index);
+        let Some(conn) = self.conns.get_mut(index) else { return };
+        conn.stream = Some(Stream::connecting());
+        let (address, tls) = (conn.to.address, conn.to.tls_client());
+        self.outputs.push_back(Output::Connect { conn: id_of(index, STREAM), address, tls });
     }
 
     fn drain_bytes(&mut self, index: usize) {
-        let Some(conn) = self.conns.get_mut(index) else { return };
-        if let Some(stream) = conn.peer.byte_stream() {
-            stream.poll_transmit(&mut conn.out);
+        let Some(Conn { peer, stream: Some(stream), gone, .. }) = self.conns.get_mut(index) else { return };
+        if let Some(bytes) = peer.byte_stream() {
+            bytes.poll_transmit(&mut stream.out);
         }
-        if conn.out.len() > QUEUE_BYTES_MAX && conn.gone.is_none() {
-            conn.out = SendQueue::new();
+        if stream.out.len() > QUEUE_BYTES_MAX && gone.is_none() {
+            stream.out = SendQueue::new();
             self.end(index, "the server does not read");
             self.drain_events(index);
         }
@@ -210,13 +271,28 @@ impl Generator {
         }
     }
 
-    fn enqueue_write(&mut self, index: usize) {
-        if let Some(conn) = self.conns.get_mut(index)
-            && !conn.writing
-            && !conn.closed
-        {
-            conn.writing = true;
-            self.writes.push_back(index);
+    fn enqueue_writes(&mut self, index: usize) {
+        let Some(conn) = self.conns.get_mut(index) else { return };
+        if let Some(stream) = conn.stream.as_mut().filter(|stream| stream.has_writes() && !stream.writing) {
+            stream.writing = true;
+            self.writes.push_back((index, Way::Bytes));
+        }
+        if let Some(socket) = conn.socket.as_mut().filter(|socket| !socket.writing) {
+            socket.writing = true;
+            self.writes.push_back((index, Way::Datagrams));
+        }
+    }
+
+    fn stream_mut(&mut self, index: usize) -> Option<&mut Stream> {
+        self.conns.get_mut(index)?.stream.as_mut()
+    }
+
+    /// The byte stream has ended. A peer that goes on in datagrams has no more use for it.
+    fn hang_up(&mut self, index: usize, why: Option<&str>) {
+        let Some(conn) = self.conns.get_mut(index) else { return };
+        conn.peer.handle_hangup(Load::now(), why);
+        if conn.socket.is_some() {
+            self.close_stream(index);
         }
     }
 
@@ -230,11 +306,19 @@ impl Generator {
         }
     }
 
-    /// Closes the connection of a peer that is gone, once.
-    fn give_back(&mut self, index: usize) {
+    /// Closes the byte stream of a peer that is gone, unless something waits that it takes. Its socket is closed when it has
+    /// nothing to say any more.
+    fn give_back_idle(&mut self, index: usize) {
+        let Some(conn) = self.conns.get(index).filter(|conn| conn.gone.is_some()) else { return };
+        if conn.stream.as_ref().is_some_and(|stream| !stream.has_writes()) {
+            self.close_stream(index);
+        }
+    }
+
+    fn close_stream(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index) else { return };
-        if !std::mem::replace(&mut conn.closed, true) {
-            self.outputs.push_back(Output::Close { conn: id_of(index), abort: false });
+        if conn.stream.take().is_some() {
+            self.outputs.push_back(Output::Close { conn: id_of(index, STREAM), abort: false });
         }
     }
 }
@@ -244,10 +328,10 @@ impl Machine for Generator {
         let index = index_of(id);
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
         match event {
-            PathEvent::Open { .. } => conn.flow = Flow::Open,
-            PathEvent::Broken(why) if conn.flow == Flow::Connecting => self.end(index, why),
-            PathEvent::Broken(why) => conn.peer.handle_hangup(Load::now(), Some(why)),
-            PathEvent::PeerClosed => conn.peer.handle_hangup(Load::now(), None),
+            PathEvent::Open { .. } => conn.stream.iter_mut().for_each(|stream| stream.flow = Flow::Open),
+            PathEvent::Broken(why) if conn.is_connecting() => self.end(index, why),
+            PathEvent::Broken(why) => self.hang_up(index, Some(why)),
+            PathEvent::PeerClosed => self.hang_up(index, None),
         }
         self.touch(index);
     }
@@ -274,22 +358,21 @@ impl Machine for Generator {
 
     fn handle_writable(&mut self, _now: Now, id: ConnId) {
         let index = index_of(id);
-        if let Some(conn) = self.conns.get_mut(index)
-            && conn.flow == Flow::Blocked
+        if let Some(stream) = self.stream_mut(index)
+            && stream.flow == Flow::Blocked
         {
-            conn.flow = Flow::Open;
-            self.enqueue_write(index);
+            stream.flow = Flow::Open;
+            self.enqueue_writes(index);
         }
     }
 
     /// The reading side knows why, and what came before it.
     fn handle_write_error(&mut self, _now: Now, id: ConnId, _error: &io::Error) {
         let index = index_of(id);
-        let Some(conn) = self.conns.get_mut(index) else { return };
-        conn.flow = Flow::Blocked;
-        if conn.gone.is_some() {
-            self.give_back(index);
+        if let Some(stream) = self.stream_mut(index) {
+            stream.flow = Flow::Blocked;
         }
+        self.give_back_idle(index);
     }
 
     /// One peer at a time, so that what it sends is stamped right before its write.
@@ -318,11 +401,9 @@ impl Machine for Generator {
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.conns.get_mut(index_of(id)).filter(|conn| conn.gone.is_none()) else {
-            return false;
-        };
-        let wants = wants_bytes(conn);
-        conn.unread = !wants;
+        let Some(conn) = self.conns.get_mut(index_of(id)) else { return false };
+        let wants = conn.wants_bytes();
+        conn.stream.iter_mut().for_each(|stream| stream.unread = !wants);
         wants
     }
 
@@ -337,10 +418,13 @@ impl Machine for Generator {
     }
 
     fn next_write(&mut self) -> Option<(ConnId, Way)> {
-        let index = self.writes.pop_front()?;
+        let (index, way) = self.writes.pop_front()?;
         let conn = self.conns.get_mut(index)?;
-        conn.writing = false;
-        Some((id_of(index), if conn.in_datagrams { Way::Datagrams } else { Way::Bytes }))
+        match way {
+            Way::Bytes => conn.stream.iter_mut().for_each(|stream| stream.writing = false),
+            Way::Datagrams => conn.socket.iter_mut().for_each(|socket| socket.writing = false),
+        }
+        Some((id_of(index, if way == Way::Bytes { STREAM } else { DATAGRAMS }), way))
     }
 
     fn has_writes(&self) -> bool {
@@ -348,49 +432,46 @@ impl Machine for Generator {
     }
 
     fn retry_write(&mut self, id: ConnId) {
-        self.enqueue_write(index_of(id));
+        self.enqueue_writes(index_of(id));
     }
 
     fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
-        if let Some(conn) = self.conns.get(index_of(id)) {
-            conn.out.gather(gather);
+        if let Some(stream) = self.conns.get(index_of(id)).and_then(|conn| conn.stream.as_ref()) {
+            stream.out.gather(gather);
         }
     }
 
     fn sent(&mut self, _at: Instant, id: ConnId, taken: usize, offered: usize) {
         let index = index_of(id);
         let Some(conn) = self.conns.get_mut(index) else { return };
-        conn.out.advance(taken);
         self.tallies.sent(conn.peer.role(), taken);
-        conn.flow = if taken < offered { Flow::Blocked } else { Flow::Open };
-        if conn.flow == Flow::Open && !conn.out.is_empty() {
-            self.enqueue_write(index);
-        } else if conn.gone.is_some() {
-            self.give_back(index);
+        if let Some(stream) = &mut conn.stream {
+            stream.out.advance(taken);
+            stream.flow = if taken < offered { Flow::Blocked } else { Flow::Open };
         }
+        self.enqueue_writes(index);
+        self.give_back_idle(index);
     }
 
-    fn gather_datagrams(&mut self, _now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
+    fn gather_datagrams(&mut self, _now: Now, id: ConnId, out: &mut Datagrams) -> Option<SendTo> {
         let index = index_of(id);
         let conn = self.conns.get_mut(index)?;
-        if let Some(datagrams) = conn.peer.datagrams() {
-            datagrams.poll_datagrams(Load::now(), out);
-        }
+        let to = conn.peer.datagrams().and_then(|datagrams| datagrams.poll_datagrams(Load::now(), out));
         if out.is_empty() {
-            if conn.gone.is_some() {
-                self.give_back(index);
+            if conn.gone.is_some() && conn.socket.take().is_some() {
+                self.outputs.push_back(Output::Close { conn: id, abort: false });
             }
             // What it has sent may have moved its deadline.
             self.schedule(index);
         }
-        Some(Destination::Own(PathId::default(), None))
+        Some(SendTo::Own(PathId::default(), to))
     }
 
     fn datagrams_sent(&mut self, _at: Instant, id: ConnId, taken: usize, _lost: usize) {
         let index = index_of(id);
         let Some(conn) = self.conns.get(index) else { return };
         self.tallies.sent(conn.peer.role(), taken);
-        self.enqueue_write(index);
+        self.enqueue_writes(index);
     }
 
     fn poll_output(&mut self, _now: Now) -> Option<Output> {
@@ -402,13 +483,8 @@ impl Machine for Generator {
     }
 }
 
-/// Whether a peer's socket is to be read.
-fn wants_bytes(conn: &mut Conn) -> bool {
-    conn.peer.byte_stream().is_some_and(|stream| stream.wants_bytes())
-}
-
-fn id_of(index: usize) -> ConnId {
-    ConnId { slot: u32::try_from(index).unwrap_or(u32::MAX), generation: 0 }
+fn id_of(index: usize, generation: u32) -> ConnId {
+    ConnId { slot: u32::try_from(index).unwrap_or(u32::MAX), generation }
 }
 
 fn index_of(id: ConnId) -> usize {

@@ -9,7 +9,7 @@ pub mod process;
 mod run;
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use rustls::ClientConfig;
 use super::clock;
 use super::driver::{Bounds, Driver, TlsClient};
 use super::tls::load_client;
-use crate::bench::{Now, Peer, Role, Score, Tally, Target};
+use crate::bench::{Now, Peer, Role, Score, Sockets, Tally, Target};
 use crate::protocol::PathId;
 use generator::Generator;
 
@@ -42,8 +42,8 @@ pub struct Destination {
     pub address: SocketAddr,
     /// The name to verify, when under TLS.
     pub tls: Option<(String, Arc<ClientConfig>)>,
-    /// In datagrams.
-    pub datagrams: bool,
+    /// What is opened to it.
+    pub sockets: Sockets,
 }
 
 impl Destination {
@@ -55,7 +55,7 @@ impl Destination {
         let host = target.host();
         let mut addresses = (host, target.port()).to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-        let mut to = Self::to(address, target.is_tls(), target.is_datagrams(), insecure)?;
+        let mut to = Self::to(address, target.is_tls(), target.sockets(), insecure)?;
         if let Some((name, _)) = &mut to.tls {
             host.clone_into(name);
         }
@@ -66,9 +66,26 @@ impl Destination {
     ///
     /// # Errors
     /// No TLS.
-    pub fn to(address: SocketAddr, tls: bool, datagrams: bool, insecure: bool) -> io::Result<Self> {
+    pub fn to(address: SocketAddr, tls: bool, sockets: Sockets, insecure: bool) -> io::Result<Self> {
         let config = tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
-        Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), datagrams })
+        Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), sockets })
+    }
+
+    /// What TLS needs, when under it.
+    fn tls_client(&self) -> Option<TlsClient> {
+        let (name, config) = self.tls.as_ref()?;
+        Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
+    }
+
+    /// A port, which the kernel chooses, of the address that this host speaks to the server from.
+    fn own_port(&self) -> io::Result<SocketAddr> {
+        let any: IpAddr = match self.address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let probe = UdpSocket::bind((any, 0))?;
+        probe.connect(self.address)?;
+        Ok(SocketAddr::new(probe.local_addr()?.ip(), 0))
     }
 }
 
@@ -151,18 +168,24 @@ impl Load {
     ///
     /// # Errors
     /// The system refuses, for instance for want of descriptors.
-    pub fn open(&mut self, to: &Destination, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
-        let id = self.generator.next_id();
-        if to.datagrams {
-            self.driver.open_udp(id, PathId::default(), None, Some(to.address))?;
-        } else {
-            let tls = to
-                .tls
-                .as_ref()
-                .map(|(name, config)| TlsClient { name: name.as_str().into(), config: Arc::clone(config) });
-            self.driver.connect(id, to.address, tls)?;
+    pub fn open(&mut self, to: &Arc<Destination>, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
+        let (stream, datagrams) = self.generator.next_ids();
+        let path = PathId::default();
+        let local = match to.sockets {
+            Sockets::Stream => None,
+            Sockets::Datagrams => {
+                self.driver.open_udp(datagrams, path, None, Some(to.address))?;
+                None
+            }
+            Sockets::StreamAndDatagrams => {
+                self.driver.open_udp(datagrams, path, Some(to.own_port()?), None)?
+            }
+        };
+        if to.sockets != Sockets::Datagrams {
+            let connected = self.driver.connect(stream, to.address, to.tls_client());
+            connected.inspect_err(|_| self.driver.close_udp(datagrams, path))?;
         }
-        self.generator.add(peer, tag, to.datagrams);
+        self.generator.add(peer, tag, to, local);
         self.driver.drain(clock::now(), &mut self.generator);
         Ok(())
     }

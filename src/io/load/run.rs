@@ -55,7 +55,7 @@ pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, St
     let _ = super::super::sys::raise_open_files();
     let target = options.target(0)?;
     let to = Destination::resolve(&target, options.insecure);
-    let to = to.map_err(|error| format!("{}: {error}", target.host()))?;
+    let to = Arc::new(to.map_err(|error| format!("{}: {error}", target.host()))?);
     let clip = clip(options)?;
     let shared = Shared::default();
     thread::scope(|scope| {
@@ -159,7 +159,7 @@ impl Watch<'_> {
 struct Worker<'a> {
     options: &'a Options,
     shared: &'a Shared,
-    to: &'a Destination,
+    to: &'a Arc<Destination>,
     clip: &'a Arc<Clip>,
     index: usize,
 }

@@ -1,14 +1,15 @@
 //! The loop with peers that write down what they hear.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 use super::*;
-use crate::bench::{PeerEvent, PeerStream};
+use crate::bench::{PeerDatagrams, PeerEvent, PeerStream, Sockets};
 use crate::io::driver::Machine;
 
 #[derive(Debug, Default)]
@@ -74,10 +75,135 @@ impl PeerStream for Witness {
     }
 }
 
+/// A peer that asks over a byte stream, is answered in datagrams, and says goodbye over another byte stream.
+#[derive(Debug, Default)]
+struct Both {
+    local: Option<SocketAddr>,
+    to: Option<SocketAddr>,
+    says: Bytes,
+    heard: Vec<u8>,
+    events: VecDeque<PeerEvent>,
+}
+
+impl Peer for Arc<Mutex<Both>> {
+    fn handle_timeout(&mut self, _now: Now, _tally: &mut Tally) {}
+
+    fn handle_hangup(&mut self, _now: Now, _why: Option<&str>) {
+        self.lock().unwrap().heard.push(b'.');
+    }
+
+    fn close(&mut self, _now: Now) {
+        let mut this = self.lock().unwrap();
+        this.says = Bytes::from_static(b"bye");
+        this.events.push_back(PeerEvent::Reconnect);
+    }
+
+    fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.lock().unwrap().events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn role(&self) -> Role {
+        Role::Play
+    }
+
+    fn score(&self) -> Score {
+        Score::None
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
+        Some(self)
+    }
+}
+
+impl PeerStream for Arc<Mutex<Both>> {
+    fn handle_bytes(&mut self, _now: Now, bytes: &[u8], _tally: &mut Tally) {
+        self.lock().unwrap().heard.extend_from_slice(bytes);
+    }
+
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        out.push(std::mem::take(&mut self.lock().unwrap().says));
+    }
+}
+
+impl PeerDatagrams for Arc<Mutex<Both>> {
+    fn handle_local(&mut self, _now: Now, local: SocketAddr) {
+        let mut this = self.lock().unwrap();
+        (this.local, this.says) = (Some(local), Bytes::from_static(b"hello"));
+    }
+
+    fn handle_datagram(&mut self, _now: Now, from: SocketAddr, datagram: &mut [u8], _tally: &mut Tally) {
+        let mut this = self.lock().unwrap();
+        this.heard.extend_from_slice(datagram);
+        this.to = Some(from);
+        this.events.push_back(PeerEvent::Ready);
+    }
+
+    fn poll_datagrams(&mut self, _now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
+        let to = self.lock().unwrap().to.take()?;
+        out.push(b"thanks", &[]);
+        Some(to)
+    }
+}
+
+#[test]
+fn a_peer_of_both_asks_goes_on_in_datagrams_and_comes_again_to_say_goodbye() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let media = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let to = Destination::to(address, false, Sockets::StreamAndDatagrams, true).map(Arc::new).unwrap();
+    let mut load = Load::new(Duration::from_secs(1), false).unwrap();
+    let peer = Arc::new(Mutex::new(Both::default()));
+    load.open(&to, Box::new(Arc::clone(&peer)), 0).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    turn(&mut load);
+    let mut asked = [0; 5];
+    server.read_exact(&mut asked).unwrap();
+    server.write_all(b"yes").unwrap();
+    server.shutdown(Shutdown::Write).unwrap();
+    turn(&mut load);
+    assert_eq!((&asked, load.unsettled()), (b"hello", 1));
+    server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(server.read(&mut asked).unwrap(), 0, "the byte stream is given back");
+
+    // The end of the byte stream is no end; media comes from wherever it is sent.
+    let local = peer.lock().unwrap().local.unwrap();
+    assert!(local.ip() == address.ip() && local.port() > 0);
+    media.send_to(b"media", local).unwrap();
+    turn(&mut load);
+    let mut thanks = [0; 20];
+    assert_eq!(media.recv_from(&mut thanks).unwrap(), (6, local));
+    assert_eq!((&thanks[..6], load.unsettled()), (&b"thanks"[..], 0));
+    assert_eq!(peer.lock().unwrap().heard, b"yes.media");
+    let outcome = load.outcomes().next().unwrap();
+    assert!(outcome.ready && outcome.gone.is_none());
+
+    load.close();
+    turn(&mut load);
+    let (mut server, _) = listener.accept().unwrap();
+    let mut goodbye = [0; 3];
+    server.read_exact(&mut goodbye).unwrap();
+    assert_eq!(&goodbye, b"bye");
+    // Bytes of the socket count as those of the stream do.
+    assert_eq!(load.tally(Role::Play).bytes, 3 + 5);
+}
+
 /// A loop with one witness, who says this first, and the server's end of its connection.
 fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = Destination { address: listener.local_addr().unwrap(), tls: None, datagrams: false };
+    let to =
+        Destination::to(listener.local_addr().unwrap(), false, Sockets::Stream, true).map(Arc::new).unwrap();
     let mut load = Load::new(Duration::from_secs(1), false).unwrap();
     let witness = Witness::default();
     witness.0.lock().unwrap().says = Bytes::from_static(says);
@@ -144,9 +270,11 @@ fn what_is_due_is_sent_before_the_next_peer_is_asked() {
     let mut generator = Generator::new(Tallies { published: tally(), played: tally() });
     let now = clock::now();
     let peers = [Witness::default(), Witness::default()];
+    let to =
+        Destination::to("127.0.0.1:1".parse().unwrap(), false, Sockets::Stream, true).map(Arc::new).unwrap();
     for peer in &peers {
         peer.0.lock().unwrap().due = Some(now.mono);
-        generator.add(Box::new(peer.clone()), 0, false);
+        generator.add(Box::new(peer.clone()), 0, &to, None);
     }
     generator.finish_turn();
     let due = || peers.iter().filter(|peer| peer.0.lock().unwrap().due.is_some()).count();

@@ -27,7 +27,7 @@ use crate::protocol::FormatKind;
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::publisher::LoadPublisher;
 use crate::protocol::pull::{Client, Patience};
-use crate::protocol::row::{Addresses, Outbound, Protocol, Request, Scheme};
+use crate::protocol::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
 use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
 use pull::FlvPull;
@@ -42,7 +42,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 80,
             pushes: false,
             pulls: true,
-            load: "flv",
+            load: LoadUse::plays("flv"),
             read: |url, scheme| outbound(url, scheme, Transport::Tcp),
         },
         Scheme {
@@ -50,7 +50,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 443,
             pushes: false,
             pulls: true,
-            load: "flv",
+            load: LoadUse::plays("flv"),
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
         },
         Scheme {
@@ -58,7 +58,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 80,
             pushes: false,
             pulls: false,
-            load: "ws-flv",
+            load: LoadUse::plays("ws-flv"),
             read: |url, scheme| outbound_messages(url, scheme, Transport::Tcp),
         },
         Scheme {
@@ -66,7 +66,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 443,
             pushes: false,
             pulls: false,
-            load: "ws-flv",
+            load: LoadUse::plays("ws-flv"),
             read: |url, scheme| outbound_messages(url, scheme, Transport::Tls),
         },
     ],
@@ -94,11 +94,17 @@ impl Request for FlvUrl {
         None
     }
 
-    fn pull(&self, patience: Patience, _seed: Seed) -> Box<dyn Client> {
-        Box::new(FlvPull::new(self, patience))
+    fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(FlvPull::new(self, patience)))
     }
 
-    fn publish(&self, _now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+    fn publish(
+        &self,
+        _now: Instant,
+        _patience: Patience,
+        _seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
         None
     }
 }
@@ -116,11 +122,17 @@ impl Request for InMessages {
         None
     }
 
-    fn pull(&self, _patience: Patience, seed: Seed) -> Box<dyn Client> {
-        Box::new(WsFlvClient::new(&self.0, seed))
+    fn pull(&self, _patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(WsFlvClient::new(&self.0, seed)))
     }
 
-    fn publish(&self, _now: Instant, _patience: Patience, _seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+    fn publish(
+        &self,
+        _now: Instant,
+        _patience: Patience,
+        _seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
         None
     }
 }

@@ -19,19 +19,13 @@ impl FlvUrl {
     /// Reads a URL.
     pub(crate) fn read(url: &Url<'_>, default_port: u16) -> Result<Self, UrlError> {
         let (host, port) = url.host_and_port(default_port)?;
-        let target = request_target(url.tail);
+        let target = url.request_target();
         if !may_be_flv(&target) {
             return Err(UrlError::Unsupported("Over HTTP this version pulls FLV only"));
         }
         let authority = url::authority(&host, port, default_port);
         Ok(Self { host, port, authority, target })
     }
-}
-
-/// The target of the HTTP request: a fragment stays with the client (RFC 9110 §4.2.5).
-fn request_target(tail: &str) -> String {
-    let path = tail.split('#').next().unwrap_or("");
-    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
 /// Whether the path of an HTTP URL may be a live FLV file: it ends so, or says nothing of what it is.

@@ -160,8 +160,10 @@ pub trait ClientStream {
 
 /// A client over datagrams.
 pub trait ClientDatagrams {
-    /// A datagram of the server.
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]);
+    /// Where the socket receives, once it is open and not connected to the server.
+    fn handle_local(&mut self, now: Instant, local: SocketAddr);
+    /// A datagram of the server; it may be opened in place.
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]);
     /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr>;
 }

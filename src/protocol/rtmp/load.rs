@@ -42,6 +42,10 @@ impl LoadPublisher for RtmpLoad {
         None
     }
 
+    fn handle_end(&mut self, _now: Instant) {
+        // It has one transport.
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }

@@ -16,12 +16,14 @@ mod url;
 use std::time::Instant;
 
 use ::rtmp::{ClientConfig, FourCcs};
+use bytes::Bytes;
 use crypto::Seed;
+use flv::file::TagKind;
 use media::Codec;
 
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
-use super::row::{Addresses, Listener, Outbound, Protocol, Publish, Request, Scheme, Security};
+use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Publish, Request, Scheme, Security};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
 use crate::mail::Transport;
@@ -69,7 +71,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: DEFAULT_PORT,
             pushes: true,
             pulls: true,
-            load: "rtmp",
+            load: LoadUse::both("rtmp"),
             read: |url, scheme| outbound(url, scheme, Transport::Tcp),
         },
         Scheme {
@@ -77,7 +79,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             default_port: 443,
             pushes: true,
             pulls: true,
-            load: "rtmp",
+            load: LoadUse::both("rtmp"),
             read: |url, scheme| outbound(url, scheme, Transport::Tls),
         },
     ],
@@ -101,11 +103,17 @@ impl Request for RtmpUrl {
         Some(Box::new(RtmpPush::new(now, self, via, seed)))
     }
 
-    fn pull(&self, patience: Patience, seed: Seed) -> Box<dyn Client> {
-        Box::new(RtmpPull::new(self, patience, seed))
+    fn pull(&self, patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(RtmpPull::new(self, patience, seed)))
     }
 
-    fn publish(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+    fn publish(
+        &self,
+        now: Instant,
+        patience: Patience,
+        seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
         Some(Box::new(RtmpLoad::new(now, self, patience, seed)))
     }
 }

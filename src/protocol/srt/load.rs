@@ -32,7 +32,11 @@ impl SrtLoad {
 }
 
 impl ClientDatagrams for SrtLoad {
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    fn handle_local(&mut self, _now: Instant, _local: SocketAddr) {
+        // The server knows where it calls from.
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
         self.publishing.connection.handle_datagram(now, from, datagram);
     }
 
@@ -48,6 +52,10 @@ impl LoadPublisher for SrtLoad {
 
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         Some(self)
+    }
+
+    fn handle_end(&mut self, _now: Instant) {
+        // It has one transport.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

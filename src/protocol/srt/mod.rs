@@ -33,10 +33,11 @@ use std::time::{Duration, Instant};
 use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason};
 use bytes::Bytes;
 use crypto::Seed;
+use flv::file::TagKind;
 
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
-use super::row::{Addresses, Outbound, Port, Protocol, Request, Scheme};
+use super::row::{Addresses, LoadUse, Outbound, Port, Protocol, Request, Scheme, Sockets};
 use super::{Now, Session};
 use crate::auth::access::Secret;
 use crate::config::AppSettings;
@@ -82,7 +83,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 4200,
         pushes: true,
         pulls: true,
-        load: "srt",
+        load: LoadUse { sockets: Sockets::Datagrams, ..LoadUse::both("srt") },
         read: |url, scheme| {
             let SrtUrl { host, port, address } = SrtUrl::read(url, scheme.default_port)?;
             let transport = if address.listens { Transport::UdpListener } else { Transport::Udp };
@@ -109,11 +110,17 @@ impl Request for SrtAddress {
         Some(Box::new(SrtPush::new(Self { stream_id, ..self.clone() }, seed)))
     }
 
-    fn pull(&self, _patience: Patience, seed: Seed) -> Box<dyn Client> {
-        Box::new(SrtPull::new(self, seed))
+    fn pull(&self, _patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(SrtPull::new(self, seed)))
     }
 
-    fn publish(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPublisher>> {
+    fn publish(
+        &self,
+        now: Instant,
+        _patience: Patience,
+        seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
         Some(Box::new(SrtLoad::new(now, self, seed)))
     }
 }

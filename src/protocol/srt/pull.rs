@@ -31,7 +31,11 @@ impl SrtPull {
 }
 
 impl ClientDatagrams for SrtPull {
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    fn handle_local(&mut self, _now: Instant, _local: SocketAddr) {
+        // The server knows where it calls from.
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
         if let Some(connection) = &mut self.connection {
             connection.handle_datagram(now, from, datagram);
         }

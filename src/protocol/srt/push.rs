@@ -41,6 +41,8 @@ impl SrtPush {
             match event {
                 PublisherEvent::Ready => self.attempt.broadcast(Format::new(&super::FORMAT, 0)),
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
+                // It has no byte stream.
+                PublisherEvent::Reconnect => {}
             }
         }
     }

@@ -19,6 +19,7 @@ mod ice_servers;
 mod info;
 mod ingest;
 mod layers;
+mod load;
 mod messages;
 mod negotiation;
 mod package;
@@ -34,7 +35,7 @@ mod way;
 pub(super) mod whip;
 
 use super::FormatKind;
-use super::row::{Listener, Port, Protocol, Security};
+use super::row::{Listener, LoadUse, Port, Protocol, Scheme, Security, Sockets};
 use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
@@ -55,6 +56,26 @@ static FORMAT: FormatKind = FormatKind {
     is_given_up_by_close: false,
 };
 
+/// What the load generator does where a segment of the path is so called.
+const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
+const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
+
+const fn of_load(protocol: &'static str) -> LoadUse {
+    LoadUse { sockets: Sockets::StreamAndDatagrams, ..LoadUse::plays(protocol) }
+}
+
+/// Streams are neither pushed nor pulled: these URLs are for the load generator alone.
+const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse) -> Scheme {
+    Scheme {
+        name,
+        default_port,
+        pushes: false,
+        pulls: false,
+        load,
+        read: if tls { load::read_tls } else { load::read },
+    }
+}
+
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[Listener {
@@ -69,6 +90,12 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),
     formats: &[&FORMAT],
+    schemes: &[
+        scheme("http", 80, false, WHIP),
+        scheme("https", 443, true, WHIP),
+        scheme("http", 80, false, WHEP),
+        scheme("https", 443, true, WHEP),
+    ],
     ports: &[Port {
         name: PORT,
         publishers: true,

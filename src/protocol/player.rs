@@ -1,0 +1,135 @@
+//! Players of the load generator. Most of them are the clients of pulls.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::time::Instant;
+
+use bytes::Bytes;
+use flv::file::TagKind;
+use media::TrackId;
+
+use super::publisher::grant;
+use super::pull::{Client, ClientDatagrams, ClientEvent, ClientStream, Media};
+use super::ts;
+use crate::mail::SessionSettings;
+
+/// What a player reports.
+#[derive(Debug)]
+pub enum LoadEvent {
+    /// The server consented.
+    Ready,
+    /// It wants another byte stream to the same server in place of the one it has had.
+    Reconnect,
+    /// The body of a tag of FLV.
+    Tag {
+        /// What it is.
+        kind: TagKind,
+        /// All of it.
+        body: Bytes,
+    },
+    /// An access unit of another container.
+    Unit {
+        /// Video, or audio.
+        is_video: bool,
+        /// NAL units in four-byte lengths, or a raw frame.
+        payload: Bytes,
+    },
+    /// The end, with the reason.
+    Closed(String),
+}
+
+/// A client that plays, over a byte stream, in datagrams, or over both.
+pub trait LoadPlayer: Debug + Send {
+    /// Its byte stream, if it has one.
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
+    /// Its datagrams, if it has any.
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
+    /// The byte stream has ended.
+    fn handle_end(&mut self, now: Instant);
+    /// A deadline may have passed.
+    fn handle_timeout(&mut self, now: Instant);
+    /// The next event.
+    fn poll_event(&mut self) -> Option<LoadEvent>;
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Says goodbye.
+    fn close(&mut self, now: Instant);
+}
+
+/// The client of a pull as a player.
+#[derive(Debug)]
+pub(super) struct PulledPlayer {
+    client: Box<dyn Client>,
+    depackager: Option<Box<ts::Depackager>>,
+    ready: bool,
+    events: VecDeque<LoadEvent>,
+}
+
+impl PulledPlayer {
+    /// On a connection that is being made.
+    pub(super) fn new(now: Instant, mut client: Box<dyn Client>) -> Self {
+        client.begin(now, &SessionSettings::default());
+        Self { client, depackager: None, ready: false, events: VecDeque::new() }
+    }
+
+    fn take(&mut self, media: Media) {
+        match media {
+            Media::Tag(tag) => self.events.push_back(LoadEvent::Tag { kind: tag.kind, body: tag.body }),
+            Media::Payload(payload) => {
+                let depackager =
+                    self.depackager.get_or_insert_with(|| Box::new(ts::Depackager::new(&grant())));
+                depackager.handle(&payload);
+                while let Some((unit, _)) = depackager.poll_unit() {
+                    let is_video = unit.track == TrackId::VIDEO;
+                    self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
+                }
+            }
+            Media::Lost => {
+                if let Some(depackager) = &mut self.depackager {
+                    depackager.lost();
+                }
+            }
+        }
+    }
+}
+
+impl LoadPlayer for PulledPlayer {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        self.client.byte_stream()
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        self.client.datagrams()
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        self.client.handle_end(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.client.handle_timeout(now);
+    }
+
+    fn poll_event(&mut self) -> Option<LoadEvent> {
+        while self.events.is_empty() {
+            match self.client.poll()? {
+                ClientEvent::Accepted | ClientEvent::Connected => {
+                    if !std::mem::replace(&mut self.ready, true) {
+                        self.events.push_back(LoadEvent::Ready);
+                    }
+                }
+                ClientEvent::Media(media) => self.take(media),
+                ClientEvent::Ended(reason) => self.events.push_back(LoadEvent::Closed(reason)),
+            }
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.client.poll_timeout()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.client.close(now);
+    }
+}

@@ -1,0 +1,89 @@
+//! A player: frames as they come whole.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use ::webrtc::{MediaPreference, offered_formats};
+use crypto::Seed;
+use media::codec::{Codec, g711};
+use sdp::{Direction, MediaKind};
+use wire::Datagrams;
+
+use super::Endpoint;
+use super::client::{ClientEvent, RtcClient};
+use crate::protocol::player::{LoadEvent, LoadPlayer};
+use crate::protocol::pull::{ClientDatagrams, ClientStream};
+
+/// What is offered to be sent, with the first payload type of each codec.
+const VIDEO: [(Codec, u8); 5] =
+    [(Codec::H264, 96), (Codec::H265, 100), (Codec::Av1, 101), (Codec::Vp9, 102), (Codec::Vp8, 104)];
+const AUDIO: [(Codec, u8); 3] =
+    [(Codec::Opus, 111), (Codec::G711(g711::Law::Mu), 0), (Codec::G711(g711::Law::A), 8)];
+
+/// The player.
+#[derive(Debug)]
+pub(super) struct RtcPlayer(RtcClient);
+
+impl RtcPlayer {
+    pub(super) fn new(now: Instant, endpoint: Endpoint, seed: Seed) -> Option<Self> {
+        let takes = |codecs: &[(Codec, u8)]| MediaPreference {
+            direction: Direction::RecvOnly,
+            formats: codecs.iter().flat_map(|(codec, first)| offered_formats(*codec, *first)).collect(),
+            msid: None,
+        };
+        let sections = vec![(MediaKind::Audio, takes(&AUDIO)), (MediaKind::Video, takes(&VIDEO))];
+        RtcClient::new(now, endpoint, seed, sections).map(Self)
+    }
+}
+
+impl ClientDatagrams for RtcPlayer {
+    fn handle_local(&mut self, now: Instant, local: SocketAddr) {
+        self.0.handle_local(now, local);
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        self.0.handle_datagram(now, from, datagram);
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+        self.0.poll_datagrams(now, |_| None, out)
+    }
+}
+
+impl LoadPlayer for RtcPlayer {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(&mut self.0)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        self.0.handle_end(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_event(&mut self) -> Option<LoadEvent> {
+        Some(match self.0.poll_event()? {
+            ClientEvent::Ready => LoadEvent::Ready,
+            ClientEvent::Reconnect => LoadEvent::Reconnect,
+            ClientEvent::Frame { section, payload } => {
+                let is_video = self.0.kind_of(section) == Some(&MediaKind::Video);
+                LoadEvent::Unit { is_video, payload }
+            }
+            ClientEvent::Closed(reason) => LoadEvent::Closed(reason),
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0.poll_timeout()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.0.close(now);
+    }
+}

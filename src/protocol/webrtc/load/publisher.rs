@@ -1,0 +1,136 @@
+//! A publisher: units of a clip, cut as viewers of the server have them cut.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+use media::{TrackId, TrackKind};
+use sdp::MediaKind;
+use wire::Datagrams;
+
+use super::Endpoint;
+use super::client::{ClientEvent, RtcClient};
+use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
+use crate::protocol::pull::{ClientDatagrams, ClientStream};
+use crate::protocol::webrtc::negotiation;
+use crate::protocol::webrtc::package::RtcPackage;
+
+/// The name of the stream in the offer; the endpoint's URL has the one that counts.
+const STREAM: &str = "bench";
+
+/// The publisher.
+#[derive(Debug)]
+pub(super) struct RtcPublisher {
+    client: RtcClient,
+    mux: FlvMux<RtcPackage>,
+    /// A time of the clip in milliseconds, and when it is said to have been sampled.
+    clock: Option<(i64, Instant)>,
+}
+
+impl RtcPublisher {
+    /// `heads` are the parameter sets of the clip: what WebRTC can carry of it is offered.
+    pub(super) fn new(
+        now: Instant,
+        endpoint: Endpoint,
+        seed: Seed,
+        heads: &[(TagKind, Bytes)],
+    ) -> Option<Self> {
+        let mut mux = FlvMux::new(RtcPackage::default());
+        for (kind, body) in heads {
+            mux.unit(now, *kind, 0, body);
+        }
+        let sections = negotiation::offered(mux.tracks(), STREAM);
+        Some(Self { client: RtcClient::new(now, endpoint, seed, sections)?, mux, clock: None })
+    }
+
+    /// The track that the section of a kind carries.
+    fn track_of(&self, kind: &MediaKind) -> Option<TrackId> {
+        let kind = if *kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
+        self.mux.tracks().default_of(kind).map(|track| track.id)
+    }
+}
+
+impl ClientDatagrams for RtcPublisher {
+    fn handle_local(&mut self, now: Instant, local: SocketAddr) {
+        self.client.handle_local(now, local);
+    }
+
+    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+        self.client.handle_datagram(now, from, datagram);
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+        let tracks = [MediaKind::Audio, MediaKind::Video]
+            .map(|kind| self.client.section_of(&kind).zip(self.track_of(&kind)));
+        let package = &self.mux.package;
+        let log = |section| {
+            let (_, track) = tracks.iter().flatten().find(|(of, _)| *of == section)?;
+            package.log(*track)
+        };
+        self.client.poll_datagrams(now, log, out)
+    }
+}
+
+impl LoadPublisher for RtcPublisher {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(&mut self.client)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
+    }
+
+    fn carries(&self, kind: TagKind) -> bool {
+        match kind {
+            TagKind::Video => self.client.offers(&MediaKind::Video),
+            TagKind::Audio => self.client.offers(&MediaKind::Audio),
+            TagKind::Data | TagKind::Other(_) => false,
+        }
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        self.client.handle_end(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.client.handle_timeout(now);
+    }
+
+    fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
+        let section = match kind {
+            TagKind::Video => self.client.section_of(&MediaKind::Video),
+            TagKind::Audio => self.client.section_of(&MediaKind::Audio),
+            TagKind::Data | TagKind::Other(_) => None,
+        };
+        let Some(section) = section else { return };
+        let Some((entry, parts)) = self.mux.unit(now, kind, timestamp, &body) else { return };
+        let Some(unit) = self.mux.package.sent(&parts) else { return };
+        let track = entry.tracks.get(entry.unit.track);
+        let ms = track.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
+        let (base, began) = *self.clock.get_or_insert((ms, now));
+        let since = Duration::from_millis(u64::try_from(ms.saturating_sub(base)).unwrap_or(0));
+        self.client.peer().send(section, unit, began + since);
+    }
+
+    fn poll_event(&mut self) -> Option<PublisherEvent> {
+        loop {
+            return Some(match self.client.poll_event()? {
+                ClientEvent::Ready => PublisherEvent::Ready,
+                ClientEvent::Reconnect => PublisherEvent::Reconnect,
+                // A server that sends media to its publisher is odd, and not our concern.
+                ClientEvent::Frame { .. } => continue,
+                ClientEvent::Closed(reason) => PublisherEvent::Closed(reason),
+            });
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.client.poll_timeout()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.client.close(now);
+    }
+}
