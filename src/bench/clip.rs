@@ -6,7 +6,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use flv::file::{Reader, TagKind};
 
 use super::Stamp;
-use super::stamp;
 
 /// 8 s of H.264 640x360 at 30 frames a second, a key frame every 2 s, and AAC of 128 kb/s; made with
 /// `ffmpeg -f lavfi -i testsrc=size=640x360:rate=30:duration=8 -f lavfi -i anoisesrc=color=pink:amplitude=0.3:sample_rate=48000:duration=8:seed=1
@@ -335,9 +334,7 @@ impl Source {
         let kind = if piece.is_video { TagKind::Video } else { TagKind::Audio };
         let (body, message) = match piece.carrier {
             Carrier::Sei(at) => (self.video_body(piece, at, stamp), None),
-            Carrier::AacElement => {
-                (with(&piece.body, AAC_HEAD_BYTES, &[&stamp.aac_element()]).freeze(), None)
-            }
+            Carrier::AacElement => (with(&piece.body, AAC_HEAD_BYTES, &stamp.aac_element()).freeze(), None),
             Carrier::Message => (piece.body.clone(), Some(stamp.message())),
             Carrier::None => (piece.body.clone(), None),
         };
@@ -364,27 +361,25 @@ impl Source {
     }
 
     fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
-        let sei = stamp.sei();
-        let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &[&sei]).into() };
+        let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &stamp.sei()).into() };
         // Sizes vary by half, with the same mean.
         let mean = padding.inter_bytes * if piece.key_frame { KEY_FACTOR } else { 1 };
         let wanted = mean / 2 + mean * (stamp.sequence * 37 % 101) / 100;
-        let has = u64::try_from(piece.body.len() + sei.len()).unwrap_or(0);
+        let has = u64::try_from(piece.body.len() + stamp.sei().len()).unwrap_or(0);
         let wanted_now = wanted.saturating_sub(self.excess);
         let missing = usize::try_from(wanted_now.saturating_sub(has)).unwrap_or(0);
-        let added = stamp::padding(missing, &padding.ones);
-        self.excess = (self.excess + has + added.len() as u64).saturating_sub(wanted);
-        with(&piece.body, at, &[&sei[..], &added[..]]).into()
+        let body = with(&piece.body, at, &stamp.padded_sei(missing, &padding.ones));
+        self.excess = (self.excess + body.len() as u64).saturating_sub(wanted);
+        body.into()
     }
 }
 
 /// `body` with `more` put in at `at`.
-fn with(body: &[u8], at: usize, more: &[&[u8]]) -> BytesMut {
+fn with(body: &[u8], at: usize, more: &[u8]) -> BytesMut {
     let (before, behind) = body.split_at_checked(at).unwrap_or((body, &[]));
-    let added: usize = more.iter().map(|piece| piece.len()).sum();
-    let mut out = BytesMut::with_capacity(body.len() + added);
+    let mut out = BytesMut::with_capacity(body.len() + more.len());
     out.put_slice(before);
-    more.iter().for_each(|piece| out.put_slice(piece));
+    out.put_slice(more);
     out.put_slice(behind);
     out
 }
@@ -462,7 +457,7 @@ mod tests {
             if unit.is_video() {
                 let nals: Result<Vec<_>, _> = Nals::new(&unit.body[AVC_HEAD_BYTES..], 4).collect();
                 let kinds: Vec<u8> = nals.unwrap().iter().map(|nal| nal[0] & 0x1f).collect();
-                assert_eq!(kinds[..2], [6, 6], "the stamp, then what pads");
+                assert_eq!(kinds[0], 6, "the stamp, and what pads");
                 assert!(kinds.last().is_some_and(|kind| matches!(kind, 1 | 5)), "and the slices behind");
                 assert!(Stamp::in_nals(&unit.body[AVC_HEAD_BYTES..]).is_some());
             }

@@ -18,6 +18,8 @@ const DIGITS: usize = 16;
 const TEXT_BYTES: usize = 2 * DIGITS;
 /// UUID and digits.
 const PAYLOAD_BYTES: u8 = 48;
+/// The SEI NAL unit with a stamp alone, its length before it.
+const SEI_BYTES: usize = 56;
 /// NAL unit type 6, `nal_ref_idc` 0 (H.264 §7.4.1).
 const SEI: u8 = 6;
 /// The lower bits of a NAL unit's first byte.
@@ -34,30 +36,22 @@ const NALS_MAX: usize = 8;
 /// An SEI that is longer is another one.
 const SEI_BYTES_MAX: usize = 4096;
 
-/// Length, type, payload type and trailing bits of an SEI NAL unit.
-const SEI_OVERHEAD: usize = 7;
 /// What one byte of a payload's size adds up to, until one that is smaller (H.264 §7.3.2.3.1).
 const SIZE_STEP: usize = 255;
 
-/// An SEI NAL unit of some `bytes` behind its 4-byte length, filled from `ones`; empty when it would not fit into so few.
-/// A filler NAL unit would do for a decoder, but not for servers: they may leave it out.
-pub(super) fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
-    let Some(rest) = bytes.checked_sub(SEI_OVERHEAD + 1 + PADDING_UUID.len()) else { return Vec::new() };
+/// A message of `user_data_unregistered` without the type before it, of some `bytes`, filled from `ones`; empty when it would
+/// not fit into so few. A filler NAL unit would do for a decoder, but not for servers: they may leave it out.
+fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
+    let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
     // Of 256 bytes one belongs to the size.
     let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
     let size = PADDING_UUID.len() + ones.len();
-    let mut nal = vec![0; 4];
-    nal.extend_from_slice(&[SEI, USER_DATA_UNREGISTERED]);
-    nal.resize(nal.len() + size / SIZE_STEP, 0xff);
-    nal.push(u8::try_from(size % SIZE_STEP).unwrap_or(0));
-    nal.extend_from_slice(&PADDING_UUID);
-    nal.extend_from_slice(ones);
-    nal.push(TRAILING_BITS);
-    let length = u32::try_from(nal.len() - 4).unwrap_or(0).to_be_bytes();
-    if let Some(head) = nal.first_chunk_mut() {
-        *head = length;
-    }
-    nal
+    let mut message = vec![USER_DATA_UNREGISTERED];
+    message.resize(message.len() + size / SIZE_STEP, 0xff);
+    message.push(u8::try_from(size % SIZE_STEP).unwrap_or(0));
+    message.extend_from_slice(&PADDING_UUID);
+    message.extend_from_slice(ones);
+    message
 }
 
 /// Number and time of one unit.
@@ -79,10 +73,22 @@ impl Stamp {
     /// The SEI NAL unit behind its 4-byte length.
     #[must_use]
     pub fn sei(self) -> Vec<u8> {
-        let mut nal = vec![0, 0, 0, PAYLOAD_BYTES + 4, SEI, USER_DATA_UNREGISTERED, PAYLOAD_BYTES];
+        self.padded_sei(0, &[])
+    }
+
+    /// The same with a second message of some `bytes`, filled from `ones`: none when they are too few for one.
+    pub(super) fn padded_sei(self, bytes: usize, ones: &[u8]) -> Vec<u8> {
+        let padding = padding(bytes, ones);
+        let mut nal = Vec::with_capacity(SEI_BYTES + padding.len());
+        nal.extend_from_slice(&[0, 0, 0, 0, SEI, USER_DATA_UNREGISTERED, PAYLOAD_BYTES]);
         nal.extend_from_slice(&UUID);
         nal.extend_from_slice(self.text().as_bytes());
+        nal.extend_from_slice(&padding);
         nal.push(TRAILING_BITS);
+        let length = u32::try_from(nal.len() - 4).unwrap_or(0).to_be_bytes();
+        if let Some(head) = nal.first_chunk_mut() {
+            *head = length;
+        }
         nal
     }
 
@@ -159,22 +165,21 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_one_message_of_about_the_size() {
+    fn padding_is_a_message_of_about_the_size() {
         let ones = [0xff; 70_000];
-        for bytes in [0, 23, 24, 25, 279, 280, 281, 600, 9000, 60_000] {
-            let nal = padding(bytes, &ones);
-            assert_eq!(nal.is_empty(), bytes < 24, "{bytes}");
-            let Some(body) = nal.get(6..) else { continue };
-            assert!(nal.len().abs_diff(bytes) < 2, "{bytes}: {}", nal.len());
-            assert_eq!(
-                usize::try_from(u32::from_be_bytes(nal[..4].try_into().unwrap())).unwrap(),
-                nal.len() - 4
-            );
-            let steps = body.iter().take_while(|byte| **byte == 0xff).count();
-            let size = steps * 255 + usize::from(body[steps]);
-            // The size's bytes before the payload, the trailing bits behind it.
-            assert_eq!((steps + 1 + size + 1, nal.last()), (body.len(), Some(&0x80)), "{bytes}");
+        for bytes in [0, 17, 18, 19, 254, 255, 256, 273, 274, 600, 9000, 60_000] {
+            let nal = STAMP.padded_sei(bytes, &ones);
+            let length = usize::try_from(u32::from_be_bytes(nal[..4].try_into().unwrap())).unwrap();
+            assert_eq!((length, Stamp::in_nals(&nal)), (nal.len() - 4, Some(STAMP)));
             assert!(!nal.windows(3).skip(3).any(|three| three[..2] == [0, 0] && three[2] < 4), "{bytes}");
+            let added = &nal[SEI_BYTES - 1..nal.len() - 1];
+            assert_eq!((added.is_empty(), nal.last()), (bytes < 18, Some(&0x80)), "{bytes}");
+            let Some((kind, size)) = added.split_first() else { continue };
+            assert!(added.len().abs_diff(bytes) < 2, "{bytes}: {}", added.len());
+            let steps = size.iter().take_while(|byte| **byte == 0xff).count();
+            // The size's bytes stand before the payload.
+            let payload = steps * 255 + usize::from(size[steps]);
+            assert_eq!((*kind, steps + 1 + payload), (5, size.len()), "{bytes}");
         }
     }
 
