@@ -177,7 +177,7 @@ impl Floor {
             let index = match self.class {
                 Class::Rtmp => let_in(&mut viewer)?,
                 Class::Flv | Class::Flvs | Class::Ws => let_in_http(&mut viewer, self.class)?,
-                Class::Srt | Class::SrtAes => return Err(ErrorKind::Unsupported.into()),
+                Class::Srt | Class::SrtAes | Class::Whep => return Err(ErrorKind::Unsupported.into()),
             };
             if let Some(stream) = self.streams.get_mut(index) {
                 viewer.send(&stream.gop)?;

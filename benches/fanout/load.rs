@@ -160,8 +160,14 @@ impl Load {
         for outcome in self.inner.outcomes() {
             let Score::Got(sequences) = outcome.score else { continue };
             let units = made.get(outcome.tag).copied().unwrap_or_default();
-            lost +=
-                sequences.iter().zip(units).map(|(one, made)| one.missing(made) + one.repeated).sum::<u64>();
+            // WebRTC carries no AAC.
+            let kinds = if self.class == Class::Whep { 1 } else { sequences.len() };
+            lost += sequences
+                .iter()
+                .zip(units)
+                .take(kinds)
+                .map(|(one, made)| one.missing(made) + one.repeated)
+                .sum::<u64>();
             gone += usize::from(outcome.gone.is_some());
         }
         (lost, gone)

@@ -19,6 +19,7 @@
 )]
 
 mod floor;
+mod floor_rtc;
 mod floor_srt;
 mod load;
 mod options;
@@ -52,6 +53,9 @@ fn main() -> ExitCode {
         }
         Ok(Command::BareLoop(_, Class::Srt | Class::SrtAes)) => {
             floor_srt::run().map_err(|error| error.to_string())
+        }
+        Ok(Command::BareLoop(kind, Class::Whep)) => {
+            floor_rtc::run(kind == Kind::FloorMessage).map_err(|error| error.to_string())
         }
         Ok(Command::BareLoop(kind, class)) => {
             floor::run(kind == Kind::FloorMessage, class).map_err(|error| error.to_string())

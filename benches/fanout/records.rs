@@ -36,7 +36,7 @@ impl Recorder {
     /// Says which stream it is, and what stands before the media.
     pub fn new(now: Now, clip: Arc<Clip>, class: Class, stream: usize, phase: Duration) -> Self {
         let mut recorder = Self {
-            source: Source::new(Arc::clone(&clip)),
+            source: Source::new(Arc::clone(&clip)).carrying(true, class != Class::Whep),
             class,
             began: Some(now.mono + phase),
             finishing: false,
@@ -63,6 +63,10 @@ impl Recorder {
         match self.class {
             Class::Rtmp => self.message(kind, timestamp, body),
             Class::Flv | Class::Flvs | Class::Ws => self.tag(kind, timestamp, body),
+            Class::Whep => {
+                self.out.extend_from_slice(&timestamp.to_be_bytes());
+                self.out.extend_from_slice(body);
+            }
             Class::Srt | Class::SrtAes => {
                 let packets = self.mux.packets(Instant::now(), kind, timestamp, body);
                 self.out.extend_from_slice(&packets.unwrap_or_default());

@@ -42,7 +42,8 @@ impl Server {
         } else {
             Command::new(program)
         };
-        command.stdin(Stdio::null()).stderr(Stdio::null());
+        // The server takes variables of this prefix for settings.
+        command.stdin(Stdio::null()).stderr(Stdio::null()).env_remove(super::PINNED);
         match kind {
             Kind::Millstream(workers) => {
                 command.arg("--home").arg(home.join("home"));
@@ -67,7 +68,7 @@ impl Server {
                     let address = |name: &str| ready.get(name)?.as_str()?.parse().ok();
                     let play = match options.class {
                         Class::Rtmp => "rtmp",
-                        Class::Flv | Class::Ws => "http",
+                        Class::Flv | Class::Ws | Class::Whep => "http",
                         Class::Flvs => "https",
                         Class::Srt | Class::SrtAes => "srt",
                     };
