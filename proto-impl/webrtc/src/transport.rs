@@ -131,10 +131,18 @@ struct Keys {
     outbound: Outbound,
 }
 
+/// What ICE and DTLS answer for as long as nothing happens to them. They are asked with every frame, and looking at them
+/// costs more than what they say.
+#[derive(Debug, Clone, Copy)]
+struct Settled {
+    path: Option<Path>,
+    deadline: Option<Instant>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    pub(crate) agent: Agent,
+    agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
     /// Our DTLS role and the expected fingerprints; known with the descriptions.
@@ -152,6 +160,8 @@ pub(crate) struct Transport {
     farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
+    /// They have nothing to send; `None` once anything has happened.
+    settled: Option<Settled>,
     stats: TransportStats,
     scratch: Vec<u8>,
 }
@@ -171,13 +181,25 @@ impl Transport {
             farewell: None,
             events: VecDeque::new(),
             closed: false,
+            settled: None,
             stats: TransportStats::new(),
             scratch: Vec::new(),
         }
     }
 
+    pub(crate) const fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// The agent, to have something happen to it.
+    pub(crate) const fn agent_mut(&mut self) -> &mut Agent {
+        self.settled = None;
+        &mut self.agent
+    }
+
     /// Applies the result of the descriptions.
     pub(crate) fn set_negotiated(&mut self, now: Instant, negotiated: &Negotiated) {
+        self.settled = None;
         self.agent.set_remote(now, &negotiated.remote, negotiated.remote_is_lite);
         for candidate in &negotiated.candidates {
             self.agent.add_remote(now, candidate);
@@ -219,15 +241,16 @@ impl Transport {
             return Opened::Nothing;
         }
         match kind {
+            Kind::Rtp => return self.open(datagram),
             Kind::Stun => self.agent.handle_datagram(now, path, datagram),
             Kind::Dtls => {
                 if let Some(dtls) = &mut self.dtls {
                     dtls.handle_datagram(now, datagram);
                 }
             }
-            Kind::Rtp => return self.open(datagram),
             Kind::Other => self.stats.unknown += 1,
         }
+        self.settled = None;
         self.pump(now);
         Opened::Nothing
     }
@@ -249,6 +272,7 @@ impl Transport {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.settled = None;
         self.agent.handle_timeout(now);
         if let Some(dtls) = &mut self.dtls {
             dtls.handle_timeout(now);
@@ -267,6 +291,7 @@ impl Transport {
         if self.closed {
             return;
         }
+        self.settled = None;
         self.last_path = self.agent.selected();
         if let Some(dtls) = &mut self.dtls {
             dtls.close();
@@ -287,28 +312,47 @@ impl Transport {
         if self.closed {
             return None;
         }
+        self.settled.map_or_else(|| self.deadline(), |settled| settled.deadline)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
         let dtls = self.dtls.as_ref().and_then(|dtls| dtls.poll_timeout());
         [self.agent.poll_timeout(), dtls].into_iter().flatten().min()
     }
 
     /// The next datagrams of ICE or DTLS, all of them for one path.
     pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> Option<Path> {
+        if self.settled.is_some() {
+            return None;
+        }
         self.scratch.clear();
         if let Some(transmit) = self.agent.poll_transmit(now, &mut self.scratch) {
             out.push(&[], &self.scratch);
             return Some(transmit.path);
         }
-        let path = self.agent.selected().or(self.last_path)?;
-        if let Some(packet) = self.farewell.take() {
-            out.push(&[], &packet);
-            return Some(path);
+        let path = self.agent.selected();
+        if let Some(to) = path.or(self.last_path) {
+            if let Some(packet) = self.farewell.take() {
+                out.push(&[], &packet);
+                return Some(to);
+            }
+            if self.dtls.as_mut().is_some_and(|dtls| dtls.poll_transmit(now, out)) {
+                return Some(to);
+            }
         }
-        self.dtls.as_mut()?.poll_transmit(now, out).then_some(path)
+        self.settled = Some(Settled { path, deadline: self.deadline() });
+        None
+    }
+
+    /// Whether [`Transport::poll_transmit`] has nothing to give.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.settled.is_some()
     }
 
     /// The path that media takes, once it can be protected.
     pub(crate) fn media_path(&self) -> Option<Path> {
-        self.agent.selected().filter(|_| self.keys.is_some())
+        let selected = self.settled.map_or_else(|| self.agent.selected(), |settled| settled.path);
+        selected.filter(|_| self.keys.is_some())
     }
 
     /// The SRTP context for sending, once there are keys.

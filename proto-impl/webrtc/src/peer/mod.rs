@@ -276,6 +276,14 @@ impl Peer {
         (!out.is_empty()).then_some(path)
     }
 
+    /// Whether [`Peer::poll_transmit`] would give nothing, whatever the time: until there is input or another unit.
+    #[must_use]
+    pub fn has_nothing_to_send(&self) -> bool {
+        let waits = self.senders.iter().any(Sender::has_waiting);
+        let probes = self.prober.poll_timeout().is_some();
+        self.transport.is_settled() && self.rtcp.is_empty() && !waits && !probes
+    }
+
     /// The next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -303,7 +311,7 @@ impl Peer {
     /// Our name for the port's table (`ice::Demux::insert`).
     #[must_use]
     pub fn local_fragment(&self) -> &str {
-        self.transport.agent.local().ufrag()
+        self.transport.agent().local().ufrag()
     }
 
     /// The peer's user name fragment; another one in a later description restarts ICE.

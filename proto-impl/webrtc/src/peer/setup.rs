@@ -60,7 +60,7 @@ impl Peer {
             }
             self.restarts = self.restarts.saturating_add(1);
             let seed = self.seed.derive("ice", self.restarts);
-            self.transport.agent.restart(now, &seed);
+            self.transport.agent_mut().restart(now, &seed);
             let (answer, negotiated) =
                 self.answer(offer, |id, _| self.repeated_preference(id), &known, &mut self.random.clone())?;
             negotiated.remote.ufrag().clone_into(&mut self.remote_fragment);
@@ -142,14 +142,14 @@ impl Peer {
         let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
         self.restarts = self.restarts.saturating_add(1);
         let seed = self.seed.derive("ice", self.restarts);
-        self.transport.agent.restart(now, &seed);
-        self.transport.agent.set_remote(now, &remote, fragment.is_ice_lite());
+        self.transport.agent_mut().restart(now, &seed);
+        self.transport.agent_mut().set_remote(now, &remote, fragment.is_ice_lite());
         remote.ufrag().clone_into(&mut self.remote_fragment);
         self.take_transport_events(now);
         section
             .attributes
             .push(Attribute::Mid(self.sections.first().map(|one| one.mid.clone()).unwrap_or_default()));
-        let credentials = self.transport.agent.local();
+        let credentials = self.transport.agent().local();
         section.attributes.push(Attribute::IceUfrag(credentials.ufrag().to_owned()));
         section.attributes.push(Attribute::IcePwd(credentials.password().to_owned()));
         for candidate in self.local_candidates() {
@@ -190,7 +190,7 @@ impl Peer {
     ///
     /// As of [`ice::Agent::add_local`]; a lite agent's addresses are in its configuration.
     pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<ice::Candidate, ice::Error> {
-        match &mut self.transport.agent {
+        match self.transport.agent_mut() {
             Agent::Full(agent) => agent.add_local(now, address),
             Agent::Lite(_) => Err(ice::Error::UnusableCandidate),
         }
@@ -200,12 +200,12 @@ impl Peer {
     /// peer's own checks make it known.
     pub fn add_remote(&mut self, now: Instant, candidate: &sdp::Candidate) {
         if let Some(candidate) = read_candidate(candidate) {
-            self.transport.agent.add_remote(now, &candidate);
+            self.transport.agent_mut().add_remote(now, &candidate);
         }
     }
 
     fn local_candidates(&self) -> Vec<ice::Candidate> {
-        match (&self.config.ice, &self.transport.agent) {
+        match (&self.config.ice, self.transport.agent()) {
             (IceMode::Lite { addresses, .. }, _) => {
                 let passive = self.config.tcp.then_some(ice::Transport::Tcp(ice::TcpType::Passive));
                 let of = |transport| {
@@ -226,7 +226,7 @@ impl Peer {
         random: &'a mut crypto::Random,
     ) -> Local<'a> {
         Local {
-            credentials: self.transport.agent.local(),
+            credentials: self.transport.agent().local(),
             fingerprint: &self.fingerprint,
             candidates,
             is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
