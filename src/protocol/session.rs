@@ -442,11 +442,13 @@ pub struct To {
     pub path: PathId,
     /// The peer. `None`: the one that the path has.
     pub remote: Option<Remote>,
+    /// There is nothing behind what was gathered, so the session is not asked again.
+    pub last: bool,
 }
 
 impl To {
     /// The peer of the only path.
-    pub const PEER: Self = Self { path: PathId(0), remote: None };
+    pub const PEER: Self = Self { path: PathId(0), remote: None, last: false };
 
     /// A peer of the only socket; `None`: the one that it is connected to.
     #[must_use]

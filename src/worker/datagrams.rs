@@ -170,7 +170,7 @@ impl Worker {
         };
         let to = to?;
         let link = self.conns.get_mut(id)?.datagrams.as_mut()?;
-        link.unsent = !out.is_empty();
+        link.unsent = !out.is_empty() && !to.last;
         let path = link.paths.iter().find(|path| path.id() == to.path).copied();
         if out.is_empty() {
             // The units may have moved its deadline, or a goodbye was the last that it had to say.
@@ -202,7 +202,12 @@ impl Worker {
         }
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.figures.bytes_out = conn.figures.bytes_out.saturating_add(taken as u64);
-        self.enqueue_write(id);
+        if conn.datagrams.as_ref().is_some_and(|link| link.unsent) {
+            self.enqueue_write(id);
+        } else {
+            // It is not asked again to find its deadline moved, or its goodbye said.
+            self.after_drain(id);
+        }
     }
 
     /// The port is bound to this address. `hosts` are the addresses of the machine.

@@ -550,7 +550,7 @@ impl DatagramPeer for RtcSession {
             // Nobody to send it to: it counts as lost.
             out.clear();
         }
-        To { path: PathId::default(), remote }
+        To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }
     }
 }
 

@@ -38,6 +38,7 @@ fn what_is_played_comes_whole_and_in_order() {
     pair.run_until(secs(5), both_connected).unwrap();
     pair.b.studio = Some(Studio::new(pair.clock.now(), secs(5), 2));
     pair.run_for(secs(6)).unwrap();
+    assert!(pair.b.peer.has_nothing_to_send(), "its owner need not ask");
     let made = pair.b.studio.as_ref().unwrap().made;
     assert_eq!([pair.a.verifier.audio().received, pair.a.verifier.video().received], made);
     assert_eq!(pair.b.peer.stats().skipped, 0);

@@ -211,7 +211,9 @@ impl Machine for End {
             self.out.clear();
             let studio = &self.studio;
             let log = |section: SectionId| Some(studio.as_ref()?.tracks[usize::from(section.0)].log());
+            let nothing = self.peer.has_nothing_to_send();
             let path = self.peer.poll_transmit(now, log, &mut self.out)?;
+            assert!(!nothing, "it said that there was nothing");
             for n in 0..self.out.len() {
                 self.sent += 1;
                 let datagram = Bytes::copy_from_slice(self.out.get(n));
