@@ -161,7 +161,12 @@ impl Peer {
         Ok(Description { media: vec![section], ..Description::default() })
     }
 
-    fn begin(&mut self, now: Instant, negotiated: Negotiated) {
+    fn begin(&mut self, now: Instant, mut negotiated: Negotiated) {
+        for section in negotiated.sections.iter_mut().filter(|section| !section.direction.receives()) {
+            // What is sent has one form. The others would be half of what a viewer holds.
+            section.formats.truncate(1);
+            section.formats.shrink_to_fit();
+        }
         self.senders = negotiated
             .sections
             .iter()

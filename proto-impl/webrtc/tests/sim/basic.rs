@@ -154,6 +154,9 @@ fn an_idle_session_is_small() {
     let held = pair.b.peer.held_bytes();
     println!("a viewer holds {held} bytes, at most {} in its life", pair.b.held_most);
     assert!(held < 16 << 10, "{held}");
+    // Of all the forms that it could send it keeps the one that it sends.
+    assert!(pair.b.peer.sections().iter().all(|section| section.formats.len() == 1));
+    assert!(pair.a.peer.sections().iter().any(|section| section.formats.len() > 1));
     assert!(pair.b.held_most < 80 << 10);
 }
 
