@@ -90,7 +90,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             Long("rate") => rate = arguments.value()?.parse()?,
             Long("bench") => {}
             Short('h') | Long("help") => return Ok(None),
-            other => return Err(other.unexpected()),
+            other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),
         }
     }
     let to = to.ok_or("--to is needed")?;

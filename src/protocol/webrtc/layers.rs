@@ -109,7 +109,7 @@ impl Layers {
     pub(super) fn first(&mut self, tracks: &Tracks) -> TrackId {
         let all = renditions(tracks, self.codec, self.group);
         let fits = all.iter().rev().find(|track| rate_of(track) <= RATE_FIRST);
-        if let Some(track) = fits.or(all.first()) {
+        if let Some(track) = fits.or_else(|| all.first()) {
             self.wanted = track.id;
         }
         self.wanted
@@ -179,7 +179,7 @@ impl Layers {
             let estimate = path.estimate.unwrap_or(0);
             let smaller = all.get(..at)?;
             let fits = smaller.iter().rev().find(|track| needed(track) <= estimate);
-            return fits.or(smaller.first()).map(|track| Step::Switch(track.id));
+            return fits.or_else(|| smaller.first()).map(|track| Step::Switch(track.id));
         }
         if self.trial.is_some_and(|at| now.saturating_duration_since(at) >= TRIAL) {
             (self.trial, self.calm) = (None, CALM);
@@ -207,7 +207,7 @@ fn needed(track: &Track) -> u64 {
 
 /// The largest rendition that is not higher, or the lowest.
 fn forced<'t>(all: &[&'t Track], height: u32) -> Option<&'t Track> {
-    all.iter().rev().find(|track| height_of(track) <= height).or(all.first()).copied()
+    all.iter().rev().find(|track| height_of(track) <= height).or_else(|| all.first()).copied()
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl RtcPort {
         let addresses = candidates(bound, &settings.candidates, &self.hosts);
         let ice = ice::LiteConfig { connect_timeout: CONNECT_TIMEOUT, ..ice::LiteConfig::default() };
         let config = Config::new(IceMode::Lite { config: Arc::new(ice), addresses }, identity);
-        let config = Arc::new(Config { tcp: settings.tcp, ..config });
+        let config = Arc::new(Config { tcp: settings.tcp, playout_delay: settings.playout_delay, ..config });
         self.config = Some((settings.clone(), Arc::clone(&config)));
         Some(config)
     }

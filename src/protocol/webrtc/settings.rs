@@ -1,6 +1,9 @@
 //! Settings: `webrtc.*` of the server; of an application those that the reference has.
 
 use std::net::IpAddr;
+use std::time::Duration;
+
+use rtp::extension::PlayoutDelay;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
 use crate::mail::SessionSettings;
@@ -14,11 +17,19 @@ const SERVER: &[Key] = &[
         "true",
         "WebRTC media also over TCP at the same ports, for clients whose UDP is blocked",
     ),
+    key(
+        "webrtc.playoutDelay",
+        "",
+        "Delay that browsers are asked to keep, MIN-MAX in ms; empty: they choose",
+    ),
     key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
 ];
 
 /// Addresses that `webrtc.candidates` may list, and that are offered.
 pub(super) const CANDIDATES_MAX: usize = 16;
+
+/// The longest delay that browsers can be asked to keep: what the extension's field holds.
+const PLAYOUT_DELAY_MS_MAX: u64 = 40_950;
 
 /// See [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
@@ -37,11 +48,14 @@ pub(crate) struct RtcSettings {
     pub(super) tcp: bool,
     /// `server.host`.
     host: Option<IpAddr>,
+    /// `webrtc.playoutDelay`.
+    pub(super) playout_delay: Option<PlayoutDelay>,
     /// `webrtc.candidates`.
     pub(super) candidates: Vec<IpAddr>,
 }
 
-static DEFAULTS: RtcSettings = RtcSettings { port: None, tcp: false, host: None, candidates: Vec::new() };
+static DEFAULTS: RtcSettings =
+    RtcSettings { port: None, tcp: false, host: None, playout_delay: None, candidates: Vec::new() };
 
 impl RtcSettings {
     /// The WebRTC part of the session settings, or the defaults.
@@ -64,9 +78,25 @@ impl RtcSettings {
             port: values.boolean("webrtc.enabled")?.then_some(port),
             tcp: values.boolean("webrtc.tcp")?,
             host: values.host("server.host")?,
+            playout_delay: playout_delay(values)?,
             candidates,
         })
     }
+}
+
+/// `MIN-MAX` in milliseconds; nothing when it is empty.
+fn playout_delay(values: &Values) -> Result<Option<PlayoutDelay>, Error> {
+    let name = "webrtc.playoutDelay";
+    let text = values.text(name).trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ms = |text: &str| text.trim().parse::<u64>().ok().filter(|ms| *ms <= PLAYOUT_DELAY_MS_MAX);
+    let range = text.split_once('-').and_then(|(min, max)| Some((ms(min)?, ms(max)?)));
+    let (min, max) = range
+        .filter(|(min, max)| min <= max)
+        .ok_or_else(|| values.bad(name, format!("must be MIN-MAX in ms, up to {PLAYOUT_DELAY_MS_MAX}")))?;
+    Ok(Some(PlayoutDelay { min: Duration::from_millis(min), max: Duration::from_millis(max) }))
 }
 
 /// The address of WebRTC media, on the first worker.
@@ -147,6 +177,21 @@ mod tests {
         assert!(listen_tcp(&settings).is_some());
         let udp_only = ServerSettings::of(schema(), &[("webrtc.tcp", "false")]).unwrap();
         assert!(listen(&udp_only).is_some() && listen_tcp(&udp_only).is_none());
+    }
+
+    #[test]
+    fn c_03_a_playout_delay_is_a_range() {
+        let read = |value| {
+            let settings = ServerSettings::of(schema(), &[("webrtc.playoutDelay", value)])?;
+            Ok::<_, Error>(settings.protocols.get::<RtcSettings>().unwrap().playout_delay)
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("0-0").unwrap(), Some(PlayoutDelay { min: ms(0), max: ms(0) }));
+        assert_eq!(read(" 100 - 40950 ").unwrap(), Some(PlayoutDelay { min: ms(100), max: ms(40_950) }));
+        for bad in ["100", "200-100", "0-40951", "a-b", "-1-5", "1-"] {
+            assert!(read(bad).unwrap_err().to_string().starts_with("webrtc.playoutDelay"), "{bad}");
+        }
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Figures for RtcFigures {
             })
         });
         let members = json!({
-            "measuredBitrate": self.stats.remote_estimate.unwrap_or(0),
+            "measuredBitrate": self.stats.estimate.or(self.stats.remote_estimate).unwrap_or(0),
             "sendBitrate": video.bit_rate.saturating_add(audio.bit_rate),
             "videoFrameSendPeriod": video.period_ms(),
             "audioFrameSendPeriod": audio.period_ms(),

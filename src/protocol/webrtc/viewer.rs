@@ -40,7 +40,7 @@ pub(super) struct Viewer {
     rates: Rates,
     patience: Patience,
     /// The choice among renditions, where there are any.
-    layers: Option<Layers>,
+    layers: Option<Box<Layers>>,
     /// Whether it wants video and audio.
     wants: (bool, bool),
     /// The tracks of what was sent last.
@@ -76,7 +76,7 @@ impl Viewer {
         for output in &mut outputs {
             if let Some(mut found) = Layers::of(now, tracks, output.track) {
                 output.track = found.first(tracks);
-                layers = Some(found);
+                layers = Some(Box::new(found));
             }
         }
         Self {
@@ -145,7 +145,7 @@ impl Viewer {
 
     /// When to look again.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.layers.as_ref().map(Layers::poll_timeout)
+        self.layers.as_ref().map(|layers| layers.poll_timeout())
     }
 
     /// The output of a unit: that of its track, or of a rendition of what it shows.

@@ -146,7 +146,7 @@ impl DelayDetector {
         }
         let complete = std::mem::replace(current, Group::new(sent, arrived));
         let delay = complete.arrived_last.saturating_sub(complete.sent_last);
-        self.base.get_or_insert(Base::new(complete.sent_last, delay)).add(complete.sent_last, delay);
+        self.base.get_or_insert_with(|| Base::new(complete.sent_last, delay)).add(complete.sent_last, delay);
         let before = self.before.replace(complete)?;
         let departed = complete.sent_last.saturating_sub(before.sent_last);
         let came = complete.arrived_last.saturating_sub(before.arrived_last);

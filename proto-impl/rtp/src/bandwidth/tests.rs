@@ -53,7 +53,7 @@ impl Line {
         let number = self.estimator.packet_sent(self.at(self.now), usize::try_from(bytes).unwrap()).unwrap();
         self.counted += 1;
         let free = self.free.max(self.now);
-        if free - self.now > self.queue_ms * 1000 || self.counted % self.lose == 0 {
+        if free - self.now > self.queue_ms * 1000 || self.counted.is_multiple_of(self.lose) {
             return;
         }
         self.free = free + bytes * 8_000_000 / self.rate;

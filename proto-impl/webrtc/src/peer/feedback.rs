@@ -72,7 +72,7 @@ impl Peer {
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
         // The loss of the path is that of video, of which there are more packets.
-        let rated = self.senders.iter().find(|sender| sender.is_video()).or(self.senders.first());
+        let rated = self.senders.iter().find(|sender| sender.is_video()).or_else(|| self.senders.first());
         if rated.is_some_and(|sender| sender.ssrc() == block.ssrc) {
             self.bandwidth.handle_report(block.fraction_lost);
             self.take_estimate(now);

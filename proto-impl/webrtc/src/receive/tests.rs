@@ -133,9 +133,8 @@ fn named_layers_are_received_beside_each_other() {
     const DELTA: &[u8] = &[0x41, 0x9a, 0x84, 0];
     let mut bench = Bench::with_layers(&["h", "l"]);
     let layers = |bench: &mut Bench| -> Vec<(u8, bool)> {
-        let frame = |event| match event {
-            Event::Frame { layer, frame, .. } => Some((layer, frame.key_frame)),
-            _ => None,
+        let frame = |event| {
+            if let Event::Frame { layer, frame, .. } = event { Some((layer, frame.key_frame)) } else { None }
         };
         bench.events.drain(..).filter_map(frame).collect()
     };
