@@ -43,8 +43,6 @@ async def delete(resource):
 def send_media(pc, codec):
     video = pc.addTransceiver(VideoStreamTrack(), direction="sendonly")
     pc.addTransceiver(AudioStreamTrack(), direction="sendonly")
-    # As every page of the SDK; its section is accepted, and nobody answers.
-    pc.createDataChannel("data")
     known = RTCRtpSender.getCapabilities("video").codecs
     wanted = [c for c in known if c.mimeType.lower() == "video/" + codec.lower() or c.mimeType == "video/rtx"]
     video.setCodecPreferences(wanted)
@@ -115,6 +113,8 @@ class Socket:
 
 async def sdk_publish(pc, url, name):
     send_media(pc, "H264")
+    # As every page of the SDK; its section is accepted, and nobody answers.
+    pc.createDataChannel("data")
     async with websockets.connect(url) as raw:
         socket = Socket(raw, name)
         await raw.send('{"command":"getIceServerConfig"}')

@@ -82,6 +82,9 @@ pub struct ProfileLevelId {
     pub level: u8,
 }
 
+/// constraint_set3_flag: with level 11 of some profiles it is level 1b (H.264 §7.4.2.1.1).
+const LEVEL_1B_FLAG: u8 = 0x10;
+
 impl ProfileLevelId {
     /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 says Baseline, level 1; but no
     /// encoder of today is so small, and browsers take it as here.
@@ -109,16 +112,23 @@ impl ProfileLevelId {
     }
 
     const fn is_1b_by_flag(self) -> bool {
-        matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & 0x10 != 0
+        matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & LEVEL_1B_FLAG != 0
     }
 
     /// What an answer says to an offer of this, if our own limit is `ours`: with `asymmetric` levels our own, else the lower
-    /// of both (RFC 6184 §8.2.2). `None` if the profiles differ.
+    /// of both. The profile stands as it was offered (RFC 6184 §8.2.2): of one profile there are several forms, and pion takes
+    /// another one for another profile. `None` if the profiles differ.
     #[must_use]
     pub fn answer(self, ours: Self, asymmetric: bool) -> Option<Self> {
-        let same = self.profile() == ours.profile();
-        let level = if asymmetric || ours.level_rank() <= self.level_rank() { ours } else { self };
-        same.then_some(level)
+        if self.profile() != ours.profile() {
+            return None;
+        }
+        if !asymmetric && ours.level_rank() > self.level_rank() {
+            return Some(self);
+        }
+        // Level 1b is a flag in some profiles, and that goes with the level.
+        let own = if self.is_1b_by_flag() || ours.is_1b_by_flag() { LEVEL_1B_FLAG } else { 0 };
+        Some(Self { level: ours.level, flags: self.flags & !own | ours.flags & own, ..self })
     }
 }
 
@@ -189,8 +199,14 @@ mod tests {
     #[test]
     fn answers_have_the_lower_level_unless_levels_are_free() {
         let (low, high) = (id("42c01e"), id("42e028"));
-        assert_eq!((low.answer(high, false), low.answer(high, true)), (Some(low), Some(high)));
-        assert_eq!((high.answer(low, false), high.answer(low, true)), (Some(low), Some(low)));
+        assert_eq!((low.answer(high, false), low.answer(high, true)), (Some(low), Some(id("42c028"))));
+        assert_eq!(
+            (high.answer(low, false), high.answer(low, true)),
+            (Some(id("42e01e")), Some(id("42e01e")))
+        );
+        // Level 1b is level 11 with a flag.
+        assert_eq!(id("42e01f").answer(id("42d00b"), true), Some(id("42f00b")));
+        assert_eq!(id("42f00b").answer(id("42c01f"), true), Some(id("42e01f")));
         assert_eq!(low.answer(id("64001f"), true), None);
     }
 }

@@ -4,19 +4,19 @@
 //! track, kept from the newest key frame on for those who join. The hub's [`Parts`] of a unit are its number in the
 //! list of cut units; viewers look it up in [`RtcPackage`] itself ([`Package::shared`]).
 //!
-//! WebRTC shows pictures in the order in which they come. Of a stream with B-frames those that nobody refers to are left
-//! out, and the rest sent: fewer pictures, in order.
+//! WebRTC shows pictures in the order in which they come, and a browser whose decoder must put them in order stands still. Of
+//! a stream with B-frames those are left out that are shown before one that has been sent: fewer pictures, in order. Others
+//! may refer to some of them; a decoder takes what it has instead, until the next key frame.
 
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::webrtc::{SentUnit, Track as Packets};
 use bytes::Bytes;
-use media::codec::{Codec, CodecConfig, h264};
-use media::nal::Nals;
-use media::{AccessUnit, Timescale, Track, TrackId};
+use media::codec::Codec;
+use media::{Timescale, Track, TrackId, TrackKind};
 use rtp::history::PacketLog;
 
 use crate::hub::{Chosen, Entry, Package, Parts};
@@ -25,8 +25,8 @@ use crate::hub::{Chosen, Entry, Package, Parts};
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
 /// Cut units that are remembered: what a ring may hold.
 const UNITS_MAX: usize = 4096;
-/// The bits of a NAL unit's head that say how much others depend on it.
-const NAL_REF_IDC: u8 = 0x60;
+/// How long the packets of the GOP before the newest are kept: who began with it and is sent it at a pace is done by then.
+const CATCH_UP: Duration = Duration::from_secs(4);
 /// Ticks of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 
@@ -40,6 +40,24 @@ struct Cut {
     edge: u32,
     /// The latest time at which a picture since the key frame is shown.
     latest: i64,
+    /// The key frames from which on packets are kept, and when they came: the newest, and the one before it for a while.
+    keys: VecDeque<(Instant, SentUnit)>,
+}
+
+impl Cut {
+    /// Keeps what viewers begin with, and what those need who have begun.
+    fn hold(&mut self, at: Instant, key: Option<&SentUnit>) {
+        if let Some(key) = key {
+            self.keys.push_back((at, key.clone()));
+        }
+        let is_over = |(since, _): &(Instant, SentUnit)| at.saturating_duration_since(*since) >= CATCH_UP;
+        while self.keys.len() > 2 || self.keys.get(1).is_some_and(is_over) {
+            self.keys.pop_front();
+        }
+        if let Some((_, first)) = self.keys.front() {
+            self.packets.hold(first);
+        }
+    }
 }
 
 /// See the module.
@@ -117,7 +135,14 @@ impl RtcPackage {
             self.cuts.swap_remove(at);
         }
         let packets = Packets::new(codec, PAYLOAD_BYTES_MAX)?;
-        self.cuts.push(Cut { track: track.id, codec, packets, edge: 0, latest: i64::MIN });
+        self.cuts.push(Cut {
+            track: track.id,
+            codec,
+            packets,
+            edge: 0,
+            latest: i64::MIN,
+            keys: VecDeque::new(),
+        });
         self.cuts.last_mut()
     }
 
@@ -129,15 +154,15 @@ impl RtcPackage {
         let cut = self.cut_mut(track)?;
         if unit.key_frame {
             cut.latest = unit.pts;
-        } else if unit.pts < cut.latest && is_referred_to_by_none(unit, &track.config) {
+        } else if unit.pts < cut.latest {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }
         cut.latest = cut.latest.max(unit.pts);
         let sent = cut.packets.push(at, &track.config, unit.key_frame, timestamp, &unit.payload).ok()?;
         cut.edge = timestamp;
-        if unit.key_frame {
-            cut.packets.hold(&sent);
+        if track.kind() == TrackKind::Video {
+            cut.hold(at, unit.key_frame.then_some(&sent));
         }
         self.units.push_back(sent);
         while self.units.len() > UNITS_MAX {
@@ -167,11 +192,4 @@ impl Package for RtcPackage {
     fn shared(&self) -> Option<&dyn Any> {
         Some(self)
     }
-}
-
-/// Whether no other picture refers to it: nal_ref_idc is 0 (H.264 §7.4.1).
-fn is_referred_to_by_none(unit: &AccessUnit, config: &CodecConfig) -> bool {
-    let CodecConfig::H264(_) = config else { return false };
-    let mut pictures = Nals::new(&unit.payload, 4).flatten().filter(|nal| h264::is_picture(nal)).peekable();
-    pictures.peek().is_some() && pictures.all(|nal| nal.first().is_some_and(|head| head & NAL_REF_IDC == 0))
 }

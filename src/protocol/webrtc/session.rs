@@ -333,6 +333,8 @@ impl RtcSession {
     }
 
     fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
+        // Pages of the SDK open a channel whatever they do.
+        self.peer.take_data();
         let answer = self.answer_publisher(ctx, offer);
         match (answer, std::mem::replace(&mut self.role, Role::None)) {
             (Ok(described), Role::Granted(grant)) => {
@@ -544,12 +546,14 @@ impl DatagramPeer for RtcSession {
         let viewer = if let Role::Viewer(viewer) = &self.role { Some(viewer) } else { None };
         let package = viewer.and_then(|_| shared(Handle::ONLY)?.downcast_ref::<RtcPackage>());
         let log = |section| package?.log(viewer?.track_of(section)?);
-        let path = self.peer.poll_transmit(ctx.now.mono, log, out);
-        let remote = path.and_then(|path| self.ways.find(path));
-        if remote.is_none() {
-            // Nobody to send it to: it counts as lost.
+        let remote = loop {
+            let Some(path) = self.peer.poll_transmit(ctx.now.mono, log, out) else { break None };
+            if let Some(remote) = self.ways.find(path) {
+                break Some(remote);
+            }
+            // Nobody to send it to: it counts as lost, and what is for others goes on.
             out.clear();
-        }
+        };
         To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }
     }
 }

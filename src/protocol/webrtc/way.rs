@@ -16,12 +16,16 @@ pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
     make(plain(local), plain(remote.peer))
 }
 
+/// Ways that nobody has validated yet, of one session: as many as pairs are checked.
+const RECENT_MAX: usize = 8;
+
 /// The ways that a session has heard of, as the socket names them.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     open: SmallVec<[(Path, Remote); 1]>,
-    /// What came last: the answer to a check goes there, although nobody has validated it.
-    newest: Option<(Path, Remote)>,
+    /// What came by others, the latest last: answers to checks go there, although nobody has validated it. Checks of several
+    /// come at once.
+    recent: Vec<(Path, Remote)>,
 }
 
 impl Ways {
@@ -30,8 +34,13 @@ impl Ways {
         // The same addresses again, by another connection.
         if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
             *known = remote;
+            return;
         }
-        self.newest = Some((path, remote));
+        self.recent.retain(|(known, _)| *known != path);
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.remove(0);
+        }
+        self.recent.push((path, remote));
     }
 
     /// The path was validated; its way.
@@ -39,6 +48,8 @@ impl Ways {
         let remote = self.find(path)?;
         if self.open.iter().all(|(known, _)| *known != path) {
             self.open.push((path, remote));
+            self.recent.retain(|(known, _)| *known != path);
+            self.recent.shrink_to_fit();
         }
         Some(remote)
     }
@@ -52,7 +63,7 @@ impl Ways {
 
     /// The way of a path.
     pub(super) fn find(&self, path: Path) -> Option<Remote> {
-        let all = self.open.iter().chain(&self.newest);
+        let all = self.open.iter().chain(&self.recent);
         all.into_iter().find(|(known, _)| *known == path).map(|(_, remote)| *remote)
     }
 }
@@ -85,6 +96,22 @@ mod tests {
         assert_eq!(ways.find(path), Some(remote));
         assert_eq!(ways.close(path), Some(remote));
         assert_eq!(ways.find(path), None);
+    }
+
+    #[test]
+    fn checks_by_several_ways_at_once_are_answered_all() {
+        let bound = "192.0.2.1:5000".parse().unwrap();
+        let by = |port| Remote::of(SocketAddr::new("192.0.2.9".parse().unwrap(), port));
+        let mut ways = Ways::default();
+        for port in 0..20 {
+            ways.note(path_of(by(port), bound), by(port));
+            ways.note(path_of(by(19), bound), by(19));
+        }
+        let found: Vec<u16> =
+            (0..20).filter(|port| ways.find(path_of(by(*port), bound)) == Some(by(*port))).collect();
+        assert_eq!(found, (12..20).collect::<Vec<_>>());
+        assert_eq!(ways.open(path_of(by(15), bound)), Some(by(15)));
+        assert_eq!((ways.open.len(), ways.recent.len()), (1, RECENT_MAX - 1));
     }
 
     #[test]

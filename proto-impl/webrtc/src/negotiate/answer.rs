@@ -47,7 +47,7 @@ pub(crate) fn answer(
                 sections.push(section);
                 answer
             }
-            None if !has_data && is_data(offer, media) => {
+            None if local.takes_data && !has_data && is_data(offer, media) => {
                 has_data = true;
                 media.accept_data(SCTP_PORT, DATA_BYTES_MAX)
             }
@@ -77,8 +77,7 @@ pub(crate) fn answer(
     Ok((description, negotiated))
 }
 
-/// Whether the section is one of data channels by the bundle's transport (RFC 8841 §4). Pages whose section is rejected close
-/// more than their channel. Nobody is behind it yet: what comes is dropped.
+/// Whether the section is one of data channels by the bundle's transport (RFC 8841 §4).
 fn is_data(offer: &Description, media: &Media) -> bool {
     let mids = offer.bundle().map(|group| group.mids.as_slice()).unwrap_or_default();
     let is_bundled = media.attributes.mid().is_some_and(|mid| mids.iter().any(|known| known == mid));

@@ -140,6 +140,8 @@ pub(crate) struct Local<'a> {
     /// Session id and version (RFC 8829 §5.2.1).
     pub(crate) origin: (u64, u64),
     pub(crate) cname: &'a str,
+    /// Whether a section of data channels is accepted.
+    pub(crate) takes_data: bool,
     /// Sources that sections have already.
     pub(crate) known: &'a [(SectionId, SourcePair)],
     /// Draws sources.

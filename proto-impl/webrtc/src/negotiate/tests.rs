@@ -55,6 +55,7 @@ impl Side {
             is_lite: self.is_lite,
             origin: (1, 1),
             cname: "cname",
+            takes_data: true,
             known: &[],
             random: &mut self.random,
         }

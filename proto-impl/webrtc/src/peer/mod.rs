@@ -58,6 +58,8 @@ pub struct Peer {
     /// An offer of ours that is not answered yet.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
     sections: Vec<Section>,
+    /// A section of data channels is accepted.
+    takes_data: bool,
     transport: Transport,
     reception: Option<Box<Reception>>,
     senders: Vec<Sender>,
@@ -108,6 +110,7 @@ impl Peer {
             remote_fragment: String::new(),
             offered: None,
             sections: Vec::new(),
+            takes_data: false,
             transport,
             reception: None,
             senders: Vec::new(),
@@ -158,6 +161,13 @@ impl Peer {
             self.report(now);
         }
         self.flush_feedback(now);
+    }
+
+    /// From now on a section of data channels in an offer is accepted, though nobody is behind it and what comes is dropped:
+    /// for peers that could not do without. Others wait for ever for an association that is not answered, and fare better
+    /// with a section that is rejected.
+    pub const fn take_data(&mut self) {
+        self.takes_data = true;
     }
 
     /// Sends a unit of a track, in the section's first format. It was sampled at `sampled`: the same clock for all sections,

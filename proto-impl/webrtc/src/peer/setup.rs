@@ -237,6 +237,7 @@ impl Peer {
             is_lite: matches!(self.config.ice, IceMode::Lite { .. }),
             origin: (self.session_id, self.version),
             cname: &self.cname,
+            takes_data: self.takes_data,
             known,
             random,
         }
