@@ -125,7 +125,7 @@ pub fn webrtc_peer(data: &[u8]) {
                 }
             }
             _ if *value == 0 => ends[to].peer.close(now),
-            _ => drop(ends[to].peer.request_key_frame(now, SectionId(0))),
+            _ => drop(ends[to].peer.request_key_frame(now, SectionId(0), 0)),
         }
         for end in &mut ends {
             end.drain(now, Some(&track));
