@@ -2,25 +2,25 @@
 
 use std::collections::VecDeque;
 
-/// Packets that are remembered: two seconds of 20 Mb/s.
+/// Packets that are remembered: a second and a half of 30 Mb/s.
 const PACKETS_MAX: usize = 4096;
-/// For so long, in microseconds: feedback comes several times a second.
-const AGE_MAX: u32 = 2_000_000;
+/// Times are kept in such steps, in microseconds: feedback has steps of 250.
+const STEP: i64 = 64;
+/// How long a packet is remembered, in steps: 1.5 s. Feedback comes several times a second.
+const AGE_MAX: u16 = 23_437;
+/// What is known of a packet, above its length.
+const UNKNOWN: u16 = 0;
+const LOST: u16 = 1 << 14;
+const ARRIVED: u16 = 2 << 14;
+const BYTES: u16 = LOST - 1;
 
-/// A packet as it is remembered: eight bytes, since each viewer has hundreds of them.
+/// A packet as it is remembered: four bytes, since each viewer has hundreds of them.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Microseconds; wraps after 71 minutes, and only distances count.
-    sent: u32,
+    /// In steps; wraps after four seconds, and only distances count.
+    sent: u16,
+    /// Its length, and what is known of it.
     bytes: u16,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Unknown,
-    Lost,
-    Arrived,
 }
 
 /// A packet that feedback is about.
@@ -39,7 +39,7 @@ pub(super) struct SentLog {
     entries: VecDeque<Entry>,
     /// The number of the first entry.
     first: u64,
-    /// When the newest packet left.
+    /// When the newest packet left, in steps.
     newest: i64,
 }
 
@@ -50,22 +50,18 @@ impl SentLog {
     }
 
     /// Notes a packet; the number that goes with it.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the lower bits, as the draft has them"
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits: both wrap")]
     pub(super) fn push(&mut self, micros: i64, bytes: usize) -> u16 {
         let number = self.next() as u16;
-        let sent = micros as u32;
-        self.newest = micros;
-        self.entries.push_back(Entry {
-            sent,
-            bytes: u16::try_from(bytes).unwrap_or(u16::MAX),
-            state: State::Unknown,
-        });
+        let before = std::mem::replace(&mut self.newest, micros / STEP);
+        // Behind a pause nothing is left, however the times have wrapped.
+        let paused = self.newest.saturating_sub(before) > AGE_MAX.into();
+        let sent = self.newest as u16;
+        let bytes = u16::try_from(bytes).unwrap_or(BYTES).min(BYTES);
+        self.entries.push_back(Entry { sent, bytes: bytes | UNKNOWN });
         while let Some(oldest) = self.entries.front()
-            && (self.entries.len() > PACKETS_MAX || sent.wrapping_sub(oldest.sent) > AGE_MAX)
+            && self.entries.len() > 1
+            && (paused || self.entries.len() > PACKETS_MAX || sent.wrapping_sub(oldest.sent) > AGE_MAX)
         {
             self.entries.pop_front();
             self.first = self.first.saturating_add(1);
@@ -80,19 +76,20 @@ impl SentLog {
         let newest = self.newest;
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let entry = self.entries.get_mut(at)?;
-        let is_news = match entry.state {
-            State::Unknown => true,
+        let is_news = match entry.bytes & !BYTES {
+            UNKNOWN => true,
             // It came nevertheless; as a loss it was counted.
-            State::Lost => arrived,
-            State::Arrived => false,
+            LOST => arrived,
+            _ => false,
         };
         if !is_news {
             return None;
         }
-        entry.state = if arrived { State::Arrived } else { State::Lost };
+        entry.bytes = entry.bytes & BYTES | if arrived { ARRIVED } else { LOST };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the lower bits")]
-        let behind = (newest as u32).wrapping_sub(entry.sent);
-        Some(SentPacket { number, sent: newest.saturating_sub(i64::from(behind)), bytes: entry.bytes })
+        let behind = (newest as u16).wrapping_sub(entry.sent);
+        let sent = newest.saturating_sub(behind.into()).saturating_mul(STEP);
+        Some(SentPacket { number, sent, bytes: entry.bytes & BYTES })
     }
 
     /// The count of all packets that a number of 16 bits means: the one nearest to the next.
@@ -118,28 +115,33 @@ mod tests {
     #[test]
     fn a_packet_is_taken_once_and_a_loss_may_be_corrected() {
         let mut log = SentLog::default();
-        let numbers: Vec<u16> = (0..70_000).map(|n| log.push(n * 100, 1000)).collect();
+        let numbers: Vec<u16> = (0..70_000).map(|n| log.push(n * 128, 1000)).collect();
         assert_eq!((numbers[0], numbers[65_536], log.next()), (0, 0, 70_000));
         assert_eq!(log.entries.len(), PACKETS_MAX);
         let last = log.take(numbers[69_999], true).unwrap();
-        assert_eq!(last, SentPacket { number: 69_999, sent: 6_999_900, bytes: 1000 });
+        assert_eq!(last, SentPacket { number: 69_999, sent: 69_999 * 128, bytes: 1000 });
         assert_eq!(log.take(numbers[69_999], true), None);
-        assert_eq!(log.take(numbers[69_990], false).unwrap().sent, 6_999_000);
+        assert_eq!(log.take(numbers[69_990], false).unwrap().sent, 69_990 * 128);
         assert_eq!(log.take(numbers[69_990], false), None);
-        assert!(log.take(numbers[69_990], true).is_some());
+        assert_eq!(log.take(numbers[69_990], true).unwrap().bytes, 1000);
+        assert_eq!(log.take(numbers[69_990], false), None, "what came has come");
         // What is forgotten, and what was never sent.
         assert_eq!(log.take(numbers[60_000], true), None);
         assert_eq!(log.take(numbers[69_999].wrapping_add(1), true), None);
-        assert_eq!(size_of::<Entry>(), 8);
+        assert_eq!(size_of::<Entry>(), 4);
     }
 
     #[test]
-    fn packets_of_two_seconds_ago_are_forgotten() {
+    fn packets_are_forgotten_with_time_and_behind_a_pause() {
         let mut log = SentLog::default();
         for n in 0..100 {
             log.push(n * 100_000, 10);
         }
-        assert_eq!(log.entries.len(), 21);
-        assert_eq!(log.take(98, true).unwrap().sent, 9_800_000);
+        assert_eq!(log.entries.len(), 16);
+        assert!((log.take(98, true).unwrap().sent - 9_800_000).abs() < STEP);
+        // Exactly as long as times take to wrap.
+        let wrap = i64::from(u16::MAX) + 1;
+        log.push(9_900_000 / STEP * STEP + wrap * STEP, 10);
+        assert_eq!((log.entries.len(), log.take(99, true)), (1, None));
     }
 }
