@@ -21,6 +21,14 @@ pub(super) struct TrackInfo {
     pub(super) unit_rate: u64,
 }
 
+/// What a viewer is sent, and what its path carries: bits per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bitrates {
+    pub(super) target: u64,
+    pub(super) video: u64,
+    pub(super) audio: u64,
+}
+
 /// The bytes of a track in the last second that is over.
 #[derive(Debug)]
 struct Rate {

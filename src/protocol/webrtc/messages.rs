@@ -2,7 +2,7 @@
 
 use sdp::Description;
 
-use super::info::TrackInfo;
+use super::info::{Bitrates, TrackInfo};
 use crate::auth::access::Params;
 use crate::mail::{NoSubscription, Refusal};
 use crate::types::StreamKey;
@@ -74,6 +74,8 @@ pub(super) enum FromSession {
     Ended,
     /// The tracks of the stream, as far as they are known.
     Info(Vec<TrackInfo>),
+    /// What the viewer is sent, once in a while.
+    Bitrates(Bitrates),
     /// The viewer is sent another rendition, so many lines high.
     Resolution(u32),
     /// The answer to a [`ToSession::Request`]: status, entity tag, and body.

@@ -247,13 +247,13 @@ impl RtcSession {
 
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let viewer = Viewer::new(ctx.now.mono, self.peer.sections(), tracks);
-        let is_choosy = viewer.poll_timeout().is_some();
+        let chooses = viewer.chooses();
         // By the time that the peer can be sent something there is a new one, where the publisher can make it.
         if let Some(track) = viewer.video() {
             self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track });
         }
         self.role = Role::Viewer(viewer);
-        if is_choosy {
+        if chooses {
             self.select();
         }
     }
@@ -288,6 +288,8 @@ impl RtcSession {
             ToSession::Answer(answer) => {
                 if let Some(Err(error)) = self.take_answer(ctx, answer) {
                     self.refuse(Refused::Description(error));
+                } else if let Role::Viewer(viewer) = &mut self.role {
+                    viewer.tell_bitrates(ctx.now.mono);
                 }
             }
             ToSession::Want { video, audio } => {
@@ -633,9 +635,11 @@ impl Session for RtcSession {
                 self.take_units();
             }
             Role::Viewer(viewer) if self.connected => {
+                let bitrates = viewer.poll_bitrates(ctx.now.mono, &self.peer);
                 if viewer.look(ctx.now.mono, &mut self.peer) {
                     self.select();
                 }
+                bitrates.into_iter().for_each(|bitrates| self.tell(FromSession::Bitrates(bitrates)));
             }
             Role::None
             | Role::AskedPublish(_)

@@ -11,12 +11,15 @@ use media::codec::Codec;
 use media::{TrackId, TrackKind, Tracks};
 use rtp::payload::codec_of_description;
 
-use super::info::{Rates, TrackInfo};
+use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Layers, PathState, Step};
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::types::StreamKey;
+
+/// How often a page is told what it is sent, and what its path carries.
+const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
 /// What a backlog takes of a viewer's clock.
 const SQUEEZED: Duration = Duration::from_millis(200);
@@ -41,6 +44,8 @@ pub(super) struct Viewer {
     patience: Patience,
     /// The choice among renditions, where there are any.
     layers: Option<Box<Layers>>,
+    /// When its page is told next what it is sent; `None` of a viewer without one.
+    tells_at: Option<Instant>,
     /// Whether it wants video and audio.
     wants: (bool, bool),
     /// The tracks of what was sent last.
@@ -82,6 +87,7 @@ impl Viewer {
         Self {
             outputs,
             layers,
+            tells_at: None,
             wants: (true, true),
             clock: None,
             rates: Rates::default(),
@@ -143,9 +149,35 @@ impl Viewer {
         }
     }
 
+    /// Whether it has several renditions to choose from.
+    pub(super) const fn chooses(&self) -> bool {
+        self.layers.is_some()
+    }
+
+    /// Its page is told what it is sent from now on.
+    pub(super) fn tell_bitrates(&mut self, now: Instant) {
+        self.tells_at = now.checked_add(BITRATES_INTERVAL);
+    }
+
+    /// What its page is told, when that is due and anything is known of the path.
+    pub(super) fn poll_bitrates(&mut self, now: Instant, peer: &Peer) -> Option<Bitrates> {
+        self.tells_at.filter(|at| *at <= now)?;
+        self.tells_at = now.checked_add(BITRATES_INTERVAL);
+        let of = |kind| {
+            let outputs = self.outputs.iter().filter(move |output| output.codec.kind() == kind);
+            outputs.map(|output| self.rates.of(output.track)).sum()
+        };
+        Some(Bitrates {
+            target: peer.estimate(now)?,
+            video: of(TrackKind::Video),
+            audio: of(TrackKind::Audio),
+        })
+    }
+
     /// When to look again.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.layers.as_ref().map(|layers| layers.poll_timeout())
+        let layers = self.layers.as_ref().map(|layers| layers.poll_timeout());
+        [layers, self.tells_at].into_iter().flatten().min()
     }
 
     /// The output of a unit: that of its track, or of a rendition of what it shows.

@@ -206,6 +206,7 @@ impl Waiting {
                 | FromSession::Restored
                 | FromSession::Connected
                 | FromSession::Started
+                | FromSession::Bitrates(_)
                 | FromSession::Resolution(_)
                 | FromSession::Info(_)
                 | FromSession::Countered(_)

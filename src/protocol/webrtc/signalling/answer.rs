@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::info::TrackInfo;
+use super::super::info::{Bitrates, TrackInfo};
 use super::super::messages::Described;
 use super::super::settings::RtcAppSettings;
 use crate::auth::access::Denial;
@@ -50,6 +50,19 @@ pub(super) fn started(id: &str, publishes: bool) -> String {
 
 pub(super) fn finished(id: &str, publishes: bool) -> String {
     notification(if publishes { "publish_finished" } else { "play_finished" }, id)
+}
+
+/// What a viewer is sent, in bits per second, and what its path carries: pages warn when that is less.
+pub(super) fn bitrates(id: &str, bitrates: &Bitrates) -> String {
+    json!({
+        "command": "notification",
+        "definition": "bitrateMeasurement",
+        "streamId": id,
+        "targetBitrate": bitrates.target,
+        "videoBitrate": bitrates.video,
+        "audioBitrate": bitrates.audio,
+    })
+    .to_string()
 }
 
 /// A viewer is sent another rendition.

@@ -270,6 +270,7 @@ impl Socket {
                 self.streams.remove(at);
                 self.send(answer::finished(&id, publishes));
             }
+            FromSession::Bitrates(bitrates) => self.send(answer::bitrates(&id, bitrates)),
             FromSession::Resolution(height) => self.send(answer::resolution(&id, *height)),
             FromSession::Answered(..) | FromSession::Countered(_) => {}
         }

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::protocol::webrtc::info::Bitrates;
 use crate::types::{ConnId, WorkerId};
 
 fn socket() -> Socket {
@@ -136,6 +137,22 @@ fn viewers_choose_kinds_and_ask_what_there_is() {
     let told = socket.told();
     assert!(matches!(told[0], ToSession::Want { video: false, audio: true }), "{told:?}");
     assert!(matches!(told[1], ToSession::Want { video: false, audio: false }), "{told:?}");
+    say(&mut socket, r#"{"command":"forceStreamQuality","streamId":"a","streamHeight":"480"}"#);
+    say(&mut socket, r#"{"command":"forceStreamQuality","streamId":"a","streamHeight":"auto"}"#);
+    assert!(matches!(socket.told()[..], [ToSession::Force(Some(480)), ToSession::Force(None)]));
+    let bitrates = Bitrates { target: 900_000, video: 700_000, audio: 64_000 };
+    socket.heard(session(1), &FromSession::Bitrates(bitrates));
+    socket.heard(session(1), &FromSession::Resolution(360));
+    let said = socket.said();
+    assert_eq!(
+        (&said[0]["definition"], &said[0]["targetBitrate"]),
+        (&"bitrateMeasurement".into(), &900_000.into())
+    );
+    assert_eq!((&said[0]["videoBitrate"], &said[0]["audioBitrate"]), (&700_000.into(), &64_000.into()));
+    assert_eq!(
+        (&said[1]["definition"], &said[1]["streamHeight"]),
+        (&"resolutionChangeInfo".into(), &360.into())
+    );
     socket.heard(session(1), &FromSession::Info(Vec::new()));
     assert_eq!(socket.said()[0]["streamInfo"].as_array().unwrap().len(), 1);
 }
