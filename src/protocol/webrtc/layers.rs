@@ -10,6 +10,8 @@ use ::webrtc::Peer;
 use media::codec::Codec;
 use media::{Track, TrackId, TrackKind, Tracks};
 
+use crate::hub::Pick;
+
 /// Between two looks at the path.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Looks in a row at a path that is too narrow, before it is believed.
@@ -19,6 +21,9 @@ const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
 /// How long behind a switch up a switch down says that it was a failure.
 const TRIAL: Duration = Duration::from_secs(8);
+/// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and who is sent
+/// nothing does not hear of it.
+const STARVED_AFTER: Duration = Duration::from_secs(2);
 /// What a path must carry beyond a rendition's rate, in eighths.
 const MARGIN_EIGHTHS: u64 = 9;
 /// Loss in thousandths up to which nothing is wrong.
@@ -46,9 +51,16 @@ impl PathState {
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Send this track.
-    Switch(TrackId),
+    /// Send another track: [`Layers::pick`].
+    Switch,
     /// Try whether the path carries so many bits per second.
+    Probe(u64),
+}
+
+/// What the path says.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Track(TrackId),
     Probe(u64),
 }
 
@@ -67,6 +79,9 @@ pub(super) struct Layers {
     calm: Duration,
     /// The last switch up, while it may turn out a failure.
     trial: Option<Instant>,
+    /// When pictures were sent last, and whether that is too long ago.
+    fed: Instant,
+    starves: bool,
 }
 
 /// The renditions of a group that a viewer can decode, the smallest first.
@@ -102,6 +117,8 @@ impl Layers {
             calm_since: now,
             calm: CALM,
             trial: None,
+            fed: now,
+            starves: false,
         })
     }
 
@@ -121,8 +138,13 @@ impl Layers {
     }
 
     /// What is to be sent.
-    pub(super) const fn wanted(&self) -> TrackId {
-        self.wanted
+    pub(super) const fn pick(&self) -> Pick {
+        if self.starves { Pick::Default } else { Pick::Only(self.wanted) }
+    }
+
+    /// The viewer is sent pictures.
+    pub(super) const fn feed(&mut self, now: Instant) {
+        self.fed = now;
     }
 
     /// The codec of all of them.
@@ -146,24 +168,24 @@ impl Layers {
             return None;
         }
         self.look_at = now.checked_add(LOOK_INTERVAL)?;
-        let all = renditions(tracks, self.codec, self.group);
-        let step = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
-            (Some(height), _) => Step::Switch(forced(&all, height)?.id),
-            // The publisher sends it no more: the next smaller one.
-            (None, None) => Step::Switch(all.first()?.id),
-            (None, Some(at)) => self.choose(now, &all, at, path)?,
-        };
-        match step {
-            Step::Switch(track) if track == self.wanted => None,
-            Step::Switch(track) => {
-                self.wanted = track;
-                Some(step)
-            }
-            Step::Probe(_) => Some(step),
+        let starves = now.saturating_duration_since(self.fed) >= STARVED_AFTER;
+        if std::mem::replace(&mut self.starves, starves) != starves {
+            return Some(Step::Switch);
         }
+        let all = renditions(tracks, self.codec, self.group);
+        let wanted = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
+            (Some(height), _) => forced(&all, height)?.id,
+            // The publisher sends it no more: the smallest, and then what the path carries.
+            (None, None) => all.first()?.id,
+            (None, Some(at)) => match self.choose(now, &all, at, path)? {
+                Choice::Track(track) => track,
+                Choice::Probe(bits) => return Some(Step::Probe(bits)),
+            },
+        };
+        (std::mem::replace(&mut self.wanted, wanted) != wanted).then_some(Step::Switch)
     }
 
-    fn choose(&mut self, now: Instant, all: &[&Track], at: usize, path: PathState) -> Option<Step> {
+    fn choose(&mut self, now: Instant, all: &[&Track], at: usize, path: PathState) -> Option<Choice> {
         let rate = rate_of(all.get(at)?);
         let is_wrong = path.is_congested || path.loss > LOSS_CALM;
         let is_narrow = path.estimate.is_some_and(|estimate| estimate < rate);
@@ -179,7 +201,7 @@ impl Layers {
             let estimate = path.estimate.unwrap_or(0);
             let smaller = all.get(..at)?;
             let fits = smaller.iter().rev().find(|track| needed(track) <= estimate);
-            return fits.or_else(|| smaller.first()).map(|track| Step::Switch(track.id));
+            return fits.or_else(|| smaller.first()).map(|track| Choice::Track(track.id));
         }
         if self.trial.is_some_and(|at| now.saturating_duration_since(at) >= TRIAL) {
             (self.trial, self.calm) = (None, CALM);
@@ -188,7 +210,7 @@ impl Layers {
         let (calm, estimate) = (now.saturating_duration_since(self.calm_since), path.estimate?);
         if calm >= CALM / 2 && estimate >= needed(larger) {
             (self.trial, self.calm_since) = (Some(now), now);
-            return Some(Step::Switch(larger.id));
+            return Some(Choice::Track(larger.id));
         }
         if calm < self.calm {
             return None;
@@ -196,7 +218,7 @@ impl Layers {
         // It counts as a failure until the path turns out to carry it.
         self.calm_since = now.checked_sub(CALM / 2).unwrap_or(now);
         self.calm = self.calm.saturating_mul(2).min(CALM_MAX);
-        Some(Step::Probe(needed(larger).saturating_mul(MARGIN_EIGHTHS) / 8))
+        Some(Choice::Probe(needed(larger).saturating_mul(MARGIN_EIGHTHS) / 8))
     }
 }
 
@@ -253,8 +275,9 @@ mod tests {
             for _ in 0..seconds * 100 {
                 self.now += Duration::from_millis(10);
                 let ms = (self.now - self.start).as_millis();
+                self.layers.feed(self.now);
                 match self.layers.look(self.now, &self.tracks, path(self.layers.wanted)) {
-                    Some(Step::Switch(track)) => switches.push((ms, track)),
+                    Some(Step::Switch) => switches.push((ms, self.layers.wanted)),
                     Some(Step::Probe(_)) => self.probes.push(ms),
                     None => {}
                 }
@@ -319,6 +342,25 @@ mod tests {
         assert_eq!(bench.run(1, |_| carries(9_000_000))[0].1, id(2), "none is so low");
         bench.layers.force(None);
         assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
+    }
+
+    /// Who is sent nothing does not hear that its rendition has left the stream.
+    #[test]
+    fn a_viewer_that_starves_takes_what_there_is() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.layers.pick(), Pick::Only(id(0)));
+        let mut picks = Vec::new();
+        for ms in (0..6000).step_by(100) {
+            let now = bench.start + Duration::from_millis(ms);
+            // It is sent the smallest one from the third second on.
+            if ms >= 3000 {
+                bench.layers.feed(now);
+            }
+            if bench.layers.look(now, &bench.tracks, carries(9_000_000)) == Some(Step::Switch) {
+                picks.push((ms, bench.layers.pick()));
+            }
+        }
+        assert_eq!(picks, [(2000, Pick::Default), (3000, Pick::Only(id(0)))]);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Viewer {
 
     /// What it is to be sent. Without renditions the choice is the stream's.
     pub(super) fn selection(&self) -> Selection {
-        let video = self.layers.as_ref().map_or(Pick::Default, |layers| Pick::Only(layers.wanted()));
+        let video = self.layers.as_ref().map_or(Pick::Default, |layers| layers.pick());
         let pick = |wanted, pick| if wanted { pick } else { Pick::None };
         let (wants_video, wants_audio) = self.wants;
         Selection {
@@ -140,7 +140,7 @@ impl Viewer {
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer) -> bool {
         let Some(layers) = &mut self.layers else { return false };
         match layers.look(now, &self.tracks, PathState::of(peer, now)) {
-            Some(Step::Switch(_)) => true,
+            Some(Step::Switch) => true,
             Some(Step::Probe(bits)) => {
                 peer.probe(now, bits);
                 false
@@ -230,6 +230,11 @@ impl Viewer {
             peer.begin_behind(output.section, edge, behind, squeezed);
         }
         let (section, track) = (output.section, output.track);
+        if codec.kind() == TrackKind::Video
+            && let Some(layers) = &mut self.layers
+        {
+            layers.feed(now);
+        }
         self.rates.add(now, track, entry.unit.payload.len());
         if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
             self.tracks = Arc::clone(&entry.tracks);
