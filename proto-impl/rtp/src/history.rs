@@ -314,8 +314,11 @@ impl ResendHistory {
 
     /// A packet that was sent again a moment ago, to be sent once more, if the budget has it. Counts as sent.
     pub fn repeat<'l>(&mut self, number: SequenceNumber, log: &'l PacketLog) -> Option<&'l LoggedPacket> {
-        let packet = log.get(PacketId(self.find(number)?))?;
+        let id = self.find(number)?;
+        let packet = log.get(PacketId(id))?;
+        let resent = self.resent.get_mut(&id).filter(|resent| resent.times < RESENDS_MAX)?;
         self.budget = self.budget.checked_sub(packet.payload.len())?;
+        resent.times = resent.times.saturating_add(1);
         self.stats.resent = self.stats.resent.saturating_add(1);
         let bytes = u64::try_from(packet.payload.len()).unwrap_or(0);
         self.stats.resent_bytes = self.stats.resent_bytes.saturating_add(bytes);
@@ -518,6 +521,7 @@ mod tests {
             .filter(|&ms| history.resend(at(start, ms), SequenceNumber(5), Duration::ZERO, &log).is_some())
             .count();
         assert_eq!((resent, history.stats().repeated), (10, 990));
+        assert!(history.repeat(SequenceNumber(5), &log).is_none(), "second sendings count");
     }
 
     #[test]
