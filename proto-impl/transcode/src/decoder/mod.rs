@@ -1,0 +1,83 @@
+//! Units to stereo samples.
+
+mod aac;
+mod g711;
+mod mp3;
+mod opus;
+
+use media::CodecConfig;
+
+use crate::Error;
+
+/// Samples of two channels, interleaved, nominally from -1 to 1.
+#[derive(Debug, Default)]
+pub(crate) struct Pcm {
+    /// The samples.
+    pub(crate) samples: Vec<f32>,
+    /// Hz.
+    pub(crate) rate: u32,
+}
+
+/// The decoder of a configuration.
+#[derive(Debug)]
+pub(crate) enum Decoder {
+    Aac(Box<aac::Aac>),
+    Opus(Box<opus::Opus>),
+    Mp3(Box<mp3::Mp3>),
+    G711(media::codec::g711::Config),
+}
+
+impl Decoder {
+    /// The decoder of this configuration.
+    pub(crate) fn new(config: &CodecConfig) -> Result<Self, Error> {
+        Ok(match config {
+            CodecConfig::Aac(config) => Self::Aac(Box::new(aac::Aac::new(config)?)),
+            CodecConfig::Opus(config) => Self::Opus(Box::new(opus::Opus::new(config)?)),
+            CodecConfig::Mp3(_) => Self::Mp3(Box::new(mp3::Mp3::new()?)),
+            CodecConfig::G711(config) => Self::G711(*config),
+            CodecConfig::H264(_)
+            | CodecConfig::H265(_)
+            | CodecConfig::Av1(_)
+            | CodecConfig::Vp9(_)
+            | CodecConfig::Vp8(_)
+            | CodecConfig::Ac3(_)
+            | CodecConfig::Eac3(_)
+            | CodecConfig::Flac(_) => return Err(Error::Codec),
+        })
+    }
+
+    /// Decodes a unit; what `pcm` held before is gone.
+    ///
+    /// # Errors
+    /// The unit is damaged, and nothing of it is in `pcm`.
+    pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
+        pcm.samples.clear();
+        match self {
+            Self::Aac(decoder) => decoder.decode(payload, pcm),
+            Self::Opus(decoder) => decoder.decode(payload, pcm),
+            Self::Mp3(decoder) => decoder.decode(payload, pcm),
+            Self::G711(config) => {
+                g711::decode(*config, payload, pcm);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes up for units that are missing before `next`: `frames` samples of each channel at 48 kHz at most. False where the
+    /// codec has nothing better than silence.
+    pub(crate) fn conceal(&mut self, frames: usize, next: &[u8], pcm: &mut Pcm) -> bool {
+        pcm.samples.clear();
+        match self {
+            Self::Opus(decoder) => decoder.conceal(frames, next, pcm),
+            Self::Aac(_) | Self::Mp3(_) | Self::G711(_) => false,
+        }
+    }
+
+    /// By how many samples of its rate the output lags behind the times of the units.
+    pub(crate) fn delay(&self) -> u32 {
+        match self {
+            Self::Aac(decoder) => decoder.delay(),
+            Self::Opus(_) | Self::Mp3(_) | Self::G711(_) => 0,
+        }
+    }
+}

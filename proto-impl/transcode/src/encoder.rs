@@ -1,0 +1,105 @@
+//! Samples to units.
+
+use std::fmt;
+
+use fdk_aac::enc::{
+    AudioObjectType, BitRate, ChannelMode, Encoder as FdkEncoder, EncoderParams, Transport,
+};
+use opus::{Application, Bitrate, Channels, Encoder as OpusEncoder};
+
+use crate::{CHANNELS, Error, SAMPLE_RATE};
+
+/// Samples of each channel of an Opus packet: 20 ms, what browsers send.
+const OPUS_FRAMES: usize = 960;
+/// Effort of the Opus encoder, 0 to 10. What is above costs half as much again, and is not heard at the bit rates of music.
+const OPUS_COMPLEXITY: i32 = 5;
+/// The largest packet (RFC 6716 §3.4).
+const OPUS_BYTES_MAX: usize = 1275;
+/// Samples of each channel of an AAC frame.
+const AAC_FRAMES: usize = 1024;
+/// The largest frame: 6144 bits for each channel (ISO/IEC 14496-3 §4.5.3.1).
+const AAC_BYTES_MAX: usize = 6144 / 8 * CHANNELS;
+
+/// An encoder of interleaved stereo at 48 kHz.
+pub(crate) enum Encoder {
+    Opus(OpusEncoder),
+    Aac { encoder: FdkEncoder, frame: Vec<i16>, delay: i64 },
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Opus(_) => "Encoder::Opus",
+            Self::Aac { .. } => "Encoder::Aac",
+        })
+    }
+}
+
+impl Encoder {
+    /// Opus of so many bits per second.
+    pub(crate) fn opus(bits: u32) -> Result<Self, Error> {
+        let failed = |_| Error::Library;
+        let mut encoder =
+            OpusEncoder::new(SAMPLE_RATE, Channels::Stereo, Application::Audio).map_err(failed)?;
+        encoder.set_complexity(OPUS_COMPLEXITY).map_err(failed)?;
+        let bits = i32::try_from(bits).map_err(|_| Error::Configuration)?;
+        encoder.set_bitrate(Bitrate::Bits(bits)).map_err(|_| Error::Configuration)?;
+        Ok(Self::Opus(encoder))
+    }
+
+    /// AAC-LC of so many bits per second.
+    pub(crate) fn aac(bits: u32) -> Result<Self, Error> {
+        let encoder = FdkEncoder::new(EncoderParams {
+            bit_rate: BitRate::Cbr(bits),
+            sample_rate: SAMPLE_RATE,
+            transport: Transport::Raw,
+            channels: ChannelMode::Stereo,
+            audio_object_type: AudioObjectType::Mpeg4LowComplexity,
+        })
+        .map_err(|_| Error::Configuration)?;
+        let info = encoder.info().map_err(|_| Error::Library)?;
+        Ok(Self::Aac { encoder, frame: Vec::new(), delay: i64::from(info.nDelay) })
+    }
+
+    /// Samples of each channel that a unit takes.
+    pub(crate) const fn frames(&self) -> usize {
+        match self {
+            Self::Opus(_) => OPUS_FRAMES,
+            Self::Aac { .. } => AAC_FRAMES,
+        }
+    }
+
+    /// By how many samples what a decoder makes of a unit lags behind what the unit was made of.
+    pub(crate) fn delay(&mut self) -> i64 {
+        match self {
+            Self::Opus(encoder) => encoder.get_lookahead().map_or(0, i64::from),
+            Self::Aac { delay, .. } => *delay,
+        }
+    }
+
+    /// Encodes [`Self::frames`] samples of each channel. `None`: nothing comes out yet.
+    pub(crate) fn encode(&mut self, samples: &[f32]) -> Result<Option<Vec<u8>>, Error> {
+        let payload = match self {
+            Self::Opus(encoder) => {
+                encoder.encode_vec_float(samples, OPUS_BYTES_MAX).map_err(|_| Error::Library)?
+            }
+            Self::Aac { encoder, frame, .. } => {
+                frame.clear();
+                frame.extend(samples.iter().copied().map(sixteen_bits));
+                let mut payload = vec![0; AAC_BYTES_MAX];
+                let done = encoder.encode(frame, &mut payload).map_err(|_| Error::Library)?;
+                payload.truncate(done.output_size);
+                payload
+            }
+        };
+        Ok((!payload.is_empty()).then_some(payload))
+    }
+}
+
+/// A sample as 16 bits; what is too loud is clipped.
+fn sixteen_bits(sample: f32) -> i16 {
+    // A cast of a float saturates.
+    #[allow(clippy::cast_possible_truncation)]
+    let sample = (sample * 32_768.0).round() as i16;
+    sample
+}
