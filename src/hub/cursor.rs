@@ -403,7 +403,7 @@ mod tests {
 
     use super::super::packager::tests::{PLAIN, Plain, plain};
     use super::super::ring::tests::{entry, vp8_tracks};
-    use super::super::{Entry, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
+    use super::super::{Entry, Fit, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
     use super::*;
     use media::{Track, TrackId, Tracks};
     use proptest::prelude::*;
@@ -480,8 +480,8 @@ mod tests {
     struct Keys;
 
     impl Package for Keys {
-        fn carries(&self, _track: &Track) -> bool {
-            true
+        fn fit(&self, _track: &Track) -> Fit {
+            Fit::Well
         }
 
         fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {

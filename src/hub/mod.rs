@@ -23,5 +23,5 @@ pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use packager::{FormatKey, Package, Packager, Parts, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;
-pub use selection::{Chosen, Pick, Selection};
+pub use selection::{Chosen, Fit, Pick, Selection};
 pub use stream::{FormatIndex, Pushed, Stream, Subscriber};

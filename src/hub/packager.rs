@@ -9,7 +9,7 @@ use media::{AccessUnit, Track, TrackId, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
-use super::selection::{Chosen, Selection};
+use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
@@ -141,8 +141,8 @@ impl Parts {
 
 /// A format: how units become bytes. What it makes must suit every subscriber of its key.
 pub trait Package: std::fmt::Debug + Send {
-    /// Whether the format can carry a track.
-    fn carries(&self, track: &Track) -> bool;
+    /// How well the format carries a track.
+    fn fit(&self, track: &Track) -> Fit;
     /// What a subscriber needs before a unit of these tracks when it has not had it for this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
@@ -213,8 +213,8 @@ impl Packager {
     /// Looks at the tracks of the stream. True when the set of chosen ones is another one.
     fn choose(&mut self, tracks: &Arc<Tracks>) -> bool {
         let package = self.package.as_deref();
-        let carries = |track: &Track| package.is_none_or(|package| package.carries(track));
-        self.chosen.update(self.key.selection, tracks, &carries)
+        let fit = |track: &Track| package.map_or(Fit::Well, |package| package.fit(track));
+        self.chosen.update(self.key.selection, tracks, &fit)
     }
 
     /// Packages the next unit. True when the set of chosen tracks is another one than before.
@@ -306,6 +306,11 @@ impl Packager {
         self.units.back().map(|unit| unit.parts.clone()).unwrap_or_default()
     }
 
+    /// How many share it.
+    pub(super) const fn subscribers(&self) -> usize {
+        self.subscribers
+    }
+
     pub(super) const fn add_subscriber(&mut self) {
         self.subscribers += 1;
     }
@@ -327,8 +332,8 @@ pub(super) mod tests {
     pub(in crate::hub) struct Plain;
 
     impl Package for Plain {
-        fn carries(&self, _track: &Track) -> bool {
-            true
+        fn fit(&self, _track: &Track) -> Fit {
+            Fit::Well
         }
 
         fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {

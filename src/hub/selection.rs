@@ -7,13 +7,32 @@ use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 
+/// How well a format carries a track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// Not at all.
+    No,
+    /// In a form that many of its players do not know: where there is another track of the kind, that one is taken.
+    Rarely,
+    /// In a form that its players know.
+    Well,
+}
+
+impl Fit {
+    /// [`Fit::Well`], or not at all.
+    #[must_use]
+    pub const fn of(carries: bool) -> Self {
+        if carries { Self::Well } else { Self::No }
+    }
+}
+
 /// The tracks of one kind that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first that the format can carry, or the largest rendition of it; a derived one when it can carry no published one.
+    /// The first that the format carries best, or the largest rendition of it; a derived one when no published one fits as well.
     #[default]
     Default,
-    /// Every published one that the format can carry; a derived one when it can carry none of them.
+    /// Every published one that the format can carry; a derived one when that fits better than each of them.
     All,
     /// No track.
     None,
@@ -22,18 +41,24 @@ pub enum Pick {
 }
 
 impl Pick {
-    fn choose(self, kind: TrackKind, tracks: &Tracks, carries: &dyn Fn(&Track) -> bool) -> TrackSet {
-        let of_kind = || tracks.iter().filter(|track| track.kind() == kind && carries(track));
-        let carried = || of_kind().map(|track| track.id);
-        let first = || Tracks::preferred(of_kind()).map(|track| track.id).into_iter().collect();
+    fn choose(self, kind: TrackKind, tracks: &Tracks, fit: &dyn Fn(&Track) -> Fit) -> TrackSet {
+        let of_kind = || {
+            let of_kind = tracks.iter().filter(move |track| track.kind() == kind && !track.is_stand_in());
+            of_kind.filter(|track| fit(track) != Fit::No)
+        };
+        let best = of_kind().map(fit).max().unwrap_or(Fit::No);
+        let first = || {
+            let fitting = of_kind().filter(|track| fit(track) == best);
+            Tracks::preferred(fitting).map(|track| track.id).into_iter().collect()
+        };
         match self {
             Self::Default => first(),
-            Self::All => {
-                let published: TrackSet = carried().filter(|id| !id.is_derived()).collect();
-                if published.is_empty() { first() } else { published }
+            Self::All if of_kind().any(|track| !track.id.is_derived() && fit(track) == best) => {
+                of_kind().map(|track| track.id).filter(|id| !id.is_derived()).collect()
             }
+            Self::All => first(),
             Self::None => TrackSet::EMPTY,
-            Self::Only(id) => carried().filter(|carried| *carried == id).collect(),
+            Self::Only(id) => of_kind().map(|track| track.id).filter(|carried| *carried == id).collect(),
         }
     }
 }
@@ -47,18 +72,21 @@ pub struct Selection {
     pub audio: Pick,
     /// The data tracks.
     pub data: Pick,
+    /// Where the stream has no audio, silence is sent, if the application offers it.
+    pub silence: bool,
 }
 
 impl Selection {
     /// One track of each kind.
-    pub const DEFAULT: Self = Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default };
+    pub const DEFAULT: Self =
+        Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default, silence: false };
     /// Every published track.
-    pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All };
+    pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All, silence: false };
 
     /// Selects one track and nothing else.
     #[must_use]
     pub const fn only(kind: TrackKind, id: TrackId) -> Self {
-        let mut selection = Self { video: Pick::None, audio: Pick::None, data: Pick::None };
+        let mut selection = Self { video: Pick::None, audio: Pick::None, data: Pick::None, silence: false };
         match kind {
             TrackKind::Video => selection.video = Pick::Only(id),
             TrackKind::Audio => selection.audio = Pick::Only(id),
@@ -85,10 +113,16 @@ impl Chosen {
         &mut self,
         selection: Selection,
         tracks: &Arc<Tracks>,
-        carries: &dyn Fn(&Track) -> bool,
+        fit: &dyn Fn(&Track) -> Fit,
     ) -> bool {
-        let videos = selection.video.choose(TrackKind::Video, tracks, carries);
-        let audios = selection.audio.choose(TrackKind::Audio, tracks, carries);
+        let videos = selection.video.choose(TrackKind::Video, tracks, fit);
+        let audios = match selection.audio.choose(TrackKind::Audio, tracks, fit) {
+            TrackSet::EMPTY if selection.silence && selection.audio != Pick::None => {
+                let stand_in = tracks.of_kind(TrackKind::Audio).find(|track| track.is_stand_in());
+                stand_in.filter(|track| fit(track) != Fit::No).map(|track| track.id).into_iter().collect()
+            }
+            audios => audios,
+        };
         let set = videos.or(audios).or(data_tracks(selection.data));
         let is_same = |id| {
             let epoch = |tracks: &Tracks| tracks.get(id).map(|track| track.epoch);
@@ -161,7 +195,7 @@ impl Chosen {
     /// Chooses all of these tracks.
     pub(crate) fn all_of(tracks: &Arc<Tracks>) -> Self {
         let mut chosen = Self::default();
-        chosen.update(Selection::ALL, tracks, &|_| true);
+        chosen.update(Selection::ALL, tracks, &|_| Fit::Well);
         chosen
     }
 }
@@ -198,29 +232,60 @@ mod tests {
         Track { id: TrackId::DERIVED, config, origin, ..audio(0) }
     }
 
-    fn ids(selection: Selection, tracks: &Arc<Tracks>, carries: &dyn Fn(&Track) -> bool) -> Vec<TrackId> {
+    fn ids(selection: Selection, tracks: &Arc<Tracks>, fit: &dyn Fn(&Track) -> Fit) -> Vec<TrackId> {
         let mut chosen = Chosen::default();
-        chosen.update(selection, tracks, carries);
+        chosen.update(selection, tracks, fit);
         chosen.iter().map(|track| track.id).collect()
     }
 
     #[test]
     fn picks_choose_among_what_the_format_carries() {
         let tracks = Arc::new(Tracks::new(1, [video(0), video(1), audio(0), audio(1), derived()]));
-        let all = |_: &Track| true;
+        let all = |_: &Track| Fit::Well;
         let id = |kind, n| TrackId::nth(kind, n).unwrap();
         let (v0, v1) = (id(TrackKind::Video, 0), id(TrackKind::Video, 1));
         let (a0, a1) = (id(TrackKind::Audio, 0), id(TrackKind::Audio, 1));
         assert_eq!(ids(Selection::DEFAULT, &tracks, &all), [v0, a0]);
         assert_eq!(ids(Selection::ALL, &tracks, &all), [v0, v1, a0, a1]);
-        let mixed = Selection { video: Pick::Only(v1), audio: Pick::None, data: Pick::None };
+        let mixed =
+            Selection { audio: Pick::None, data: Pick::None, video: Pick::Only(v1), ..Selection::DEFAULT };
         assert_eq!(ids(mixed, &tracks, &all), [v1]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a1), &tracks, &all), [a1]);
         assert!(ids(Selection::only(TrackKind::Video, id(TrackKind::Video, 9)), &tracks, &all).is_empty());
         // A format that cannot carry the published audio takes the derived track.
-        let carries = |track: &Track| track.kind() == TrackKind::Video || track.id.is_derived();
+        let carries = |track: &Track| Fit::of(track.kind() == TrackKind::Video || track.id.is_derived());
         assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);
+    }
+
+    #[test]
+    fn what_most_players_know_comes_before_what_few_do() {
+        let tracks = Arc::new(Tracks::new(1, [video(0), audio(0), derived()]));
+        let fit = |track: &Track| if track.id == TrackId::AUDIO { Fit::Rarely } else { Fit::Well };
+        let [v0, a0] = [TrackKind::Video, TrackKind::Audio].map(|kind| TrackId::nth(kind, 0).unwrap());
+        assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
+        assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
+        assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
+        // Without the other it is better than nothing.
+        let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
+        assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
+        // Of several published ones all are sent, when one of them is known.
+        let two = Arc::new(Tracks::new(1, [audio(0), audio(1), derived()]));
+        assert_eq!(ids(Selection::ALL, &two, &fit).len(), 2);
+    }
+
+    #[test]
+    fn silence_is_sent_to_who_asks_for_it_where_there_is_no_audio() {
+        let silence = Track { origin: Origin::StandIn { from: TrackId::VIDEO }, ..derived() };
+        let all = |_: &Track| Fit::Well;
+        let wants = Selection { silence: true, ..Selection::DEFAULT };
+        let mute = Arc::new(Tracks::new(1, [video(0), silence.clone()]));
+        assert_eq!(ids(wants, &mute, &all), [TrackId::VIDEO, TrackId::DERIVED]);
+        assert_eq!(ids(Selection::DEFAULT, &mute, &all), [TrackId::VIDEO]);
+        assert_eq!(ids(Selection { audio: Pick::None, ..wants }, &mute, &all), [TrackId::VIDEO]);
+        assert_eq!(ids(wants, &mute, &|track| Fit::of(!track.id.is_derived())), [TrackId::VIDEO]);
+        let loud = Arc::new(Tracks::new(1, [video(0), audio(0), silence]));
+        assert_eq!(ids(wants, &loud, &all), [TrackId::VIDEO, TrackId::AUDIO]);
     }
 
     #[test]
@@ -230,7 +295,7 @@ mod tests {
             Track { rendition: Some(rendition), ..video(n) }
         };
         let chosen =
-            |tracks: [Track; 3]| ids(Selection::DEFAULT, &Arc::new(Tracks::new(1, tracks)), &|_| true);
+            |tracks: [Track; 3]| ids(Selection::DEFAULT, &Arc::new(Tracks::new(1, tracks)), &|_| Fit::Well);
         let [v0, v1] = [0, 1].map(|n| TrackId::nth(TrackKind::Video, n).unwrap());
         assert_eq!(chosen([rendition(0, 1, 360), rendition(1, 1, 720), rendition(2, 2, 1080)]), [v1]);
         assert_eq!(chosen([rendition(0, 0, 360), rendition(1, 0, 720), rendition(2, 1, 1080)]), [v0]);
@@ -239,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_changes_no_epoch() {
-        let all = |_: &Track| true;
+        let all = |_: &Track| Fit::Well;
         let mut chosen = Chosen::default();
         assert_eq!(chosen.epoch(), 0);
         chosen.update(Selection::DEFAULT, &Arc::new(Tracks::new(1, [video(0)])), &all);

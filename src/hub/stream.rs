@@ -1,5 +1,6 @@
 //! A live stream on one worker: its ring, its formats, its subscribers, and the workers that mirror it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,8 @@ pub struct Stream {
     untrimmed: u32,
     /// The tracks as published, and with what can be derived of them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
+    /// Derived tracks that are not offered, and until when.
+    left_out: Option<(TrackSet, Instant)>,
     demand: Demand,
 }
 
@@ -138,24 +141,40 @@ impl Stream {
             flush: FlushState::default(),
             untrimmed: 0,
             completed: None,
+            left_out: None,
             demand: Demand::default(),
         }
     }
 
-    /// The published tracks with what can be derived of them. They are looked at only when they are others than before.
+    /// The published tracks with what can be derived of them. They are looked at only when they are others than before. `retry` is the
+    /// time, when tracks that were left out may be offered again ([`Stream::leave_out_track`]).
     pub fn with_derived(
         &mut self,
+        retry: Option<Instant>,
         published: Arc<Tracks>,
         complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
     ) -> Arc<Tracks> {
+        if self.left_out.is_some_and(|(_, until)| retry.is_some_and(|now| until <= now)) {
+            (self.left_out, self.completed) = (None, None);
+        }
         if let Some((before, completed)) = &self.completed
             && Arc::ptr_eq(before, &published)
         {
             return Arc::clone(completed);
         }
-        let completed = complete(&published, &self.settings);
+        let mut completed = complete(&published, &self.settings);
+        if let Some((left_out, _)) = self.left_out {
+            Arc::make_mut(&mut completed).retain(|track| !left_out.contains(track.id));
+        }
         self.completed = Some((published, Arc::clone(&completed)));
         completed
+    }
+
+    /// Offers a derived track no more until then, and until it may be tried again.
+    pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
+        let before = self.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks);
+        self.left_out = Some((before.with(track), until));
+        self.completed = None;
     }
 
     /// Appends a unit and packages it for the formats in use.
@@ -256,6 +275,18 @@ impl Stream {
     #[must_use]
     pub fn demand_is_known(&self) -> bool {
         !self.tracks().is_empty()
+    }
+
+    /// The derived tracks that somebody here is sent, and to how many.
+    #[must_use]
+    pub fn derived_subscribers(&self) -> BTreeMap<TrackId, usize> {
+        let mut counts = BTreeMap::new();
+        for packager in self.formats.iter().flatten() {
+            for track in packager.chosen().set().iter().filter(|track| track.is_derived()) {
+                *counts.entry(track).or_default() += packager.subscribers();
+            }
+        }
+        counts
     }
 
     /// Whether a mirror takes a unit of this track: of any until it knows the tracks, then of those that it has asked for.

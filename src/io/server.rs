@@ -24,9 +24,10 @@ use crate::config::{Config, Limits, Options, ServerSettings};
 use crate::control::{BadRecord, Control, ControlConfig};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
-use crate::protocol::{Addresses, Bind, Listener, Port};
+use crate::protocol::{Addresses, Bind, Listener, Port, derived};
 use crate::store::{self, RedbStore, Store};
 use crate::types::WorkerId;
+use crate::worker::TranscoderBudget;
 
 /// The share of the memory that rings may have, unless the setting says how much: what sessions, sockets and the store need
 /// comes on top, and the memory of other programs.
@@ -164,6 +165,7 @@ impl Server {
                 clock::now().mono,
             ),
             ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
+            transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             seed,
             hosts: own_addresses().into(),
             tls,
@@ -221,6 +223,7 @@ struct Shells {
     jobs: Jobs,
     budget: Arc<Budget>,
     ring_memory: Arc<RingMemory>,
+    transcoders: Arc<TranscoderBudget>,
     loads: Loads,
     seed: Seed,
     /// Addresses of the machine.
@@ -248,6 +251,7 @@ impl Shells {
             jobs: self.jobs.clone(),
             budget: Arc::clone(&self.budget),
             ring_memory: Arc::clone(&self.ring_memory),
+            transcoders: Arc::clone(&self.transcoders),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
             common: self.seed.derive("workers", 0),
@@ -383,6 +387,11 @@ fn raise_open_files() -> Option<u64> {
     sys::raise_open_files()
         .inspect_err(|error| tracing::warn!(%error, "the limit of open files could not be read"))
         .ok()
+}
+
+/// The processor's cores, as far as this process may use them.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What all rings may retain together.

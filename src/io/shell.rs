@@ -24,7 +24,7 @@ use super::udp::UdpSocket;
 use crate::hub::RingMemory;
 use crate::protocol::{Listener, Port, Security};
 use crate::types::{Now, WorkerId};
-use crate::worker::Worker;
+use crate::worker::{TranscoderBudget, Worker};
 use machine::{Colleagues, WorkerMachine};
 
 /// The wake-up's token.
@@ -62,6 +62,8 @@ pub(super) struct Parts {
     pub(super) budget: Arc<Budget>,
     /// What the rings of all workers may retain.
     pub(super) ring_memory: Arc<RingMemory>,
+    /// How many tracks all workers may transcode.
+    pub(super) transcoders: Arc<TranscoderBudget>,
     /// Connections of each worker.
     pub(super) loads: Loads,
     pub(super) seed: crypto::Seed,
@@ -98,8 +100,9 @@ impl Shell {
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
-        let mut worker =
-            Worker::new(id, clock::now(), parts.seed, &parts.common).with_ring_memory(parts.ring_memory);
+        let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
+            .with_ring_memory(parts.ring_memory)
+            .with_transcoders(parts.transcoders);
         for (port, socket) in ports {
             worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
             driver.share(port, socket)?;

@@ -105,6 +105,25 @@ pub(crate) fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Makes the calling thread nicer by `by` (`setpriority`; on Linux its scope is the thread): others get the processor first.
+pub(crate) fn lower_priority(by: i32) -> io::Result<()> {
+    // SAFETY: the call takes numbers only; who 0 is the calling thread.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, by) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The time of the processor that the calling thread has used; zero where the kernel does not tell.
+pub(crate) fn thread_cpu() -> std::time::Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec that the call fills and that lives across it.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    if result != 0 {
+        return std::time::Duration::ZERO;
+    }
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    std::time::Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

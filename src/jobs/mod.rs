@@ -264,6 +264,12 @@ impl Class {
         Limits { threads, queue, bytes }
     }
 
+    /// Whether its threads leave the processor to the workers when both want it: their work is long, and may wait some milliseconds.
+    #[must_use]
+    pub const fn yields(self) -> bool {
+        matches!(self, Self::Compute)
+    }
+
     /// The name, for threads and the log.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -14,20 +14,24 @@ use std::sync::Arc;
 use crypto::Seed;
 use media::{Origin, Track, TrackId, Tracks};
 
-use super::Session;
-use crate::config::AppSettings;
+use super::{Format, Session, audio};
+use crate::config::{AppSettings, Section, ServerSettings};
 use crate::types::Now;
 
 /// A way to make one track of another.
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// The track that it makes of a published one: codec, parameter sets, clock and description; id and origin are set by
-    /// who asks. `None`: not of this one, or the application does not want it.
-    pub offer: fn(&Track, &AppSettings) -> Option<Track>,
+    /// Its settings.
+    pub section: &'static Section,
+    /// Whether its work takes a share of a core: there is a limit to how many are made at a time.
+    pub is_costly: bool,
+    /// The track that it makes of a published one of these: codec, parameter sets, clock and description; the id is set by who
+    /// asks, and the origin when it is [`Origin::Published`]. `None`: not of this one, or the application does not want it.
+    pub offer: fn(&Tracks, &Track, &AppSettings) -> Option<Track>,
     /// Creates the producer of an offered track. It has one subscription ([`super::Event::Attach`]) to the published track and
     /// one publication, whose units need no track list.
-    pub begin: fn(Now, &Track, Seed) -> Box<dyn Session>,
+    pub begin: fn(Now, &Track, &AppSettings, Seed) -> Box<dyn Session>,
 }
 
 impl fmt::Debug for Derivation {
@@ -37,36 +41,55 @@ impl fmt::Debug for Derivation {
 }
 
 /// The derivations of this build.
-static DERIVATIONS: &[&Derivation] = &[
-    #[cfg(test)]
-    &super::samples::g711_law::DERIVATION,
-];
+static DERIVATIONS: [&Derivation; 3] = [&audio::TO_OPUS, &audio::TO_AAC, &audio::SILENCE];
+
+/// The settings of all derivations.
+pub(super) fn sections() -> impl Iterator<Item = &'static Section> {
+    DERIVATIONS.iter().map(|derivation| derivation.section)
+}
+
+/// How many derived tracks whose work is costly may be made at a time, on a machine of so many cores.
+#[must_use]
+pub fn costly_max(server: &ServerSettings, cores: usize) -> usize {
+    audio::AudioLimits::transcoders(server, cores)
+}
+
+/// The format as a viewer of an application is sent it: with silence, where the application wants that.
+#[must_use]
+pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
+    let silence = audio::AudioSettings::of(settings).silence == audio::Silence::All;
+    if silence { format.with_silence() } else { format }
+}
 
 /// Adds what can be derived of the published tracks. The value itself when nothing can.
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
-    let offers = published.iter().flat_map(|track| {
-        DERIVATIONS.iter().filter_map(move |derivation| Some((track, (derivation.offer)(track, settings)?)))
-    });
     let mut tracks = None::<Tracks>;
-    for (number, (from, offer)) in (0..).zip(offers) {
-        let Some(id) = TrackId::derived(number) else { break };
-        let origin = Origin::Derived { from: from.id };
-        // A new configuration of the published track is one of the derived track, too.
-        let track = Track { id, origin, epoch: from.epoch, ..offer };
-        tracks.get_or_insert_with(|| Tracks::clone(published)).put(track);
+    for from in published.iter() {
+        for (number, derivation) in (0..).zip(DERIVATIONS) {
+            let Some(id) = id_of(from, number) else { continue };
+            let Some(offer) = (derivation.offer)(published, from, settings) else { continue };
+            let origin = if offer.is_stand_in() { offer.origin } else { Origin::Derived { from: from.id } };
+            // A new configuration of the published track is one of the derived track, too.
+            let track = Track { id, origin, epoch: from.epoch, ..offer };
+            tracks.get_or_insert_with(|| Tracks::clone(published)).put(track);
+        }
     }
     tracks.map_or_else(|| Arc::clone(published), Arc::new)
 }
 
+/// The id of what the derivation of this number makes of a track: the same as long as the stream lives, whatever else comes and
+/// goes. The tracks of one index share their ids, since no derivation takes video and audio.
+fn id_of(from: &Track, number: u8) -> Option<TrackId> {
+    let count = u8::try_from(DERIVATIONS.len()).ok()?;
+    TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)
+}
+
 /// The derivation that makes a derived track of this stream.
 #[must_use]
-pub fn find(tracks: &Tracks, id: TrackId, settings: &AppSettings) -> Option<&'static Derivation> {
+pub fn find(tracks: &Tracks, id: TrackId) -> Option<&'static Derivation> {
     let track = tracks.get(id)?;
-    let Origin::Derived { from } = track.origin else { return None };
-    let from = tracks.get(from)?;
-    let makes = |derivation: &&&'static Derivation| {
-        (derivation.offer)(from, settings).is_some_and(|offer| offer.config == track.config)
-    };
-    DERIVATIONS.iter().find(makes).copied()
+    let from = tracks.get(track.origin.from()?)?;
+    let (_, derivation) = (0..).zip(DERIVATIONS).find(|(number, _)| id_of(from, *number) == Some(id))?;
+    Some(derivation)
 }

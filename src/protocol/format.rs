@@ -5,7 +5,7 @@ use std::sync::Arc;
 use media::{Codec, Origin, Track, TrackId, TrackKind, Tracks};
 
 use crate::config::AppSettings;
-use crate::hub::{Chosen, FormatKey, Package, Pick, Selection};
+use crate::hub::{Chosen, Fit, FormatKey, Package, Pick, Selection};
 
 /// A kind of format: what its protocol says of it once.
 #[derive(Debug)]
@@ -37,10 +37,18 @@ impl Format {
         Self { kind, variant, selection: Selection::DEFAULT }
     }
 
-    /// The format with another selection of tracks.
+    /// The format with another selection of tracks; silence stays.
     #[must_use]
     pub const fn select(self, selection: Selection) -> Self {
-        Self { selection, ..self }
+        let silence = self.selection.silence || selection.silence;
+        Self { selection: Selection { silence, ..selection }, ..self }
+    }
+
+    /// The format with silence where the stream has no audio, if that is offered.
+    #[must_use]
+    pub(super) const fn with_silence(mut self) -> Self {
+        self.selection.silence = true;
+        self
     }
 
     /// The kind of format, as its protocol defines it.
@@ -66,16 +74,16 @@ impl Format {
     pub fn left_out(self, tracks: &Tracks) -> Vec<Codec> {
         let Some(package) = self.package() else { return Vec::new() };
         let published = tracks.iter().filter(|track| track.origin == Origin::Published);
-        published.filter(|track| !package.carries(track)).map(|track| track.config.codec()).collect()
+        published.filter(|track| package.fit(track) == Fit::No).map(|track| track.config.codec()).collect()
     }
 
     /// The tracks of a stream that its subscribers are sent.
     #[must_use]
     pub fn choose(self, tracks: &Tracks) -> Chosen {
         let package = self.package();
-        let carries = |track: &Track| package.as_ref().is_none_or(|package| package.carries(track));
+        let fit = |track: &Track| package.as_ref().map_or(Fit::Well, |package| package.fit(track));
         let mut chosen = Chosen::default();
-        chosen.update(self.selection, &Arc::new(tracks.clone()), &carries);
+        chosen.update(self.selection, &Arc::new(tracks.clone()), &fit);
         chosen
     }
 }

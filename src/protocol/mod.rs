@@ -3,6 +3,7 @@
 //! Adding a protocol is its machine crate, one folder here and one row in `registry`. A session composes
 //! machines and is one itself: input with the time, events and bytes polled out.
 
+mod audio;
 pub mod derived;
 mod flv_mapping;
 mod format;

@@ -114,7 +114,7 @@ impl<P: Package> FlvMux<P> {
         let Outcome::Unit(unit) = outcome else { return None };
         let tracks = self.ingest.tracks();
         if !Arc::ptr_eq(tracks, self.chosen.all()) {
-            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.carries(track));
+            self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.fit(track));
         }
         let entry = Entry::new(now, 0, unit, Arc::clone(tracks));
         let parts = self.package.unit(&entry, &self.chosen);

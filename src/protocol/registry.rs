@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, http, http_live, planned, rtmp, srt, webrtc};
+use super::{Format, derived, http, http_live, planned, rtmp, srt, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
@@ -19,8 +19,10 @@ pub(super) static PROTOCOLS: [&Protocol; 6] = [
 ];
 
 /// The keys of all protocols, and the server's own.
-static SCHEMA: LazyLock<Schema> =
-    LazyLock::new(|| Schema::new(PROTOCOLS.iter().map(|protocol| protocol.section)));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let protocols = PROTOCOLS.iter().map(|protocol| protocol.section);
+    Schema::new(protocols.chain(derived::sections()))
+});
 
 impl Listener {
     /// All listeners.

@@ -152,6 +152,12 @@ impl Page {
             "Access units that entered a ring",
             self.each(|w| number(w.counters.units)),
         )?;
+        out.gauges("transcoders", "Audio tracks that are transcoded", self.each(|w| w.transcoders))?;
+        out.counters(
+            "transcoders_refused",
+            "Audio tracks left out because too many are transcoded",
+            self.each(|w| number(w.counters.transcoders_refused)),
+        )?;
         out.counters(
             "key_frames_asked",
             "Key frames that viewers waited for and publishers were asked for",
@@ -363,6 +369,11 @@ impl Page {
             self.jobs.iter().map(|jobs| (of_class(jobs), count(jobs.waiting))),
         )?;
         out.counters(
+            "jobs_cpu_seconds",
+            "Time of the processor that jobs have used",
+            self.jobs.iter().map(|jobs| (of_class(jobs), jobs.cpu.as_secs_f64())),
+        )?;
+        out.counters(
             "jobs_refused",
             "Jobs refused because too many waited",
             self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.refused))),
@@ -398,6 +409,19 @@ impl Page {
             "stream_ring_bytes",
             "Payload and parameter sets retained",
             rows().map(|(labels, row)| (labels, row.ring_bytes)),
+        )?;
+        let derived = rows().flat_map(|(labels, row)| {
+            let of_track = move |(name, subscribers): &(&'static str, u64)| {
+                let mut labels = labels.clone();
+                labels.push(("track", (*name).to_owned()));
+                (labels, *subscribers)
+            };
+            row.derived.iter().map(of_track)
+        });
+        out.gauges(
+            "stream_derived_subscribers",
+            "Viewers and pushes that are sent a track made here",
+            derived,
         )
     }
 }
@@ -428,6 +452,7 @@ mod tests {
             subscribers: 2,
             received_bytes: Some(7),
             ring_bytes: 9,
+            derived: vec![("opus", 1)],
         });
         let peer = "192.0.2.1:9000".parse().unwrap();
         for of_protocol in crate::protocol::figures_for_tests() {
@@ -440,7 +465,8 @@ mod tests {
             Totals::add(&mut figures.totals, &*row.figures);
             figures.connections.push(row);
         }
-        let jobs = vec![JobCounts { class: "resolve", waiting: 2, refused: 5 }];
+        let jobs =
+            vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
         let page = Page { control: ControlFigures::default(), jobs, workers: vec![figures.clone(), figures] };
         let text = render(page);
         assert!(text.contains("millstream_worker_busy_seconds_total{worker=\"1\"} 1.5\n"), "{text}");

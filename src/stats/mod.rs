@@ -153,6 +153,8 @@ pub struct Counters {
     pub datagrams_unsent: u64,
     /// Key frames that viewers waited for and publishers were asked for.
     pub key_frames_asked: u64,
+    /// Derived tracks that were left out because too many were transcoded.
+    pub transcoders_refused: u64,
     /// Sessions that panicked and were closed, units of another worker that a format panicked at.
     pub panics: u64,
     /// Time in which the loop did not wait.
@@ -212,6 +214,8 @@ pub struct JobCounts {
     pub waiting: usize,
     /// Jobs that were refused since the start: too many waited.
     pub refused: u64,
+    /// Time of the processor that its threads have used since the start.
+    pub cpu: Duration,
 }
 
 /// Figures of control.
@@ -256,6 +260,8 @@ pub struct StreamFigures {
     pub received_bytes: Option<u64>,
     /// Bytes that its ring retains.
     pub ring_bytes: u64,
+    /// Subscribers that are sent a derived track, by the derivation's name.
+    pub derived: Vec<(&'static str, u64)>,
 }
 
 /// The figures of a worker for a scrape.
@@ -285,6 +291,8 @@ pub struct WorkerFigures {
     pub subscribers: u64,
     /// Bytes that the rings retain.
     pub ring_bytes: u64,
+    /// Derived tracks that are transcoded.
+    pub transcoders: u64,
     /// Figures of each stream, when requested.
     pub per_stream: Vec<StreamFigures>,
 }

@@ -1,12 +1,14 @@
 //! Demand: which tracks somebody is sent, and which key frames are waited for, reported to where they come from: to the source
 //! worker of a stream, and there to the publisher and to the producers of derived tracks.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, Origin, TrackId, TrackSet};
+use media::{AccessUnit, TrackId, TrackSet};
 
 use super::conn::Purpose;
 use super::deadlines::Timer;
+use super::transcoders::TranscoderPermit;
 use super::{Output, Worker};
 use crate::hub::Entry;
 use crate::mail::ToWorker;
@@ -16,13 +18,18 @@ use crate::types::{ConnId, StreamId};
 /// A derived track that nobody is sent any more is made for this long: viewers come back.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
+/// A track that was left out because too many were transcoded is offered again after this long.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// A derived track that is being made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Producer {
     /// The session that makes it.
     pub(super) conn: ConnId,
     /// When it ends; `None` while somebody is sent the track.
     pub(super) ends: Option<Instant>,
+    /// Its place among those that there may be at a time.
+    pub(super) permit: Option<TranscoderPermit>,
 }
 
 impl Worker {
@@ -52,10 +59,7 @@ impl Worker {
         let (Some(publisher), Some(stream)) = (self.publisher(id), self.live.streams.get(&id)) else {
             return;
         };
-        let from = |track: TrackId| match stream.tracks().get(track)?.origin {
-            Origin::Published => Some(track),
-            Origin::Derived { from } => Some(from),
-        };
+        let from = |track: TrackId| Some(stream.tracks().get(track)?.origin.from().unwrap_or(track));
         let tracks: TrackSet = stream.wanted().iter().filter_map(from).collect();
         let publication = publisher.handle;
         self.reply(publisher.conn, Reply::Wanted { publication, tracks });
@@ -84,17 +88,25 @@ impl Worker {
     }
 
     fn start_producer(&mut self, id: StreamId, track: TrackId) {
-        let Some(stream) = self.live.streams.get(&id) else { return };
-        let (tracks, settings) =
-            (std::sync::Arc::clone(stream.tracks()), std::sync::Arc::clone(&stream.settings));
-        let Some(derivation) = derived::find(&tracks, track, &settings) else { return };
-        let Some(Origin::Derived { from }) = tracks.get(track).map(|track| track.origin) else { return };
-        let Some(from) = tracks.get(from) else { return };
+        let now = self.now;
+        let Some(stream) = self.live.streams.get_mut(&id) else { return };
+        let (tracks, settings) = (Arc::clone(stream.tracks()), Arc::clone(&stream.settings));
+        let Some(derivation) = derived::find(&tracks, track) else { return };
+        let Some(from) = tracks.get(track).and_then(|track| tracks.get(track.origin.from()?)) else { return };
+        let permit = derivation.is_costly.then(|| self.live.transcoders.take());
+        if let Some(None) = permit {
+            stream.leave_out_track(track, now.mono + RETRY);
+            self.meter.stats.transcoders_refused = self.meter.stats.transcoders_refused.saturating_add(1);
+            let (key, name) = (&stream.key, derivation.name);
+            tracing::warn!(%key, name, "a track is left out: too many are being transcoded (audio.max_transcoders)");
+            return;
+        }
         let seed = self.session_seed();
-        let session = (derivation.begin)(self.now, from, seed);
+        let session = (derivation.begin)(now, from, &settings, seed);
         if let Some(conn) = self.insert_inner(session, Purpose::Producer { stream: id, track }) {
             tracing::debug!(derivation = derivation.name, stream = id.0, "derived track started");
-            self.live.producers.insert((id, track), Producer { conn, ends: None });
+            let permit = permit.flatten();
+            self.live.producers.insert((id, track), Producer { conn, ends: None, permit });
         }
     }
 
@@ -136,7 +148,7 @@ impl Worker {
             return;
         };
         let Some(stream) = self.live.streams.get(&stream_id) else { return };
-        let tracks = std::sync::Arc::clone(stream.tracks());
+        let tracks = Arc::clone(stream.tracks());
         // The published track may have gone while the unit was made.
         let Some(of) = tracks.get(track) else { return };
         let unit = AccessUnit { track, config_epoch: of.epoch, ..unit };

@@ -9,7 +9,7 @@ use super::deadlines::Timer;
 use super::streams::SourceCount;
 use crate::hub::{Forwarded, Stream};
 use crate::mail::{Report, SourceFigures, ToControl};
-use crate::protocol::{Format, catalogues};
+use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
     Traffic, WorkerFigures,
@@ -192,6 +192,7 @@ impl Worker {
             streams: count(self.live.streams.len()),
             subscribers: count(subscribers),
             ring_bytes: count(self.retained_bytes()),
+            transcoders: count(self.transcoders()),
             per_stream: if per_stream { self.stream_figures() } else { Vec::new() },
         };
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
@@ -249,6 +250,12 @@ impl Worker {
             subscribers: count(stream.subscribers.len()),
             received_bytes: self.live.sources.get(&stream.id).map(|source| source.received_bytes),
             ring_bytes: count(stream.retained_bytes()),
+            derived: {
+                let named = |(track, subscribers)| {
+                    Some((derived::find(stream.tracks(), track)?.name, count(subscribers)))
+                };
+                stream.derived_subscribers().into_iter().filter_map(named).collect()
+            },
         };
         self.live.streams.values().map(figures).collect()
     }

@@ -39,6 +39,7 @@ mod publications;
 mod slab;
 mod streams;
 mod subscriptions;
+mod transcoders;
 mod write;
 
 use std::net::SocketAddr;
@@ -63,6 +64,7 @@ use figures::Meter;
 use orders::Orders;
 use slab::Slab;
 use streams::Live;
+pub use transcoders::TranscoderBudget;
 pub use write::Way;
 
 /// An action for the shell.

@@ -131,8 +131,9 @@ impl Worker {
         let Some(stream) = self.published(id, publication) else {
             return self.ingest_derived(id, unit);
         };
+        let retry = self.live.transcoders.has_room().then_some(self.now.mono);
         let tracks = match self.live.streams.get_mut(&stream) {
-            Some(stream) => stream.with_derived(tracks, derived::with_offers),
+            Some(stream) => stream.with_derived(retry, tracks, derived::with_offers),
             None => tracks,
         };
         let count = self.live.sources.entry(stream).or_default();

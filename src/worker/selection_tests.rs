@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crypto::Random;
 use flv::file::TagKind;
 use flv::tag::{AudioBody, AudioPacket, FrameType, VideoBody, VideoPacket};
-use media::codec::{opus, vp8};
+use media::codec::{aac, vp8};
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use super::tests::{Actor, STREAM, deliver};
@@ -39,7 +39,7 @@ fn tracks() -> std::sync::Arc<Tracks> {
     let track = |kind, n| {
         let config = match kind {
             TrackKind::Video => CodecConfig::Vp8(vp8::Config::default()),
-            _ => CodecConfig::Opus(opus::Config::read(Bytes::new()).unwrap()),
+            _ => CodecConfig::Aac(aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap()),
         };
         Track { epoch: 1, ..Track::new(id(kind, n), config, Timescale::MILLISECONDS) }
     };

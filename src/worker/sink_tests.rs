@@ -226,16 +226,19 @@ fn derived_only() -> Selection {
     Selection { audio: Pick::Only(TrackId::DERIVED), ..Selection::DEFAULT }
 }
 
+/// 20 ms of A-law.
+static AUDIO: [u8; 160] = [0xd5; 160];
+
 #[test]
 fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [a_law()]));
-    rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
     let stream = |rig: &Rig| Arc::clone(rig.worker.live.streams[&STREAM].tracks());
     assert!(stream(&rig).get(TrackId::DERIVED).is_some(), "it is offered");
     let plain = rig.connect();
     rig.play(&plain, Handle::ONLY, Selection::DEFAULT);
-    rig.publish(TrackId::AUDIO, false, b"\xd5\x55", &tracks);
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
     assert!(
         rig.jobs.is_empty() && rig.worker.live.producers.is_empty(),
         "nobody pays for what nobody selects"
@@ -244,14 +247,22 @@ fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
     let [one, two] = [rig.connect(), rig.connect()];
     rig.play(&one, Handle::ONLY, derived_only());
     rig.play(&two, Handle::ONLY, derived_only());
-    rig.publish(TrackId::AUDIO, false, b"\xd5\x55\xaa", &tracks);
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
     assert_eq!((rig.worker.live.producers.len(), rig.jobs.len()), (1, 1), "once for all");
+    let newest = |rig: &Rig| rig.worker.live.streams[&STREAM].newest().unwrap().clone();
+    for _ in 0..10 {
+        rig.do_jobs();
+        rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+        assert_eq!(rig.jobs.len(), 1, "one job at a time");
+        rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+        assert_eq!(rig.jobs.len(), 1, "what comes meanwhile is held");
+    }
+    let published = newest(&rig).dts_ms;
     rig.do_jobs();
-    let newest = |rig: &Rig| {
-        let entry = rig.worker.live.streams[&STREAM].newest().unwrap().clone();
-        (entry.unit.track, entry.unit.payload)
-    };
-    assert_eq!(newest(&rig), (TrackId::DERIVED, Bytes::from_static(b"\xfe\x7e\x80")));
+    let made = newest(&rig);
+    assert_eq!(made.unit.track, TrackId::DERIVED);
+    assert_eq!(media::codec::opus::packet_samples(&made.unit.payload), Some(960));
+    assert!((published - 60..=published).contains(&made.dts_ms), "{} of {published}", made.dts_ms);
 
     rig.say(&one, Event::Unsubscribe(Handle::ONLY));
     rig.say(&two, Event::Unsubscribe(Handle::ONLY));
@@ -266,8 +277,106 @@ fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
     rig.now.mono += LINGER;
     rig.turn();
     assert!(rig.worker.live.producers.is_empty());
-    rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
+    rig.jobs.clear();
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
     assert!(rig.jobs.is_empty());
+}
+
+#[test]
+fn a_transcoder_that_does_not_come_back_is_followed_by_another() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [a_law()]));
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, derived_only());
+    let derived = |rig: &Rig| {
+        let newest = rig.worker.live.streams[&STREAM].newest().unwrap();
+        (newest.unit.track == TrackId::DERIVED).then_some(newest.unit.pts)
+    };
+    let mut last = None;
+    for outcome in [None, Some(Outcome::Busy), None, Some(Outcome::Failed), None] {
+        if let Some(outcome) = outcome {
+            rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+            let (conn, job) = rig.jobs.pop_front().unwrap();
+            let done = JobDone { id: job.id, outcome };
+            rig.worker.handle_mail(rig.now, ToWorker::Job { conn, done });
+            rig.turn();
+        }
+        for _ in 0..10 {
+            rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+            rig.do_jobs();
+        }
+        let newest = derived(&rig);
+        assert!(newest > last, "{newest:?} after {last:?}");
+        last = newest;
+    }
+    assert_eq!(rig.worker.live.producers.len(), 1);
+}
+
+#[test]
+fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
+    let mut rig = Rig::new(0);
+    let budget = Arc::new(TranscoderBudget::new(0));
+    rig.worker.live.transcoders = budget;
+    let opus = CodecConfig::Opus(media::codec::opus::Config::of_channels(2).unwrap());
+    let opus = Track { epoch: 1, ..Track::new(TrackId::AUDIO, opus, Timescale::MILLISECONDS) };
+    let tracks = Arc::new(Tracks::new(1, [video(0), opus]));
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    let aac = TrackId::derived(1).unwrap();
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    rig.publish(TrackId::AUDIO, false, b"\xfcaudio", &tracks);
+    let wanted = |rig: &Rig| rig.worker.live.streams[&STREAM].wanted();
+    assert_eq!(rig.worker.meter.stats.transcoders_refused, 1);
+    assert!(rig.worker.live.producers.is_empty() && !wanted(&rig).contains(aac));
+    assert!(wanted(&rig).contains(TrackId::AUDIO), "rather what few know than nothing");
+    // There is room, but it is not tried at once; and not without room.
+    for (limit, wait, runs) in [(1, 2, 0), (0, 20, 0), (1, 20, 1)] {
+        rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
+        rig.now.mono += Duration::from_secs(wait);
+        rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+        rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+        assert_eq!(rig.worker.live.producers.len(), runs, "{limit} after {wait} s");
+    }
+    assert_eq!(rig.worker.meter.stats.transcoders_refused, 1, "none was refused in vain");
+    assert!(wanted(&rig).contains(aac));
+}
+
+#[test]
+fn silence_is_made_for_who_asks_in_step_with_the_video() {
+    let mut rig = Rig::new(0);
+    let mute = Arc::new(Tracks::new(1, [video(0)]));
+    rig.publish(TrackId::VIDEO, true, b"key", &mute);
+    let silent = TrackId::derived(2).unwrap();
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
+    rig.publish(TrackId::VIDEO, false, b"next", &mute);
+    assert!(rig.worker.live.producers.is_empty(), "a viewer needs none");
+    rig.play(&viewer, Handle::ONLY, Selection { silence: true, ..Selection::DEFAULT });
+    let newest = |rig: &Rig| rig.worker.live.streams[&STREAM].newest().unwrap().clone();
+    for _ in 0..40 {
+        rig.publish(TrackId::VIDEO, false, b"next", &mute);
+        assert_eq!(newest(&rig).unit.track, TrackId::VIDEO, "audio may still come");
+    }
+    for _ in 0..40 {
+        rig.publish(TrackId::VIDEO, false, b"next", &mute);
+    }
+    assert!(rig.jobs.is_empty(), "it is no work");
+    let entry = newest(&rig);
+    let made = if entry.unit.track == silent {
+        entry
+    } else {
+        rig.publish(TrackId::VIDEO, false, b"next", &mute);
+        newest(&rig)
+    };
+    assert_eq!(made.unit.track, silent);
+    // Audio comes after all.
+    let both = Arc::new(Tracks::new(2, [video(0), a_law()]));
+    rig.publish(TrackId::AUDIO, false, &AUDIO, &both);
+    rig.publish(TrackId::VIDEO, false, b"next", &both);
+    assert_eq!(newest(&rig).unit.track, TrackId::VIDEO);
+    assert!(!rig.worker.live.streams[&STREAM].wanted().contains(silent));
 }
 
 #[test]
@@ -275,7 +384,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
     for moves in [false, true] {
         let mut rig = Rig::new(0);
         let tracks = Arc::new(Tracks::new(1, [a_law()]));
-        rig.publish(TrackId::AUDIO, false, b"\xd5", &tracks);
+        rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
         let viewer = rig.connect();
         rig.play(&viewer, Handle::ONLY, derived_only());
         assert_eq!(rig.worker.live.producers.len(), 1);

@@ -8,6 +8,7 @@ use media::{TrackId, TrackSet};
 
 use super::conn::{AWAITED_MAX, Purpose};
 use super::demand::Producer;
+use super::transcoders::TranscoderBudget;
 use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamEnd, ToControl, ToWorker};
@@ -31,6 +32,8 @@ pub(super) struct Live {
     pub(super) awaited: BTreeMap<StreamKey, Vec<ConnId>>,
     /// Derived tracks that are being made here.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
+    /// How many of those may be transcoded.
+    pub(super) transcoders: Arc<TranscoderBudget>,
 }
 
 /// Counters of a publisher on this worker.

@@ -13,7 +13,7 @@ use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
 use crate::hub::Selection;
 use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
-use crate::protocol::{Format, PlayAsk, Reply};
+use crate::protocol::{Format, PlayAsk, Reply, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
 /// How long a viewer waits for a stream that it has started.
@@ -83,7 +83,9 @@ impl Worker {
 
     fn serve(&mut self, id: ConnId, handle: Handle, ask: &PlayAsk) -> Result<StreamId, NoSubscription> {
         let stream = *self.live.directory.get(&ask.key).ok_or(NoSubscription::NotFound)?;
-        self.attach(id, handle, stream, ask.format).ok_or(NoSubscription::Unavailable)?;
+        let settings = self.live.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
+        let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
+        self.attach(id, handle, stream, format).ok_or(NoSubscription::Unavailable)?;
         Ok(stream)
     }
 

@@ -364,8 +364,8 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
 struct Fragile(i64);
 
 impl Package for Fragile {
-    fn carries(&self, _track: &Track) -> bool {
-        true
+    fn fit(&self, _track: &Track) -> crate::hub::Fit {
+        crate::hub::Fit::Well
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {

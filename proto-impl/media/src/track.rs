@@ -160,6 +160,22 @@ pub enum Origin {
         /// The track it is made from.
         from: TrackId,
     },
+    /// Made by this server because the stream has no track of this kind, while a subscriber asks for one in any case.
+    StandIn {
+        /// The track whose times it has.
+        from: TrackId,
+    },
+}
+
+impl Origin {
+    /// The track that it is made from, or in step with; `None` of a published one.
+    #[must_use]
+    pub const fn from(self) -> Option<TrackId> {
+        match self {
+            Self::Published => None,
+            Self::Derived { from } | Self::StandIn { from } => Some(from),
+        }
+    }
 }
 
 /// One of several renditions of the same content, such as a simulcast layer.
@@ -222,6 +238,12 @@ impl Track {
             rendition: None,
             origin: Origin::Published,
         }
+    }
+
+    /// Whether it stands in for a track that the stream does not have.
+    #[must_use]
+    pub const fn is_stand_in(&self) -> bool {
+        matches!(self.origin, Origin::StandIn { .. })
     }
 
     /// The kind of media that the track carries.
@@ -302,7 +324,7 @@ impl Tracks {
     /// The default track of a kind: the published one with the lowest id, or its largest rendition.
     #[must_use]
     pub fn default_of(&self, kind: TrackKind) -> Option<&Track> {
-        Self::preferred(self.list.iter().filter(|track| track.kind() == kind))
+        Self::preferred(self.list.iter().filter(|track| track.kind() == kind && !track.id.is_derived()))
     }
 
     /// The default video track.

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use fdk_aac::enc::{
-    AudioObjectType, BitRate, ChannelMode, Encoder as FdkEncoder, EncoderParams, Transport,
-};
+use fdk_aac::enc::{AudioObjectType, BitRate, ChannelMode, Encoder as FdkEncoder, EncoderParams, Transport};
 use opus::{Application, Bitrate, Channels, Encoder as OpusEncoder};
 
 use crate::{CHANNELS, Error, SAMPLE_RATE};

@@ -41,9 +41,8 @@ impl Resampler {
             return Err(Error::Configuration);
         }
         let size = |number: u32| usize::try_from(number).unwrap_or(0);
-        let fft =
-            Fft::new(size(rate), size(SAMPLE_RATE), size(rate / BLOCKS), CHANNELS, FixedSync::Both)
-                .map_err(|_| Error::Library)?;
+        let fft = Fft::new(size(rate), size(SAMPLE_RATE), size(rate / BLOCKS), CHANNELS, FixedSync::Both)
+            .map_err(|_| Error::Library)?;
         let block = vec![0.0; fft.output_frames_next() * CHANNELS];
         Ok(Some(Self { fft, held: Vec::new(), block }))
     }

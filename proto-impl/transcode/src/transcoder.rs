@@ -138,8 +138,7 @@ impl Transcoder {
             }
             self.stats.encoded = self.stats.encoded.saturating_add(1);
             let (track, payload) = (TrackId::AUDIO, Bytes::from(payload));
-            let unit =
-                AccessUnit { track, dts: pts, pts, key_frame: false, config_epoch: 0, payload };
+            let unit = AccessUnit { track, dts: pts, pts, key_frame: false, config_epoch: 0, payload };
             self.made.push_back(unit);
         }
     }

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::clock;
+use super::{clock, sys};
 use crate::auth::OutboundPolicy;
 use crate::jobs::{Class, Job, JobDone, JobId, Limits, Outcome, Work};
 use crate::stats::JobCounts;
@@ -33,6 +33,9 @@ pub(in crate::io) use run::{FilePaths, Runner};
 
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// By how much threads that are to leave the processor to the workers are nicer than those (0 to 19).
+const YIELD: i32 = 5;
 
 /// The submitter of a job, who gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,12 +77,14 @@ struct Load {
     jobs: AtomicUsize,
     bytes: AtomicUsize,
     refused: AtomicU64,
+    /// Nanoseconds of the processor that its threads have used.
+    cpu: AtomicU64,
 }
 
 impl Load {
     const fn new(limits: Limits) -> Self {
         let (jobs, bytes, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
-        Self { limits, jobs, bytes, refused }
+        Self { limits, jobs, bytes, refused, cpu: AtomicU64::new(0) }
     }
 
     /// Counts a job in, when there is room.
@@ -140,7 +145,7 @@ impl Jobs {
         let (dispatcher, messages) = channel();
         let loads = Class::ALL.into_iter().map(|class| (class, Load::new(limits(class)))).collect();
         let loads: Arc<Loads> = Arc::new(loads);
-        let threads = Threads { reports: dispatcher.clone(), run, deliver };
+        let threads = Threads { reports: dispatcher.clone(), run, deliver, loads: Arc::clone(&loads) };
         let work = Dispatcher { loads: Arc::clone(&loads), pools: BTreeMap::new(), threads, count: 0 };
         thread::Builder::new().name("jobs".into()).spawn(move || work.serve(&messages))?;
         Ok(Self(Arc::new(Handle { loads, dispatcher, policy })))
@@ -167,6 +172,7 @@ impl Jobs {
             class: class.name(),
             waiting: load.jobs.load(Ordering::Relaxed),
             refused: load.refused.load(Ordering::Relaxed),
+            cpu: Duration::from_nanos(load.cpu.load(Ordering::Relaxed)),
         };
         self.0.loads.iter().map(counts).collect()
     }
@@ -196,6 +202,7 @@ struct Threads {
     reports: Sender<Message>,
     run: Arc<Run>,
     deliver: Arc<Deliver>,
+    loads: Arc<Loads>,
 }
 
 impl Threads {
@@ -208,8 +215,19 @@ impl Threads {
     }
 
     fn work(&self, class: Class, number: u64, tasks: &Receiver<Task>) {
+        if class.yields() {
+            let _ = sys::lower_priority(YIELD)
+                .inspect_err(|error| tracing::debug!(%error, "a thread keeps its priority"));
+        }
+        let mut used = Duration::ZERO;
         while let Ok(Task { asker, id, work, submitted, .. }) = tasks.recv() {
             let done = catch_unwind(AssertUnwindSafe(|| (self.run)(work, submitted)));
+            let now = sys::thread_cpu();
+            let spent = now.saturating_sub(std::mem::replace(&mut used, now));
+            if let Some(load) = self.loads.get(&class) {
+                let nanos = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
+                load.cpu.fetch_add(nanos, Ordering::Relaxed);
+            }
             (self.deliver)(asker, JobDone { id, outcome: done.unwrap_or(Outcome::Failed) });
             if self.reports.send(Message::Idle(class, number)).is_err() {
                 return;

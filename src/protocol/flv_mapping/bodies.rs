@@ -104,7 +104,9 @@ const AUDIO_MEMBERS: [&str; 6] =
 /// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
 /// half a minute for video whose codec was announced.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
-    let is_left_out = |kind| chosen.all().default_of(kind).is_some() && chosen.of_kind(kind).next().is_none();
+    // What is sent in place of a track is described by nobody.
+    let is_sent = |kind| chosen.of_kind(kind).any(|track| !track.id.is_derived());
+    let is_left_out = |kind| chosen.all().default_of(kind).is_some() && !is_sent(kind);
     let (video, audio) = (is_left_out(TrackKind::Video), is_left_out(TrackKind::Audio));
     if !video && !audio {
         return None;

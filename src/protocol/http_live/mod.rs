@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
-use crate::hub::{Chosen, Entry, Package, Parts, Stamp};
+use crate::hub::{Chosen, Entry, Fit, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
 use crate::protocol::flv_mapping::{self, Body};
@@ -229,8 +229,10 @@ impl Tag {
 }
 
 impl Package for FlvPackage {
-    fn carries(&self, _track: &Track) -> bool {
-        true
+    /// A player of FLV cannot say what it knows: of audio the form that all know is preferred.
+    fn fit(&self, track: &Track) -> Fit {
+        let is_new = flv_mapping::needed_four_cc(track).is_some();
+        if is_new && track.kind() == TrackKind::Audio { Fit::Rarely } else { Fit::Well }
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {

@@ -2,11 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 use flv::file::TagKind;
-use media::Track;
+use media::{Track, TrackKind};
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
-use crate::hub::{Chosen, Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
@@ -14,6 +14,9 @@ use crate::protocol::{Format, FormatKind};
 const SCRATCH_BYTES: usize = 4096;
 /// Room that a head may need: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
+
+/// In a variant: the codecs are a guess.
+const GUESSED: u64 = 1 << 48;
 
 /// Whether a player that announced `four_ccs` is sent the track.
 pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
@@ -34,12 +37,20 @@ pub(super) fn format(message_stream: u32, four_ccs: FourCcs) -> Format {
     Format::new(&FORMAT, u64::from(message_stream) | u64::from(four_ccs.bits()) << 32)
 }
 
+/// The format of a target that did not say what it decodes: it is sent everything, and of audio rather what every server knows.
+pub(super) fn guessed_format(message_stream: u32) -> Format {
+    let variant = u64::from(message_stream) | u64::from(super::forwarded().bits()) << 32 | GUESSED;
+    Format::new(&FORMAT, variant)
+}
+
 /// RTMP messages of one message stream, for players that can decode the same.
 #[derive(Debug)]
 pub(crate) struct RtmpPackage {
     message_stream: u32,
     /// A track of another codec is left out, unless it has a legacy form.
     four_ccs: FourCcs,
+    /// Nobody has announced these codecs.
+    is_guess: bool,
     scratch: BytesMut,
     /// Slices of the message in the making.
     out: Vec<Bytes>,
@@ -48,12 +59,12 @@ pub(crate) struct RtmpPackage {
 impl RtmpPackage {
     fn of_variant(variant: u64) -> Self {
         let low = |number: u64| u32::try_from(number & 0xffff_ffff).unwrap_or_default();
-        let four_ccs = u16::try_from(variant >> 32).map_or(FourCcs::NONE, FourCcs::from_bits);
-        Self::new(low(variant), four_ccs)
+        let four_ccs = u16::try_from((variant & !GUESSED) >> 32).map_or(FourCcs::NONE, FourCcs::from_bits);
+        Self { is_guess: variant & GUESSED != 0, ..Self::new(low(variant), four_ccs) }
     }
 
     fn new(message_stream: u32, four_ccs: FourCcs) -> Self {
-        Self { message_stream, four_ccs, scratch: BytesMut::new(), out: Vec::new() }
+        Self { message_stream, four_ccs, is_guess: false, scratch: BytesMut::new(), out: Vec::new() }
     }
 
     fn body(&mut self, dts_ms: i64, body: &Body<'_>) {
@@ -81,8 +92,12 @@ impl RtmpPackage {
 }
 
 impl Package for RtmpPackage {
-    fn carries(&self, track: &Track) -> bool {
-        is_sent(track, self.four_ccs)
+    fn fit(&self, track: &Track) -> Fit {
+        match flv_mapping::needed_four_cc(track) {
+            Some(_) if !is_sent(track, self.four_ccs) => Fit::No,
+            Some(_) if self.is_guess && track.kind() == TrackKind::Audio => Fit::Rarely,
+            Some(_) | None => Fit::Well,
+        }
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use crypto::Seed;
-use rtmp::{ClientConfig, CloseReason, FourCcs};
+use rtmp::{ClientConfig, CloseReason};
 use wire::SendQueue;
 
 use super::publishing::{Published, Publishing};
 use super::url::RtmpUrl;
 use crate::hub::Selection;
 use crate::protocol::push::Attempt;
-use crate::protocol::{About, ByteStream, Context, Event, PathEvent, PathId, Reply, Session};
+use crate::protocol::{About, ByteStream, Context, Event, Format, PathEvent, PathId, Reply, Session};
 use crate::types::Now;
 
 /// An attempt of a push.
@@ -43,9 +43,10 @@ impl RtmpPush {
                 Published::Ready { message_stream } => {
                     let takes_all =
                         self.machine.as_ref().is_some_and(|machine| machine.client.takes_multitrack());
-                    let selection = if takes_all { Selection::ALL } else { Selection::DEFAULT };
-                    let format = super::egress::format(message_stream, self.four_ccs()).select(selection);
-                    self.attempt.broadcast(format);
+                    let tracks = if takes_all { Selection::ALL } else { Selection::DEFAULT };
+                    // Platforms refuse a stream without sound.
+                    let selection = Selection { silence: true, ..tracks };
+                    self.attempt.broadcast(self.format(message_stream).select(selection));
                 }
                 Published::Closed(reason) => self.end(&reason),
             }
@@ -55,10 +56,12 @@ impl RtmpPush {
     /// What the target takes. A target that answers with a list is taken at its word. Most say nothing and take
     /// what comes (nginx-rtmp, and everything that ffmpeg feeds, which never waits for an answer): one that says
     /// nothing is sent everything.
-    fn four_ccs(&self) -> FourCcs {
-        let ours = super::forwarded();
+    fn format(&self, message_stream: u32) -> Format {
         let theirs = self.machine.as_ref().and_then(|machine| machine.client.four_ccs());
-        theirs.map_or(ours, |theirs| theirs.and(ours))
+        match theirs {
+            Some(theirs) => super::egress::format(message_stream, theirs.and(super::forwarded())),
+            None => super::egress::guessed_format(message_stream),
+        }
     }
 
     fn connected(&mut self, ctx: &Context<'_>) {

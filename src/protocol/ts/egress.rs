@@ -16,7 +16,7 @@ use mpegts::{CLOCK_MASK, Kind, Muxer, StreamKind, StreamNumber, Unit};
 use smallvec::SmallVec;
 
 use super::{TICKS, ZERO};
-use crate::hub::{Chosen, Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 
 /// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
@@ -89,8 +89,8 @@ impl TsPackage {
 }
 
 impl Package for TsPackage {
-    fn carries(&self, track: &Track) -> bool {
-        stream_kind(track).is_some()
+    fn fit(&self, track: &Track) -> Fit {
+        Fit::of(stream_kind(track).is_some())
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {

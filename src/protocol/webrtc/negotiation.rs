@@ -55,7 +55,7 @@ pub(super) fn give(
     taken: &mut Taken,
 ) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
-    let is_free = |track: &&Track| !track.id.is_derived() && !taken.0.contains(&track.id);
+    let is_free = |track: &&Track| !taken.0.contains(&track.id);
     let track = default_of(tracks, kind).filter(is_free);
     if let Some(track) = track
         && let formats = formats_of_track(track)
@@ -73,7 +73,8 @@ pub(super) fn give(
 
 /// The track that is sent without a selection.
 fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
-    let carried = |track: &&Track| track.kind() == kind && is_carried(track.config.codec());
+    let is_sent = |track: &Track| !track.is_stand_in() && is_carried(track.config.codec());
+    let carried = |track: &&Track| track.kind() == kind && is_sent(track);
     Tracks::preferred(tracks.iter().filter(carried))
 }
 

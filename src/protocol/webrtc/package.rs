@@ -19,7 +19,7 @@ use media::codec::Codec;
 use media::{Timescale, Track, TrackId, TrackKind};
 use rtp::history::PacketLog;
 
-use crate::hub::{Chosen, Entry, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 
 /// Bytes of a payload in the datagrams that viewers are sent (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
@@ -174,8 +174,8 @@ impl RtcPackage {
 }
 
 impl Package for RtcPackage {
-    fn carries(&self, track: &Track) -> bool {
-        is_carried(track.config.codec())
+    fn fit(&self, track: &Track) -> Fit {
+        Fit::of(is_carried(track.config.codec()))
     }
 
     fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {

@@ -266,7 +266,7 @@ fn pictures_that_come_late_are_left_out() {
     let tracks = Arc::new(tracks(h264(0x64)));
     let mut package = RtcPackage::default();
     let mut chosen = Chosen::default();
-    chosen.update(Selection::DEFAULT, &tracks, &|_| true);
+    chosen.update(Selection::DEFAULT, &tracks, &|_| crate::hub::Fit::Well);
     let mut sent = |pts, dts, key, reference| {
         let parts = package.unit(&entry(pts, dts, key, reference, &tracks), &chosen);
         package.sent(&parts).map(|unit| unit.timestamp())

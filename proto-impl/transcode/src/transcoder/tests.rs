@@ -169,7 +169,12 @@ fn every_way_keeps_the_sound() {
     let ways: [(&str, Target, Vec<Sent>, &[f64]); 9] = [
         ("AAC 44.1 kHz to Opus", OPUS, stereo(44_100, wide), &WIDE),
         ("AAC 48 kHz to Opus", OPUS, stereo(48_000, wide), &WIDE),
-        ("AAC 32 kHz, mono, to Opus", OPUS, aac_units(32_000, ChannelMode::Mono, 1, 0.0, 4.2, narrow), &NARROW),
+        (
+            "AAC 32 kHz, mono, to Opus",
+            OPUS,
+            aac_units(32_000, ChannelMode::Mono, 1, 0.0, 4.2, narrow),
+            &NARROW,
+        ),
         ("AAC 96 kHz to Opus", OPUS, stereo(96_000, wide), &WIDE),
         ("AAC 22.05 kHz to Opus", OPUS, stereo(22_050, narrow), &NARROW),
         ("Opus to AAC", AAC, opus_units(4.2, wide), &WIDE),
@@ -293,9 +298,11 @@ fn another_rate_and_other_channels_go_on_within_a_second() {
     sent.extend(aac_units(48_000, ChannelMode::Mono, 2, 2.0, 2.0, clicks));
     sent.extend(aac_units(16_000, ChannelMode::Stereo, 3, 4.0, 2.0, clicks));
     let law = g711_units(g711::Law::A, 8.0, clicks);
-    sent.extend(law.into_iter().filter(|(_, unit)| unit.pts >= 48_000).map(|(track, unit)| {
-        (Track { epoch: 4, ..track }, unit)
-    }));
+    sent.extend(
+        law.into_iter()
+            .filter(|(_, unit)| unit.pts >= 48_000)
+            .map(|(track, unit)| (Track { epoch: 4, ..track }, unit)),
+    );
     let mut transcoder = Transcoder::new(OPUS).unwrap();
     let made = transcoded(&mut transcoder, &sent);
     for at in [1.0, 3.0, 5.0, 7.0] {
@@ -344,13 +351,19 @@ fn m_20_configurations_that_lie_make_nothing_and_end_nothing() {
     let mut transcoder = Transcoder::new(OPUS).unwrap();
     let good = aac_units(48_000, ChannelMode::Stereo, 1, 0.0, 1.0, clicks);
     for epoch in 2..400 {
-        let record: Vec<u8> = (0..2 + random(&mut state) % 12).map(|_| random(&mut state).to_le_bytes()[0]).collect();
+        let record: Vec<u8> =
+            (0..2 + random(&mut state) % 12).map(|_| random(&mut state).to_le_bytes()[0]).collect();
         let config = match epoch % 3 {
             0 => aac::Config::read(record.into()).map(CodecConfig::Aac),
-            1 => aac::Config::of_parts(2, u8::try_from(epoch % 13).unwrap(), u8::try_from(epoch % 7 + 1).unwrap())
-                .map(CodecConfig::Aac),
+            1 => aac::Config::of_parts(
+                2,
+                u8::try_from(epoch % 13).unwrap(),
+                u8::try_from(epoch % 7 + 1).unwrap(),
+            )
+            .map(CodecConfig::Aac),
             _ => {
-                let mut record = opus::Config::of_channels(u8::try_from(epoch % 8 + 1).unwrap()).unwrap().record.to_vec();
+                let mut record =
+                    opus::Config::of_channels(u8::try_from(epoch % 8 + 1).unwrap()).unwrap().record.to_vec();
                 let at = random(&mut state) % record.len();
                 record[at] = random(&mut state).to_le_bytes()[0];
                 opus::Config::read(record.into()).map(CodecConfig::Opus)
@@ -366,7 +379,9 @@ fn m_20_configurations_that_lie_make_nothing_and_end_nothing() {
     let last = track(1000, good[0].0.config.clone(), 1000);
     let behind: Vec<Sent> = good
         .iter()
-        .map(|(_, sent)| (last.clone(), AccessUnit { pts: sent.pts + 60_000, dts: sent.dts + 60_000, ..sent.clone() }))
+        .map(|(_, sent)| {
+            (last.clone(), AccessUnit { pts: sent.pts + 60_000, dts: sent.dts + 60_000, ..sent.clone() })
+        })
         .collect();
     assert!(transcoded(&mut transcoder, &behind).len() > 45);
 }

@@ -1,0 +1,92 @@
+//! Sound that its receivers can decode: derived tracks of audio, as Opus and as AAC, and silence where a stream has none.
+//!
+//! An encoder sends AAC and a browser wants Opus; a browser sends Opus and a platform behind RTMP wants AAC, and refuses a stream
+//! without sound. So each published track that can be decoded has an offer in the other codec ([`super::derived`]). Its producer
+//! ([`producer`]) hands units to a helper thread, one job at a time; what comes back enters the stream. The transcoder itself is
+//! the crate `transcode`. Silence ([`silence`]) needs no thread: it is always the same frame.
+
+mod producer;
+mod settings;
+mod silence;
+
+use crypto::Seed;
+use media::{CodecConfig, Origin, Timescale, Track, TrackKind, Tracks};
+use transcode::{SAMPLE_RATE, Target, can_decode};
+
+pub(super) use settings::{AudioLimits, AudioSettings, Silence};
+
+use super::derived::Derivation;
+use super::{FormatKind, Session};
+use crate::config::{AppSettings, Section};
+use crate::types::Now;
+
+/// Opus, for who speaks WebRTC.
+pub(super) static TO_OPUS: Derivation = Derivation {
+    name: "opus",
+    section: &settings::SECTION,
+    is_costly: true,
+    offer: offer_opus,
+    begin: begin_opus,
+};
+/// AAC, for who speaks RTMP or FLV.
+pub(super) static TO_AAC: Derivation =
+    Derivation { name: "aac", section: &Section::NONE, is_costly: true, offer: offer_aac, begin: begin_aac };
+/// Silence, for who refuses a stream without sound.
+pub(super) static SILENCE: Derivation = Derivation {
+    name: "silence",
+    section: &Section::NONE,
+    is_costly: false,
+    offer: offer_silence,
+    begin: |_, from, _, _| Box::new(silence::Producer::new(from)),
+};
+
+/// Units as they are.
+static UNITS: FormatKind = FormatKind {
+    name: "units",
+    counted_as: None,
+    is_enabled: |_| true,
+    package: |_| None,
+    is_given_up_by_close: false,
+};
+
+fn opus(settings: &AppSettings) -> Target {
+    Target::Opus(AudioSettings::of(settings).opus_bits)
+}
+
+fn aac(settings: &AppSettings) -> Target {
+    Target::Aac(AudioSettings::of(settings).aac_bits)
+}
+
+fn offer_opus(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
+    let is_wanted = AudioSettings::of(settings).to_opus && !matches!(from.config, CodecConfig::Opus(_));
+    offer(from, opus(settings)).filter(|_| is_wanted && can_decode(&from.config))
+}
+
+fn offer_aac(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
+    let is_wanted = AudioSettings::of(settings).to_aac && !matches!(from.config, CodecConfig::Aac(_));
+    offer(from, aac(settings)).filter(|_| is_wanted && can_decode(&from.config))
+}
+
+/// Offered beside the default video track of a stream whose publisher sends no audio.
+fn offer_silence(tracks: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
+    let is_mute = tracks.of_kind(TrackKind::Audio).next().is_none();
+    let is_beside = tracks.video().is_some_and(|video| video.id == from.id);
+    let is_wanted = AudioSettings::of(settings).silence != Silence::Off;
+    let track = offer(from, aac(settings)).filter(|_| is_mute && is_beside && is_wanted)?;
+    Some(Track { origin: Origin::StandIn { from: from.id }, language: None, ..track })
+}
+
+/// The track that is made: 48 kHz, stereo.
+fn offer(from: &Track, target: Target) -> Option<Track> {
+    let config = target.config().ok()?;
+    let language = from.language.clone();
+    Some(Track { language, ..Track::new(from.id, config, Timescale::new(SAMPLE_RATE)) })
+}
+
+fn begin_opus(_: Now, from: &Track, settings: &AppSettings, _: Seed) -> Box<dyn Session> {
+    Box::new(producer::Producer::new(from, opus(settings)))
+}
+
+fn begin_aac(_: Now, from: &Track, settings: &AppSettings, _: Seed) -> Box<dyn Session> {
+    Box::new(producer::Producer::new(from, aac(settings)))
+}

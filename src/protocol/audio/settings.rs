@@ -1,0 +1,140 @@
+//! Settings: `audio.*`.
+
+use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+
+const SERVER: &[Key] = &[key(
+    "audio.max_transcoders",
+    "0",
+    "Audio tracks that are transcoded at a time; beyond, they are left out; 0: 32 for each core",
+)];
+
+const APP: &[Key] = &[
+    key("audio.toOpus", "true", "Audio that WebRTC does not carry is sent to its viewers as Opus"),
+    key("audio.toAac", "true", "Audio that a player or a push target may not know is sent as AAC"),
+    key("audio.opusBitrate", "96000", "Bits per second of that Opus"),
+    key("audio.aacBitrate", "128000", "Bits per second of that AAC"),
+    key(
+        "audio.silence",
+        "pushes",
+        "Who is sent silence where a stream has no sound: pushes (to RTMP servers), all, off",
+    ),
+];
+
+/// Bits per second that the encoders take for two channels.
+const BITRATES: (u32, u32) = (24_000, 320_000);
+/// Transcoders for each core; each takes about a hundredth of one.
+const TRANSCODERS_PER_CORE: usize = 32;
+
+/// See [`crate::config::Section`].
+pub(super) static SECTION: Section = Section {
+    server: SERVER,
+    app: APP,
+    read_server: |values| Ok(Extensions::of(AudioLimits::read(values)?)),
+    read_app: |values| Ok(Extensions::of(AudioSettings::read(values)?)),
+    ..Section::NONE
+};
+
+/// The audio settings of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AudioLimits {
+    /// `audio.max_transcoders`; 0: by the number of cores.
+    max_transcoders: usize,
+}
+
+impl AudioLimits {
+    fn read(values: &Values) -> Result<Self, Error> {
+        Ok(Self { max_transcoders: values.number("audio.max_transcoders", 0usize, 100_000)? })
+    }
+
+    /// Tracks that may be transcoded at a time, on a machine of so many cores.
+    pub(crate) fn transcoders(server: &ServerSettings, cores: usize) -> usize {
+        match server.protocols.get::<Self>().map_or(0, |limits| limits.max_transcoders) {
+            0 => cores.saturating_mul(TRANSCODERS_PER_CORE),
+            most => most,
+        }
+    }
+}
+
+/// Who is sent silence where a stream has no sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Nobody.
+    Off,
+    /// Pushes to servers that may refuse a stream without sound.
+    Pushes,
+    /// Viewers, too.
+    All,
+}
+
+/// The audio settings of an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AudioSettings {
+    /// `audio.toOpus`.
+    pub(super) to_opus: bool,
+    /// `audio.toAac`.
+    pub(super) to_aac: bool,
+    /// `audio.opusBitrate`.
+    pub(super) opus_bits: u32,
+    /// `audio.aacBitrate`.
+    pub(super) aac_bits: u32,
+    /// `audio.silence`.
+    pub(crate) silence: Silence,
+}
+
+static APP_DEFAULTS: AudioSettings = AudioSettings {
+    to_opus: true,
+    to_aac: true,
+    opus_bits: 96_000,
+    aac_bits: 128_000,
+    silence: Silence::Pushes,
+};
+
+impl AudioSettings {
+    pub(crate) fn of(app: &AppSettings) -> &Self {
+        app.protocols.get().unwrap_or(&APP_DEFAULTS)
+    }
+
+    fn read(values: &Values) -> Result<Self, Error> {
+        let bits = |key| values.number(key, BITRATES.0, BITRATES.1);
+        let silence = match values.text("audio.silence") {
+            "off" => Silence::Off,
+            "pushes" => Silence::Pushes,
+            "all" => Silence::All,
+            _ => return Err(values.bad("audio.silence", "must be pushes, all or off")),
+        };
+        Ok(Self {
+            to_opus: values.boolean("audio.toOpus")?,
+            to_aac: values.boolean("audio.toAac")?,
+            opus_bits: bits("audio.opusBitrate")?,
+            aac_bits: bits("audio.aacBitrate")?,
+            silence,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::schema;
+
+    #[test]
+    fn the_defaults_are_those_of_the_keys() {
+        let defaults = AppSettings::of(schema(), "live", &[]).unwrap();
+        assert_eq!(defaults.protocols.get(), Some(&APP_DEFAULTS));
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let with = |key, value| AppSettings::of(schema(), "live", &[(key, value)]);
+        let all = with("audio.silence", "all").unwrap();
+        assert_eq!(AudioSettings::of(&all).silence, Silence::All);
+        for (key, value) in [
+            ("audio.silence", "yes"),
+            ("audio.opusBitrate", "1000"),
+            ("audio.aacBitrate", "1000000"),
+            ("audio.toAac", "2"),
+        ] {
+            assert!(with(key, value).unwrap_err().to_string().contains(key), "{key}={value}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Silence as a session: it takes the units of the video track, for their times, and publishes silence in step with them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, Tracks};
+use transcode::SAMPLE_RATE;
+
+use super::UNITS;
+use crate::hub::{Delivery, Selection};
+use crate::protocol::{About, Context, Event, Format, PathEvent, PathId, Reply, Session, UnitSink};
+use crate::types::Handle;
+
+/// Milliseconds of video without audio after which silence begins: a publisher's audio may follow its video.
+const WAIT_MS: i64 = 1000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Producer {
+    from: TrackId,
+    attached: bool,
+    /// The time of the first unit, in milliseconds.
+    first_ms: Option<i64>,
+    silence: transcode::Silence,
+    made: VecDeque<AccessUnit>,
+    closing: Option<String>,
+}
+
+impl Producer {
+    pub(super) fn new(from: &Track) -> Self {
+        Self {
+            from: from.id,
+            attached: false,
+            first_ms: None,
+            silence: transcode::Silence::default(),
+            made: VecDeque::new(),
+            closing: None,
+        }
+    }
+}
+
+impl UnitSink for Producer {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let entry = unit.entry;
+        let first = *self.first_ms.get_or_insert(entry.dts_ms);
+        let Some(track) = entry.tracks.get(self.from) else { return };
+        if entry.dts_ms.saturating_sub(first) >= WAIT_MS {
+            self.silence.advance(track.timescale.convert(entry.unit.dts, Timescale::new(SAMPLE_RATE)));
+            self.made.extend(std::iter::from_fn(|| self.silence.poll_unit()));
+        }
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        // What was made is taken when the worker asks for events.
+    }
+}
+
+impl Session for Producer {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        // It has none.
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::SubscriptionEnded { .. } = reply {
+            self.close(ctx, "the stream ended");
+        }
+    }
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        // It waits for nothing.
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.closing.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.attached, true) {
+            let format = Format::new(&UNITS, 0).select(Selection::only(TrackKind::Video, self.from));
+            return Some(Event::Attach { subscription: Handle::ONLY, format });
+        }
+        if let Some(unit) = self.made.pop_front() {
+            let tracks = Arc::new(Tracks::default());
+            return Some(Event::Unit { publication: Handle::ONLY, unit, tracks });
+        }
+        self.closing.take().map(Event::Closed)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "silence", is_media: false, is_authenticated: true }
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+}
