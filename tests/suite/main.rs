@@ -18,6 +18,7 @@
 mod support;
 
 mod access;
+mod audio;
 mod bench_tool;
 mod codecs;
 mod crash;

@@ -8,6 +8,7 @@
 Prints one line of JSON: what was decoded, and what the server said.
 """
 
+import array
 import asyncio
 import json
 import sys
@@ -53,6 +54,7 @@ class Player:
 
     def __init__(self, pc, frames):
         self.frames, self.counts, self.times, self.tasks = frames, {}, {}, []
+        self.sound, self.rate = array.array("h"), 48_000
         pc.on("track", self.take)
 
     def take(self, track):
@@ -63,7 +65,20 @@ class Player:
         while self.counts.get(track.kind, 0) < self.frames:
             frame = await track.recv()
             times.append(float(frame.pts * frame.time_base))
+            if track.kind == "audio":
+                self.hear(frame)
             self.counts[track.kind] = self.counts.get(track.kind, 0) + 1
+
+    def hear(self, frame):
+        """Keeps the left channel of the last second."""
+        channels = len(frame.layout.channels)
+        samples = array.array("h", bytes(frame.planes[0]))[: frame.samples * channels : channels]
+        self.rate = frame.sample_rate
+        self.sound = (self.sound + samples)[-self.rate :]
+
+    def hertz(self):
+        rises = sum(a <= 0 < b for a, b in zip(self.sound, self.sound[1:]))
+        return rises * self.rate / max(1, len(self.sound))
 
     async def wait(self, kinds):
         wanted = [task for kind, task in self.tasks if kind in kinds]
@@ -71,7 +86,7 @@ class Player:
 
     def facts(self):
         falls = {kind: sum(b <= a for a, b in zip(times, times[1:])) for kind, times in self.times.items()}
-        return {"frames": self.counts, "falls": falls}
+        return {"frames": self.counts, "falls": falls, "hertz": self.hertz()}
 
 
 async def publish(pc, url, codec):
