@@ -20,6 +20,7 @@ mod sdp_targets;
 mod settings;
 mod splits;
 mod srt_targets;
+mod transcode_target;
 mod ts_targets;
 mod webrtc_targets;
 mod ws_targets;
@@ -55,6 +56,7 @@ pub use rtp_targets::srtp_rtp_rtcp;
 pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
+pub use transcode_target::transcode;
 pub use ts_targets::ts_demux;
 pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
@@ -92,6 +94,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_packet", srt_packet),
     ("srtp_rtp_rtcp", srtp_rtp_rtcp),
     ("stun", stun),
+    ("transcode", transcode),
     ("ts_demux", ts_demux),
     ("url_outbound", url_outbound),
     ("vp9_config", vp9_config),

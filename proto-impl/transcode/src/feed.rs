@@ -11,6 +11,8 @@ use crate::{CHANNELS, CLOCK, Error};
 /// Ticks by which a unit may come before or behind its turn. Encoders stamp by a clock that is not that of the samples; what is more
 /// is a gap, or comes twice. 60 ms.
 const STRAY_MAX: i64 = 2880;
+/// So many units in a row that are off by over [`LOST_MIN`], all to the same side, are no tremble of a clock: something is missing, or too much.
+const STRAYS_MAX: u32 = 8;
 /// From so many ticks on a codec that can make up for lost units does. 10 ms, half a packet.
 const LOST_MIN: i64 = 480;
 /// Samples are stretched when their mean distance from their times is beyond this, ...
@@ -35,6 +37,8 @@ pub(crate) struct Feed {
     clock: Clock,
     /// Damaged units since the last good one.
     damaged: u32,
+    /// Samples of each channel of the last good unit.
+    unit_frames: usize,
     pcm: Pcm,
     resampled: Vec<f32>,
     stretched: Vec<f32>,
@@ -53,6 +57,10 @@ struct Clock {
     drift: i64,
     /// The distance is being made smaller.
     stretches: bool,
+    /// The last units that were off by over [`LOST_MIN`] to one side.
+    strays: u32,
+    /// That side: they came too late.
+    strays_late: bool,
 }
 
 impl Clock {
@@ -60,6 +68,18 @@ impl Clock {
     fn late(&self, start: i64) -> i64 {
         let since = Timescale::new(self.rate).convert(self.frames, CLOCK);
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
+    }
+
+    /// Whether the samples have to be put in step at once, at a unit that is late by so much.
+    fn is_stray(&mut self, late: i64) -> bool {
+        if late.abs() <= LOST_MIN {
+            self.strays = 0;
+        } else if self.strays > 0 && self.strays_late == (late > 0) {
+            self.strays += 1;
+        } else {
+            (self.strays, self.strays_late) = (1, late > 0);
+        }
+        late.abs() > STRAY_MAX || self.strays >= STRAYS_MAX
     }
 
     /// Notes the distance of a unit that is in its place. The samples to add, of so many; negative: to leave out.
@@ -88,6 +108,7 @@ impl Feed {
             resampler: None,
             clock: Clock::default(),
             damaged: 0,
+            unit_frames: 0,
             pcm: Pcm::default(),
             resampled: Vec::new(),
             stretched: Vec::new(),
@@ -119,15 +140,27 @@ impl Feed {
         let done = decoder.decode(payload, &mut self.pcm).and_then(|()| self.append(start, line, stats));
         if done.is_ok() {
             self.damaged = 0;
+            self.unit_frames = self.pcm.samples.len() / CHANNELS;
             stats.decoded = stats.decoded.saturating_add(1);
             return;
         }
         stats.damaged = stats.damaged.saturating_add(1);
         self.damaged = self.damaged.saturating_add(1);
+        self.stand_in(start, line, stats);
         if self.damaged >= DAMAGED_MAX {
             self.damaged = 0;
             self.decoder = Decoder::new(&self.config).ok();
             self.clock = Clock::default();
+        }
+    }
+
+    /// In place of a damaged unit silence is as long as the unit before it was.
+    fn stand_in(&mut self, start: i64, line: &mut Line, stats: &mut Stats) {
+        if self.clock.base.is_some() && self.unit_frames > 0 {
+            self.pcm.rate = self.clock.rate;
+            self.pcm.samples.clear();
+            self.pcm.samples.resize(self.unit_frames * CHANNELS, 0.0);
+            let _ = self.append(start, line, stats);
         }
     }
 
@@ -138,7 +171,7 @@ impl Feed {
             self.clock = Clock { rate: self.pcm.rate, ..Clock::default() };
         }
         let late = self.clock.late(start);
-        let is_stray = late.abs() > STRAY_MAX;
+        let is_stray = self.clock.is_stray(late);
         if self.clock.base.is_none() || is_stray {
             stats.jumps = stats.jumps.saturating_add(u64::from(is_stray));
             self.resampler = Resampler::from_rate(self.pcm.rate)?;

@@ -1,5 +1,5 @@
-//! AAC-LC and HE-AAC (ISO/IEC 14496-3), by the FDK library. It folds more channels to two, as ISO/IEC 14496-3 §4.5.1.2.2 has it,
-//! and conceals damaged frames.
+//! AAC of every kind (ISO/IEC 14496-3), HE-AAC above all, and of up to eight channels, by the FDK library. It folds channels to two, as
+//! ISO/IEC 14496-3 §4.5.1.2.2 has it, and conceals damaged frames. Its concealment and its limiter delay what it decodes.
 
 use std::fmt;
 
@@ -14,6 +14,9 @@ const FRAME_SAMPLES_MAX: usize = 2 * 2048 * CHANNELS;
 
 /// Bytes of a frame of eight channels at most: 6144 bits each (ISO/IEC 14496-3 §4.5.3.1). The library keeps what it cannot take.
 const FRAME_BYTES_MAX: usize = 6144 / 8 * 8;
+
+/// Samples at the higher rate by which SBR's filters delay (ISO/IEC 14496-3 §4.6.18.5).
+const SBR_DELAY: u32 = 962;
 
 /// What the library says of a damaged frame that it has concealed: the samples are good.
 const CONCEALED: [DecoderError; 13] = [
@@ -79,8 +82,10 @@ impl Aac {
         Ok(())
     }
 
-    /// What the library adds: its limiter, and SBR.
+    /// What the library adds. The delay of SBR itself is not taken off: no player does, so encoders stamp what they send for those.
     pub(crate) fn delay(&self) -> u32 {
-        self.decoder.stream_info().outputDelay
+        let info = self.decoder.stream_info();
+        let sbr = if info.sampleRate > info.aacSampleRate { SBR_DELAY } else { 0 };
+        info.outputDelay.saturating_sub(sbr)
     }
 }

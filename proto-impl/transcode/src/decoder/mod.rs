@@ -1,9 +1,11 @@
 //! Units to stereo samples.
 
 mod aac;
+mod aac_lc;
 mod g711;
 mod mp3;
 mod opus;
+mod symphonia;
 
 use media::CodecConfig;
 
@@ -21,6 +23,7 @@ pub(crate) struct Pcm {
 /// The decoder of a configuration.
 #[derive(Debug)]
 pub(crate) enum Decoder {
+    AacLc(Box<aac_lc::AacLc>),
     Aac(Box<aac::Aac>),
     Opus(Box<opus::Opus>),
     Mp3(Box<mp3::Mp3>),
@@ -31,7 +34,10 @@ impl Decoder {
     /// The decoder of this configuration.
     pub(crate) fn new(config: &CodecConfig) -> Result<Self, Error> {
         Ok(match config {
-            CodecConfig::Aac(config) => Self::Aac(Box::new(aac::Aac::new(config)?)),
+            CodecConfig::Aac(config) => match aac_lc::AacLc::new(config) {
+                Some(decoder) => Self::AacLc(Box::new(decoder)),
+                None => Self::Aac(Box::new(aac::Aac::new(config)?)),
+            },
             CodecConfig::Opus(config) => Self::Opus(Box::new(opus::Opus::new(config)?)),
             CodecConfig::Mp3(_) => Self::Mp3(Box::new(mp3::Mp3::new()?)),
             CodecConfig::G711(config) => Self::G711(*config),
@@ -53,6 +59,7 @@ impl Decoder {
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
         pcm.samples.clear();
         match self {
+            Self::AacLc(decoder) => decoder.decode(payload, pcm),
             Self::Aac(decoder) => decoder.decode(payload, pcm),
             Self::Opus(decoder) => decoder.decode(payload, pcm),
             Self::Mp3(decoder) => decoder.decode(payload, pcm),
@@ -69,7 +76,7 @@ impl Decoder {
         pcm.samples.clear();
         match self {
             Self::Opus(decoder) => decoder.conceal(frames, next, pcm),
-            Self::Aac(_) | Self::Mp3(_) | Self::G711(_) => false,
+            Self::AacLc(_) | Self::Aac(_) | Self::Mp3(_) | Self::G711(_) => false,
         }
     }
 
@@ -77,7 +84,7 @@ impl Decoder {
     pub(crate) fn delay(&self) -> u32 {
         match self {
             Self::Aac(decoder) => decoder.delay(),
-            Self::Opus(_) | Self::Mp3(_) | Self::G711(_) => 0,
+            Self::AacLc(_) | Self::Opus(_) | Self::Mp3(_) | Self::G711(_) => 0,
         }
     }
 }

@@ -4,13 +4,11 @@ use std::fmt;
 
 use media::codec::mp3::Header;
 use symphonia_bundle_mp3::MpaDecoder;
+use symphonia_core::codecs::audio::AudioDecoderOptions;
 use symphonia_core::codecs::audio::well_known::CODEC_ID_MP3;
-use symphonia_core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
-use symphonia_core::packet::PacketRef;
-use symphonia_core::units::{Duration, Timestamp};
 
-use super::Pcm;
-use crate::{Error, UNIT_SECONDS_MAX, fold};
+use super::{Pcm, symphonia};
+use crate::{Error, UNIT_SECONDS_MAX};
 
 /// A decoder of frames.
 pub(crate) struct Mp3 {
@@ -44,7 +42,8 @@ impl Mp3 {
             if self.config != Some(header.config) {
                 (self.decoder, self.config) = (decoder()?, Some(header.config));
             }
-            self.frame(frame, usize::from(header.config.channels), &mut pcm.samples);
+            // The first frames after a start may refer to bits of frames that never came; they are left out.
+            symphonia::decode(&mut self.decoder, frame, &mut self.frame, &mut pcm.samples);
             rest = behind;
             let seconds = usize::try_from(header.config.sample_rate).unwrap_or(0) * UNIT_SECONDS_MAX;
             if rest.is_empty() || pcm.samples.len() / crate::CHANNELS >= seconds {
@@ -54,19 +53,9 @@ impl Mp3 {
         pcm.rate = rate.ok_or(Error::Damaged)?;
         if pcm.samples.is_empty() { Err(Error::Damaged) } else { Ok(()) }
     }
-
-    /// The first frames after a start may refer to bits of frames that never came; they are left out.
-    fn frame(&mut self, frame: &[u8], channels: usize, out: &mut Vec<f32>) {
-        let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, frame);
-        if let Ok(buffer) = self.decoder.decode_ref(&packet) {
-            buffer.copy_to_vec_interleaved(&mut self.frame);
-            fold::vorbis(&self.frame, channels, out);
-        }
-    }
 }
 
 fn decoder() -> Result<MpaDecoder, Error> {
-    let mut parameters = AudioCodecParameters::new();
-    parameters.for_codec(CODEC_ID_MP3);
+    let parameters = symphonia::parameters(CODEC_ID_MP3, &[]);
     MpaDecoder::try_new(&parameters, &AudioDecoderOptions::default()).map_err(|_| Error::Library)
 }

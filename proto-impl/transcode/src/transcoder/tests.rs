@@ -34,12 +34,24 @@ fn clicks(seconds: f64) -> f64 {
 
 /// What an encoder makes of a signal: AAC of this rate with times in milliseconds, as RTMP has them. The encoder's delay is taken off.
 fn aac_units(rate: u32, mode: ChannelMode, epoch: u32, from: f64, seconds: f64, signal: Signal) -> Vec<Sent> {
+    units_of(AudioObjectType::Mpeg4LowComplexity, rate, mode, epoch, from, seconds, signal)
+}
+
+fn units_of(
+    kind: AudioObjectType,
+    rate: u32,
+    mode: ChannelMode,
+    epoch: u32,
+    from: f64,
+    seconds: f64,
+    signal: Signal,
+) -> Vec<Sent> {
     let encoder = Fdk::new(EncoderParams {
         bit_rate: BitRate::Cbr(if rate < 32_000 { 48_000 } else { 128_000 }),
         sample_rate: rate,
         transport: Transport::Raw,
         channels: mode,
-        audio_object_type: AudioObjectType::Mpeg4LowComplexity,
+        audio_object_type: kind,
     })
     .unwrap();
     let info = encoder.info().unwrap();
@@ -48,11 +60,12 @@ fn aac_units(rate: u32, mode: ChannelMode, epoch: u32, from: f64, seconds: f64, 
     let track = track(epoch, config, 1000);
     let channels = usize::try_from(info.inputChannels).unwrap();
     let mut units = Vec::new();
-    let frames = (seconds * f64::from(rate) / 1024.0) as i64;
+    let length = i64::from(info.frameLength);
+    let frames = (seconds * f64::from(rate)) as i64 / length;
     for n in 0..frames {
-        let time = |sample: i64| from + (n * 1024 + sample) as f64 / f64::from(rate);
+        let time = |sample: i64| from + (n * length + sample) as f64 / f64::from(rate);
         let sample = |at: i64| (signal(time(at)) * 32_767.0) as i16;
-        let input: Vec<i16> = (0..1024).flat_map(|at| vec![sample(at); channels]).collect();
+        let input: Vec<i16> = (0..length).flat_map(|at| vec![sample(at); channels]).collect();
         let mut payload = vec![0; 4096];
         let done = encoder.encode(&input, &mut payload).unwrap();
         payload.truncate(done.output_size);
@@ -400,5 +413,24 @@ fn nothing_drifts() {
         let drift = shift(&heard, seconds - 2.0, clicks) - shift(&heard, 1.0, clicks);
         println!("{target:?}: {drift} samples in {seconds} s");
         assert!(drift.abs() <= 48 * 5);
+    }
+}
+
+#[test]
+fn he_aac_is_heard_with_its_high_frequencies_and_in_its_place() {
+    for kind in [AudioObjectType::Mpeg4HeAac, AudioObjectType::Mpeg4HeAacV2] {
+        let units = |signal| units_of(kind, 48_000, ChannelMode::Stereo, 1, 0.0, 4.2, signal);
+        let made = transcoded(&mut Transcoder::new(OPUS).unwrap(), &units(narrow));
+        let ratios = ratios(&heard(OPUS, &made), &NARROW);
+        println!("{kind:?}: {:?} dB", ratios.iter().map(|ratio| ratio.round()).collect::<Vec<_>>());
+        assert!(ratios.iter().all(|ratio| *ratio > 10.0), "{ratios:?}");
+        let made = transcoded(&mut Transcoder::new(OPUS).unwrap(), &units(clicks));
+        let shift = shift(&heard(OPUS, &made), 1.0, clicks);
+        assert!(shift.abs() <= 240, "{kind:?}: {shift}");
+        // What lies above half of the core's rate is there at all.
+        let high: Signal = |seconds| 0.5 * (TAU * 10_000.0 * seconds).sin();
+        let (_, heard) = heard(OPUS, &transcoded(&mut Transcoder::new(OPUS).unwrap(), &units(high)));
+        let power: f32 = heard[48_000..96_000].iter().map(|sample| sample * sample).sum();
+        assert!(power > 100.0, "{kind:?}: {power}");
     }
 }

@@ -1,0 +1,99 @@
+//! What a transcoder costs: the share of a core in real time, and memory. `cargo bench --bench transcode`; docs/audio.md.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "a program for people"
+)]
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use media::codec::g711;
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
+use transcode::{SAMPLE_RATE, Target, Transcoder};
+
+/// Seconds of sound.
+const SECONDS: i64 = 120;
+/// Transcoders at a time, for the memory of one.
+const MANY: usize = 100;
+
+const OPUS: Target = Target::Opus(96_000);
+const AAC: Target = Target::Aac(128_000);
+
+fn track(config: CodecConfig, ticks: u32) -> Track {
+    Track { epoch: 1, ..Track::new(TrackId::AUDIO, config, Timescale::new(ticks)) }
+}
+
+/// Something between speech and music as A-law, which needs no encoder.
+fn source() -> (Track, Vec<AccessUnit>) {
+    let track = track(CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 2 }), 8000);
+    let mut state = 1_u32;
+    let mut byte = |at: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let tone = [0xa5, 0x95, 0xb5, 0x25, 0x15, 0x35][at / 9 % 6];
+        if state >> 28 == 0 { (state >> 16) as u8 } else { tone }
+    };
+    let unit = |n: i64| {
+        let payload: Bytes = (0..320).map(&mut byte).collect::<Vec<u8>>().into();
+        let at = n * 160;
+        AccessUnit { track: TrackId::AUDIO, dts: at, pts: at, key_frame: false, config_epoch: 1, payload }
+    };
+    (track, (0..SECONDS * 50).map(unit).collect())
+}
+
+fn run(target: Target, track: &Track, units: &[AccessUnit]) -> Vec<AccessUnit> {
+    let mut transcoder = Transcoder::new(target).unwrap();
+    let mut made = Vec::new();
+    for unit in units {
+        transcoder.handle_unit(track, unit);
+        made.extend(std::iter::from_fn(|| transcoder.poll_unit()));
+    }
+    made
+}
+
+fn resident_kb() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn report(name: &str, target: Target, track: &Track, units: &[AccessUnit]) {
+    let mut shares: Vec<f64> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            run(target, track, units);
+            began.elapsed().as_secs_f64() * 100.0 / SECONDS as f64
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    let before = resident_kb();
+    let mut many = Vec::new();
+    for _ in 0..MANY {
+        let mut transcoder = Transcoder::new(target).unwrap();
+        for unit in units.iter().take(100) {
+            transcoder.handle_unit(track, unit);
+            while transcoder.poll_unit().is_some() {}
+        }
+        many.push(transcoder);
+    }
+    let kilobytes = (resident_kb() - before) / MANY;
+    println!("{name:<24} {:.2} % of a core (least {:.2}), {kilobytes} KB", shares[2], shares[0]);
+}
+
+fn main() {
+    let (alaw, units) = source();
+    let opus = track(OPUS.config().unwrap(), SAMPLE_RATE);
+    let aac = track(AAC.config().unwrap(), SAMPLE_RATE);
+    // What says 44.1 kHz is decoded as that, and resampled.
+    let slow = media::codec::aac::Config::of_parts(2, 4, 2).unwrap();
+    let slow = track(CodecConfig::Aac(slow), 44_100);
+    let (as_aac, as_opus) = (run(AAC, &alaw, &units), run(OPUS, &alaw, &units));
+    report("AAC 48 kHz to Opus", OPUS, &aac, &as_aac);
+    report("AAC 44.1 kHz to Opus", OPUS, &slow, &as_aac);
+    report("Opus to AAC", AAC, &opus, &as_opus);
+    report("G.711 to Opus", OPUS, &alaw, &units);
+    report("G.711 to AAC", AAC, &alaw, &units);
+}

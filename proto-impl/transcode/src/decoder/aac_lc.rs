@@ -1,0 +1,46 @@
+//! AAC-LC of one or two channels (ISO/IEC 14496-3 §4), by symphonia: what nearly every encoder sends. It adds no delay.
+
+use std::fmt;
+
+use media::codec::aac::Config;
+use symphonia_codec_aac::AacDecoder;
+use symphonia_core::codecs::audio::AudioDecoderOptions;
+use symphonia_core::codecs::audio::well_known::CODEC_ID_AAC;
+
+use super::{Pcm, symphonia};
+use crate::Error;
+
+/// audioObjectType of AAC LC.
+const OBJECT_TYPE_LC: u32 = 2;
+/// At lower rates an encoder of HE-AAC may say nothing of it but in its frames (ISO/IEC 14496-3 §1.6.6.2).
+const RATE_MIN: u32 = 32_000;
+
+/// A decoder of raw frames.
+pub(crate) struct AacLc {
+    decoder: AacDecoder,
+    frame: Vec<f32>,
+}
+
+impl fmt::Debug for AacLc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AacLc").finish_non_exhaustive()
+    }
+}
+
+impl AacLc {
+    /// `None`: it is AAC of another kind.
+    pub(crate) fn new(config: &Config) -> Option<Self> {
+        let is_plain = config.object_type == OBJECT_TYPE_LC
+            && config.sample_rate >= RATE_MIN
+            && (1..=2).contains(&config.channel_configuration);
+        let parameters = symphonia::parameters(CODEC_ID_AAC, &config.record);
+        let decoder = is_plain.then(|| AacDecoder::try_new(&parameters, &AudioDecoderOptions::default()));
+        Some(Self { decoder: decoder?.ok()?, frame: Vec::new() })
+    }
+
+    pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
+        let rate = symphonia::decode(&mut self.decoder, payload, &mut self.frame, &mut pcm.samples);
+        pcm.rate = rate.ok_or(Error::Damaged)?;
+        Ok(())
+    }
+}
