@@ -351,6 +351,13 @@ impl Stream {
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
     }
 
+    /// Has a subscriber begin where new viewers begin, at the key frame that the ring is kept from on, whether it takes video or not.
+    pub fn begin_with_backlog(&self, subscriber: &mut Subscriber) {
+        if let Some(start) = self.ring.start() {
+            subscriber.cursor = Cursor::at(start);
+        }
+    }
+
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: SubscriptionId, subscriber: &Subscriber) {
         if let Some(at) = self.subscribers.iter().position(|&other| other == id) {

@@ -283,6 +283,22 @@ fn a_derived_track_is_made_while_it_is_selected_and_a_little_longer() {
 }
 
 #[test]
+fn the_backlog_that_a_viewer_begins_with_has_its_derived_track_too() {
+    let mut rig = Rig::new(0);
+    let tracks = Arc::new(Tracks::new(1, [video(0), a_law()]));
+    rig.publish(TrackId::VIDEO, true, b"key", &tracks);
+    for _ in 0..30 {
+        rig.publish(TrackId::AUDIO, false, &AUDIO, &tracks);
+    }
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, derived_only());
+    let before = rig.worker.meter.stats.units;
+    rig.do_jobs();
+    let made = rig.worker.meter.stats.units - before;
+    assert!((25..=30).contains(&made), "{made} packets of 30");
+}
+
+#[test]
 fn a_transcoder_that_does_not_come_back_is_followed_by_another() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [a_law()]));

@@ -142,7 +142,11 @@ impl Worker {
             self.remove_panicked(id);
             return None;
         };
-        let subscriber = subscriber?;
+        let mut subscriber = subscriber?;
+        // Who begins with the backlog is to be sent its derived tracks, too.
+        if self.conns.get(id).is_some_and(|conn| matches!(conn.purpose, Purpose::Producer { .. })) {
+            stream.begin_with_backlog(&mut subscriber);
+        }
         let bytes = stream.bytes_per_second().max(UNSENT_BYTES_MIN);
         let needed = stream.key_needed(&subscriber);
         if self.conns.get(id).is_some_and(|conn| conn.bytes.is_some()) {
