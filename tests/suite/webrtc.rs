@@ -138,8 +138,8 @@ fn an_encoder_publishes_and_a_browser_plays_at_once() {
     std::thread::sleep(Duration::from_millis(1500));
     let facts = Browser::start("play", &whep(&server, "r"), "60").finish();
     assert_eq!((frames(&facts, "video"), &facts["falls"]["video"]), (60, &0.into()), "{facts}");
-    // AAC is not carried: the section is kept, and is silent.
-    assert_eq!(facts["kinds"], serde_json::json!(["video"]), "{facts}");
+    // AAC is not carried: it is heard as Opus.
+    assert_eq!(facts["kinds"], serde_json::json!(["video", "audio"]), "{facts}");
     assert!(server.log().contains("protocol=\"webrtc\""), "{}", server.log());
 }
 

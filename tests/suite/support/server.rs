@@ -229,7 +229,7 @@ impl Server {
 
     /// Waits until descriptors and threads are what they were: nothing leaked.
     pub fn wait_for_rest(&self, open_files: usize, threads: u64) {
-        wait_for("descriptors to be given back", secs(10), || {
+        wait_for("descriptors to be given back", secs(90), || {
             self.open_files() <= open_files && self.threads() <= threads
         });
     }
