@@ -196,7 +196,7 @@ objects! {
         hls_play_list_type: Option<String> = None, "hlsPlayListType";
     }
 
-    /// A rendition. Nothing is transcoded in this version.
+    /// A rendition. Video is not transcoded.
     EncoderSettings {
         height: i32 = 0, "height";
         video_bitrate: i32 = 0, "videoBitrate";

@@ -38,6 +38,9 @@ fn the_archive_is_whole_and_the_same_each_time() {
         "LICENSE-MIT",
         "packaging/millstream.service",
         "licenses/mpegts.js.LICENSE",
+        "licenses/fdk-aac.txt",
+        "licenses/opus.txt",
+        "licenses/symphonia.txt",
     ] {
         assert!(fs::metadata(folder.join(file)).is_ok_and(|file| file.len() > 0), "{file}");
     }

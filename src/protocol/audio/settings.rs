@@ -71,7 +71,7 @@ pub(crate) enum Silence {
 pub(crate) struct AudioSettings {
     /// `audio.toOpus`.
     pub(super) to_opus: bool,
-    /// `audio.toAac`.
+    /// `audio.toAac`, and `aacEncodingEnabled`, its older name.
     pub(super) to_aac: bool,
     /// `audio.opusBitrate`.
     pub(super) opus_bits: u32,
@@ -104,7 +104,7 @@ impl AudioSettings {
         };
         Ok(Self {
             to_opus: values.boolean("audio.toOpus")?,
-            to_aac: values.boolean("audio.toAac")?,
+            to_aac: values.boolean("audio.toAac")? && values.boolean("aacEncodingEnabled")?,
             opus_bits: bits("audio.opusBitrate")?,
             aac_bits: bits("audio.aacBitrate")?,
             silence,
@@ -121,6 +121,15 @@ mod tests {
     fn the_defaults_are_those_of_the_keys() {
         let defaults = AppSettings::of(schema(), "live", &[]).unwrap();
         assert_eq!(defaults.protocols.get(), Some(&APP_DEFAULTS));
+    }
+
+    #[test]
+    fn either_name_switches_aac_off() {
+        for key in ["audio.toAac", "aacEncodingEnabled"] {
+            let app = AppSettings::of(schema(), "live", &[(key, "false")]).unwrap();
+            assert!(!AudioSettings::of(&app).to_aac, "{key}");
+            assert!(AudioSettings::of(&app).to_opus, "{key}");
+        }
     }
 
     #[test]

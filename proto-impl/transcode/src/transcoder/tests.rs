@@ -1,3 +1,5 @@
+#![expect(clippy::cast_possible_truncation, reason = "signals are computed as f64 and sent as integers")]
+
 use std::f64::consts::TAU;
 
 use fdk_aac::enc::{AudioObjectType, BitRate, ChannelMode, Encoder as Fdk, EncoderParams, Transport};
