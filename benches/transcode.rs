@@ -3,6 +3,7 @@
 #![allow(
     missing_docs,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::cast_possible_truncation,
     reason = "a program for people"
