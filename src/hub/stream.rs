@@ -99,11 +99,17 @@ pub struct Stream {
     /// How far it was flushed.
     pub flush: FlushState,
     untrimmed: u32,
+    offer: Offer,
+    demand: Demand,
+}
+
+/// The derived tracks that its subscribers may select.
+#[derive(Debug, Default)]
+struct Offer {
     /// The tracks as published, and with what can be derived of them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
     /// Derived tracks that are not offered, and until when.
     left_out: Option<(TrackSet, Instant)>,
-    demand: Demand,
 }
 
 /// What its source was told of.
@@ -140,8 +146,7 @@ impl Stream {
             formats: Vec::new(),
             flush: FlushState::default(),
             untrimmed: 0,
-            completed: None,
-            left_out: None,
+            offer: Offer::default(),
             demand: Demand::default(),
         }
     }
@@ -154,27 +159,27 @@ impl Stream {
         published: Arc<Tracks>,
         complete: impl FnOnce(&Arc<Tracks>, &AppSettings) -> Arc<Tracks>,
     ) -> Arc<Tracks> {
-        if self.left_out.is_some_and(|(_, until)| retry.is_some_and(|now| until <= now)) {
-            (self.left_out, self.completed) = (None, None);
+        let offer = &mut self.offer;
+        if offer.left_out.is_some_and(|(_, until)| retry.is_some_and(|now| until <= now)) {
+            *offer = Offer::default();
         }
-        if let Some((before, completed)) = &self.completed
+        if let Some((before, completed)) = &offer.completed
             && Arc::ptr_eq(before, &published)
         {
             return Arc::clone(completed);
         }
         let mut completed = complete(&published, &self.settings);
-        if let Some((left_out, _)) = self.left_out {
+        if let Some((left_out, _)) = offer.left_out {
             Arc::make_mut(&mut completed).retain(|track| !left_out.contains(track.id));
         }
-        self.completed = Some((published, Arc::clone(&completed)));
+        offer.completed = Some((published, Arc::clone(&completed)));
         completed
     }
 
     /// Offers a derived track no more until then, and until it may be tried again.
     pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
-        let before = self.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks);
-        self.left_out = Some((before.with(track), until));
-        self.completed = None;
+        let before = self.offer.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks);
+        self.offer = Offer { completed: None, left_out: Some((before.with(track), until)) };
     }
 
     /// Appends a unit and packages it for the formats in use.

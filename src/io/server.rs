@@ -15,7 +15,7 @@ use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
 use super::jobs::{Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
-use super::shell::{Loads, Parts, Shell};
+use super::shell::{Budgets, Loads, Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
@@ -159,13 +159,15 @@ impl Server {
             senders,
             control_sender: control_sender.clone(),
             jobs,
-            budget: Budget::new(
-                limits_within(config.server.limits, open_files),
-                config.server.trusted_proxies.clone(),
-                clock::now().mono,
-            ),
-            ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
-            transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
+            budgets: Budgets {
+                connections: Budget::new(
+                    limits_within(config.server.limits, open_files),
+                    config.server.trusted_proxies.clone(),
+                    clock::now().mono,
+                ),
+                ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
+                transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
+            },
             seed,
             hosts: own_addresses().into(),
             tls,
@@ -221,9 +223,7 @@ struct Shells {
     senders: Vec<MailSender>,
     control_sender: ControlSender,
     jobs: Jobs,
-    budget: Arc<Budget>,
-    ring_memory: Arc<RingMemory>,
-    transcoders: Arc<TranscoderBudget>,
+    budgets: Budgets,
     loads: Loads,
     seed: Seed,
     /// Addresses of the machine.
@@ -249,9 +249,7 @@ impl Shells {
             peers: self.senders.clone(),
             control_sender: self.control_sender.clone(),
             jobs: self.jobs.clone(),
-            budget: Arc::clone(&self.budget),
-            ring_memory: Arc::clone(&self.ring_memory),
-            transcoders: Arc::clone(&self.transcoders),
+            budgets: self.budgets.clone(),
             loads: Arc::clone(&self.loads),
             seed: self.seed.derive("worker", u64::from(id.0)),
             common: self.seed.derive("workers", 0),

@@ -59,11 +59,7 @@ pub(super) struct Parts {
     pub(super) peers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
-    pub(super) budget: Arc<Budget>,
-    /// What the rings of all workers may retain.
-    pub(super) ring_memory: Arc<RingMemory>,
-    /// How many tracks all workers may transcode.
-    pub(super) transcoders: Arc<TranscoderBudget>,
+    pub(super) budgets: Budgets,
     /// Connections of each worker.
     pub(super) loads: Loads,
     pub(super) seed: crypto::Seed,
@@ -73,6 +69,17 @@ pub(super) struct Parts {
     pub(super) hosts: Arc<[std::net::IpAddr]>,
     /// What TLS connections are made from.
     pub(super) tls: Configs,
+}
+
+/// What all workers together may use.
+#[derive(Clone)]
+pub(super) struct Budgets {
+    /// Connections.
+    pub(super) connections: Arc<Budget>,
+    /// What the rings retain.
+    pub(super) ring_memory: Arc<RingMemory>,
+    /// Tracks that are transcoded.
+    pub(super) transcoders: Arc<TranscoderBudget>,
 }
 
 /// How many connections each worker has.
@@ -94,15 +101,15 @@ pub(super) struct Shell {
 
 impl Shell {
     pub(super) fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { id, poll, mailbox, mut listeners, ports, loads, budget, .. } = parts;
+        let Parts { id, poll, mailbox, mut listeners, ports, loads, budgets, .. } = parts;
         let own_load = loads.get(usize::from(id.0)).map(Arc::clone).unwrap_or_default();
         let mut driver = Driver::new(poll, BOUNDS, own_load);
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }
         let mut worker = Worker::new(id, clock::now(), parts.seed, &parts.common)
-            .with_ring_memory(parts.ring_memory)
-            .with_transcoders(parts.transcoders);
+            .with_ring_memory(budgets.ring_memory)
+            .with_transcoders(budgets.transcoders);
         for (port, socket) in ports {
             worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
             driver.share(port, socket)?;
@@ -115,7 +122,7 @@ impl Shell {
             machine: WorkerMachine { worker, colleagues, tls: parts.tls, drained: false },
             mailbox,
             listeners,
-            budget,
+            budget: budgets.connections,
             loads,
             accepting: true,
             accept_paused_until: None,

@@ -16,7 +16,7 @@ const APP: &[Key] = &[
     key(
         "audio.silence",
         "pushes",
-        "Who is sent silence where a stream has no sound: pushes (to RTMP servers), all, off",
+        "Who is sent silence where a stream has no sound: pushes (where targets refuse such streams), all, off",
     ),
 ];
 
