@@ -1,4 +1,4 @@
-//! What a transcoder costs: the share of a core in real time, and memory. `cargo bench --bench transcode`; docs/audio.md.
+//! What a transcoder costs: the share of a core in real time, memory, and the delay. `cargo bench --bench transcode`; docs/audio.md.
 
 #![allow(
     missing_docs,
@@ -61,6 +61,21 @@ fn resident_kb() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// How long after its time the first sample of a unit leaves, in milliseconds: where it is sent as it came, that is the length of a unit.
+fn age_ms(target: Target, track: &Track, units: &[AccessUnit]) -> (f64, f64) {
+    let mut transcoder = Transcoder::new(target).unwrap();
+    let mut ages = Vec::new();
+    for pair in units.windows(2) {
+        transcoder.handle_unit(track, &pair[0]);
+        let now = pair[1].pts as f64 * 1000.0 / f64::from(track.timescale.ticks());
+        while let Some(unit) = transcoder.poll_unit() {
+            ages.push(now - unit.pts as f64 * 1000.0 / f64::from(SAMPLE_RATE));
+        }
+    }
+    let sum: f64 = ages.iter().sum();
+    (sum / ages.len() as f64, ages.iter().copied().fold(0.0, f64::max))
+}
+
 fn report(name: &str, target: Target, track: &Track, units: &[AccessUnit]) {
     let mut shares: Vec<f64> = (0..5)
         .map(|_| {
@@ -81,7 +96,11 @@ fn report(name: &str, target: Target, track: &Track, units: &[AccessUnit]) {
         many.push(transcoder);
     }
     let kilobytes = (resident_kb() - before) / MANY;
-    println!("{name:<24} {:.2} % of a core (least {:.2}), {kilobytes} KB", shares[2], shares[0]);
+    let (age, oldest) = age_ms(target, track, units);
+    println!(
+        "{name:<24} {:.2} % of a core (least {:.2}), {kilobytes} KB, {age:.0} ms behind, at most {oldest:.0}",
+        shares[2], shares[0]
+    );
 }
 
 fn main() {

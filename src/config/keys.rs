@@ -235,7 +235,11 @@ const APP_FIRST: &[Key] = &[
     secret("turnServerCredential", "", "TURN password told to browsers"),
     key("webRTCTcpCandidatesEnabled", "false", "ICE candidates over TCP"),
     key("webRTCClientStartTimeoutMs", "10000", "Milliseconds a WebRTC client has to start"),
-    key("webRTCKeyframeTime", "2000", "Milliseconds between key frames asked for"),
+    key(
+        "webRTCKeyframeTime",
+        "2000",
+        "Kept for older files; key frames are asked for when somebody needs one",
+    ),
     key("replaceCandidateAddrWithServerAddr", "false", "Offer the server's name as candidate"),
     key("disableIPv6Candidates", "true", "No IPv6 candidates"),
     key("iceGatheringTimeoutMs", "2000", "Milliseconds to gather candidates"),

@@ -1,16 +1,23 @@
 //! The common part of all pushes: the progress of an attempt, and its reports to control.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use super::{Event, Format};
 use crate::mail::PushState;
 use crate::types::Handle;
+
+/// How often the newest key frame is looked at. Viewers of the target cannot ask for one through it, and a browser that publishes makes
+/// none of itself.
+const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 
 /// An attempt, from its connection to its end.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     events: VecDeque<Event>,
     broadcasting: bool,
+    /// When the newest key frame is looked at.
+    look_at: Option<Instant>,
     ending: bool,
     over: bool,
 }
@@ -22,8 +29,9 @@ impl Attempt {
     }
 
     /// The target takes the stream in this format.
-    pub(super) fn broadcast(&mut self, format: Format) {
+    pub(super) fn broadcast(&mut self, now: Instant, format: Format) {
         self.broadcasting = true;
+        self.look_at = Some(now + KEY_FRAME_LOOK);
         self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
         self.events.push_back(Event::Push(PushState::Broadcasting));
     }
@@ -38,6 +46,7 @@ impl Attempt {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
+        self.look_at = None;
         let state = match (self.ending, self.broadcasting) {
             (true, _) => PushState::Finished,
             (false, true) => PushState::Error(reason.to_owned()),
@@ -46,6 +55,19 @@ impl Attempt {
         self.events.push_back(Event::Push(state));
         self.events.push_back(Event::Unsubscribe(Handle::ONLY));
         self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+
+    /// Has a key frame asked for when the newest is old.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = Some(now + KEY_FRAME_LOOK);
+            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track: None });
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        self.look_at
     }
 
     /// Whether the attempt is over.
@@ -86,5 +108,22 @@ mod tests {
         attempt.end("the stream ended");
         assert!(attempt.is_over());
         assert_eq!(states(&mut attempt), [PushState::Finished]);
+    }
+
+    #[test]
+    fn a_push_that_is_sent_looks_at_the_newest_key_frame_once_a_second() {
+        let mut attempt = Attempt::default();
+        let now = Instant::now();
+        attempt.prepare();
+        assert_eq!(attempt.poll_timeout(), None);
+        attempt.broadcast(now, Format::find("flv", 0).unwrap());
+        let looks = |attempt: &mut Attempt, ms| {
+            attempt.handle_timeout(now + Duration::from_millis(ms));
+            let soon = |event: &Event| matches!(event, Event::KeyFrameSoon { .. });
+            std::iter::from_fn(|| attempt.poll_event()).filter(soon).count()
+        };
+        assert_eq!([999, 1000, 1500, 2000].map(|ms| looks(&mut attempt, ms)), [0, 1, 0, 1]);
+        attempt.end("refused");
+        assert_eq!(attempt.poll_timeout(), None);
     }
 }

@@ -178,12 +178,12 @@ pub enum Event {
         /// The video track; `None`: the one that the subscription starts at.
         track: Option<TrackId>,
     },
-    /// Is about to begin with this track: a key frame is asked for, if the newest one is old.
+    /// Is about to begin with this track, or others begin behind it: a key frame is asked for, if the newest one is old.
     KeyFrameSoon {
         /// The subscription.
         subscription: Handle,
-        /// The video track.
-        track: TrackId,
+        /// The video track; `None`: the one that the subscription starts at.
+        track: Option<TrackId>,
     },
     /// Pauses or resumes.
     Pause {

@@ -448,13 +448,13 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     rig.say(&viewers[0], ask(None));
     assert_eq!((asked(&rig).len(), rig.worker.meter.stats.key_frames_asked), (1, 3));
     // Who is about to begin asks for one when the newest is old.
-    let soon = Event::KeyFrameSoon { subscription: Handle::ONLY, track: TrackId::VIDEO };
+    let soon = Event::KeyFrameSoon { subscription: Handle::ONLY, track: Some(TrackId::VIDEO) };
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.now.mono += Duration::from_millis(1999);
     rig.say(&viewers[0], soon);
     assert_eq!(asked(&rig).len(), 0);
     rig.now.mono += Duration::from_millis(1);
-    let soon = Event::KeyFrameSoon { subscription: Handle::ONLY, track: TrackId::VIDEO };
+    let soon = Event::KeyFrameSoon { subscription: Handle::ONLY, track: None };
     rig.say(&viewers[0], soon);
     assert_eq!(asked(&rig).len(), 1);
     // A viewer of a track without a key frame needs no words.

@@ -216,26 +216,23 @@ impl Worker {
 
     /// A viewer's peer asks for a key frame.
     pub(super) fn key_frame_needed(&mut self, id: ConnId, handle: Handle, track: Option<TrackId>) {
-        let Some(playing) = self.conns.get(id).and_then(|conn| conn.subscription(handle)?.playing()) else {
-            return;
-        };
-        let stream_id = playing.subscriber.stream;
-        let lead = || {
-            let stream = self.live.streams.get(&stream_id)?;
-            stream.chosen(playing.subscriber.format)?.lead()
-        };
-        if let Some(track) = track.or_else(lead) {
-            self.need_key_frame(stream_id, track);
+        if let Some((stream, track)) = self.video_of(id, handle, track) {
+            self.need_key_frame(stream, track);
         }
+    }
+
+    /// The stream of a subscription, and this track or the one that it starts at.
+    fn video_of(&self, id: ConnId, handle: Handle, track: Option<TrackId>) -> Option<(StreamId, TrackId)> {
+        let playing = self.conns.get(id)?.subscription(handle)?.playing()?;
+        let stream_id = playing.subscriber.stream;
+        let lead = || self.live.streams.get(&stream_id)?.chosen(playing.subscriber.format)?.lead();
+        Some((stream_id, track.or_else(lead)?))
     }
 
     /// A viewer is about to begin. What lies behind an old key frame is long: a publisher that can make one is asked for
     /// another, which is there by the time that the viewer is.
-    pub(super) fn key_frame_soon(&mut self, id: ConnId, handle: Handle, track: TrackId) {
-        let Some(playing) = self.conns.get(id).and_then(|conn| conn.subscription(handle)?.playing()) else {
-            return;
-        };
-        let stream_id = playing.subscriber.stream;
+    pub(super) fn key_frame_soon(&mut self, id: ConnId, handle: Handle, track: Option<TrackId>) {
+        let Some((stream_id, track)) = self.video_of(id, handle, track) else { return };
         let newest = self.live.streams.get(&stream_id).and_then(|stream| stream.newest_key(track));
         let age = newest.map(|at| self.now.mono.saturating_duration_since(at));
         if age.is_none_or(|age| age >= KEY_FRAME_OLD) {

@@ -37,7 +37,7 @@ impl RtmpPush {
         }
     }
 
-    fn drain_machine(&mut self) {
+    fn drain_machine(&mut self, now: Instant) {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             match event {
                 Published::Ready { message_stream } => {
@@ -46,7 +46,7 @@ impl RtmpPush {
                     let tracks = if takes_all { Selection::ALL } else { Selection::DEFAULT };
                     // Platforms refuse a stream without sound.
                     let selection = Selection { silence: true, ..tracks };
-                    self.attempt.broadcast(self.format(message_stream).select(selection));
+                    self.attempt.broadcast(now, self.format(message_stream).select(selection));
                 }
                 Published::Closed(reason) => self.end(&reason),
             }
@@ -73,7 +73,7 @@ impl RtmpPush {
     }
 
     fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.drain_machine();
+        self.drain_machine(ctx.now.mono);
         self.end(reason);
         if let Some(machine) = &mut self.machine {
             machine.client.close(ctx.now.mono, CloseReason::PeerClosed);
@@ -130,18 +130,19 @@ impl Session for RtmpPush {
         if let Some(machine) = &mut self.machine {
             machine.handle_timeout(ctx.now.mono);
         }
+        self.attempt.handle_timeout(ctx.now.mono);
     }
 
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !self.attempt.has_events() {
-            self.drain_machine();
+            self.drain_machine(ctx.now.mono);
         }
         self.attempt.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
-        [self.connect_deadline, machine].into_iter().flatten().min()
+        [self.connect_deadline, machine, self.attempt.poll_timeout()].into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {

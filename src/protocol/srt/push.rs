@@ -36,10 +36,10 @@ impl SrtPush {
         Self { address, seed, publishing: None, attempt: Attempt::default() }
     }
 
-    fn drain_events(&mut self) {
+    fn drain_events(&mut self, now: Instant) {
         while let Some(event) = self.publishing.as_mut().and_then(|publishing| publishing.poll_event()) {
             match event {
-                PublisherEvent::Ready => self.attempt.broadcast(Format::new(&super::FORMAT, 0)),
+                PublisherEvent::Ready => self.attempt.broadcast(now, Format::new(&super::FORMAT, 0)),
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
                 // It has no byte stream.
                 PublisherEvent::Reconnect => {}
@@ -112,17 +112,19 @@ impl Session for SrtPush {
         if let Some(connection) = self.connection() {
             connection.handle_timeout(ctx.now.mono);
         }
+        self.attempt.handle_timeout(ctx.now.mono);
     }
 
-    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !self.attempt.has_events() {
-            self.drain_events();
+            self.drain_events(ctx.now.mono);
         }
         self.attempt.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout())
+        let connection = self.publishing.as_ref().and_then(|publishing| publishing.connection.poll_timeout());
+        [connection, self.attempt.poll_timeout()].into_iter().flatten().min()
     }
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {

@@ -250,7 +250,7 @@ impl RtcSession {
         let chooses = viewer.chooses();
         // By the time that the peer can be sent something there is a new one, where the publisher can make it.
         if let Some(track) = viewer.video() {
-            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track });
+            self.events.push_back(Event::KeyFrameSoon { subscription: Handle::ONLY, track: Some(track) });
         }
         self.role = Role::Viewer(viewer);
         if chooses {
