@@ -122,7 +122,7 @@ fn u_04_a_removed_endpoint_is_gone_within_a_second_whatever_it_was_doing() {
         assert_eq!(server.api().delete(&path).json()["success"], true, "{url}");
         assert_eq!(server.api().delete(&path).json()["success"], false, "{url}: twice");
         // A resolver that is asked for the name holds a socket of its own for as long as it likes.
-        wait_for("its socket to go", secs(20), || server.open_files() <= before);
+        wait_for("its socket to go", secs(120), || server.open_files() <= before);
     }
     let url = server.rtmp_url("LiveApp/copy");
     add_endpoint(&server, "s1", &url);
