@@ -30,7 +30,7 @@ mod ws_targets;
 mod auth;
 #[path = "../../src/protocol/http_live/url.rs"]
 #[allow(dead_code, reason = "the server uses the rest")]
-mod flv_url;
+mod live_url;
 #[path = "../../src/http/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod http;

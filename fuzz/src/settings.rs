@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::auth::cidr::{parse, parse_address};
 use crate::auth::{Url, redact};
-use crate::flv_url::FlvUrl;
+use crate::live_url::LiveUrl;
 use crate::properties_file;
 use crate::rtmp_url::RtmpUrl;
 use crate::srt_url::SrtUrl;
@@ -67,7 +67,7 @@ pub fn url_outbound(data: &[u8]) {
             (read.host, read.port)
         }
         "http" | "https" => {
-            let Ok(read) = FlvUrl::read(&url, 80) else { return };
+            let Ok(read) = LiveUrl::read(&url, 80) else { return };
             (read.host, read.port)
         }
         _ => return,

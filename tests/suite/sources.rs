@@ -3,14 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::http_flv::WsPeer;
-use crate::publish_play::assert_equal_from_first_key_frame;
+use crate::publish_play::{assert_equal_from_first_key_frame, assert_track_within};
 use crate::support::{
-    Bystander, Home, Nginx, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, secs,
-    source_packets, wait_for,
+    Bystander, Home, Nginx, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, own_port,
+    secs, source_packets, ts_file, unit_md5, wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -123,6 +124,33 @@ fn what_is_pulled_equals_what_was_published_over_rtmp_rtmps_http_and_https() {
     wait_for("the origin's viewers to be gone", secs(10), || {
         upstream.api().broadcast("live", "origin").unwrap()["rtmpViewerCount"] == 0
     });
+}
+
+/// Gives every caller this file at once, as a server of files does, and keeps the connection.
+fn file_server(file: &Path) -> SocketAddr {
+    let body = std::fs::read(file).unwrap();
+    hostile([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat())
+}
+
+#[test]
+fn a_transport_stream_over_http_is_pulled_live_or_as_a_file() {
+    // Ten seconds of a file come at once, for what a server keeps for new viewers; then it is read at its own speed.
+    let file = ts_file(true, 40);
+    let server = Server::start(&[]);
+    let live = own_port("127.0.0.1");
+    let mut origin = Command::new("ffmpeg");
+    origin.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&file);
+    origin.args(["-c", "copy", "-f", "mpegts", "-listen", "1", &format!("http://{live}/live")]);
+    let _origin = Program::start(&mut origin);
+    let urls =
+        [("live", format!("http://{live}/live")), ("file", format!("http://{}/file.ts", file_server(&file)))];
+    let source = unit_md5(file.to_str().unwrap(), None);
+    for (id, url) in urls {
+        start_source(&server, id, &url);
+        wait_for_status(&server, id, &["broadcasting"]);
+        let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(4));
+        (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &played)));
+    }
 }
 
 #[test]
@@ -391,6 +419,8 @@ fn u_20_u_21_hostile_servers_are_failed_pulls_and_nothing_else() {
         ("http", vec![b'x'; 100_000]),
         ("http", [&flv[..], b"\x09\xff\xff\xff\0\0\0\0\0\0\0"].concat()),
         ("http", [&flv[..], &[9; 100_000]].concat()),
+        ("http", [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[0x47; 100_000]].concat()),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\n<html>".to_vec()),
         ("http", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n".to_vec()),
     ];
     let count = answers.len();

@@ -7,6 +7,7 @@
 //! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
 //! first unit that the viewer was sent.
 
+mod body;
 mod pull;
 mod url;
 mod web_socket;
@@ -30,8 +31,8 @@ use crate::protocol::pull::{Client, Patience};
 use crate::protocol::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
 use crate::protocol::{Now, Session};
 use crate::types::StreamKey;
-use pull::FlvPull;
-use url::FlvUrl;
+use pull::HttpPull;
+use url::LiveUrl;
 use web_socket::WsFlvClient;
 
 /// See [`super::registry`]. Viewers come to the listeners of HTTP.
@@ -75,16 +76,16 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 };
 
 fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
-    let url = FlvUrl::read(url, scheme.default_port)?;
+    let url = LiveUrl::read(url, scheme.default_port)?;
     Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
 }
 
 fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
-    let url = FlvUrl::read(url, scheme.default_port)?;
+    let url = LiveUrl::read(url, scheme.default_port)?;
     Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(InMessages(url)) })
 }
 
-impl Request for FlvUrl {
+impl Request for LiveUrl {
     /// Never: the outbound policy closes the server's own HTTP ports to it.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
@@ -95,7 +96,7 @@ impl Request for FlvUrl {
     }
 
     fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
-        Some(Box::new(FlvPull::new(self, patience)))
+        Some(Box::new(HttpPull::new(self, patience)))
     }
 
     fn publish(
@@ -111,7 +112,7 @@ impl Request for FlvUrl {
 
 /// The URL of a stream in messages of a WebSocket.
 #[derive(Debug)]
-struct InMessages(FlvUrl);
+struct InMessages(LiveUrl);
 
 impl Request for InMessages {
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {

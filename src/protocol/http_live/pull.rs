@@ -1,18 +1,18 @@
-//! HTTP-FLV, over TLS or not: the body of a GET is an FLV file that does not end.
+//! Live streams over HTTP, with TLS or without: the body of a GET is an FLV file, or a transport stream, that does not end.
 //!
-//! The content type is not looked at, the file's header is. Redirects are not followed: the address of where they
+//! The content type is not looked at, the first bytes are. Redirects are not followed: the address of where they
 //! lead would have to pass the outbound policy first, which is control's.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flv::file::Reader;
 use wire::SendQueue;
 
-use super::url::FlvUrl;
+use super::body::Body;
+use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Patience};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience};
 
 /// Larger tags are not what a stream has.
 pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -20,7 +20,7 @@ const OK: u16 = 200;
 
 /// The client.
 #[derive(Debug)]
-pub(super) struct FlvPull {
+pub(super) struct HttpPull {
     request: Bytes,
     /// The request is to be sent.
     asks: bool,
@@ -28,20 +28,20 @@ pub(super) struct FlvPull {
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
-    file: Reader,
+    body: Body,
     /// Reported once everything before it is.
     ended: Option<String>,
 }
 
-impl FlvPull {
-    pub(super) fn new(url: &FlvUrl, patience: Patience) -> Self {
+impl HttpPull {
+    pub(super) fn new(url: &LiveUrl, patience: Patience) -> Self {
         Self {
             request: client::get(&url.authority, &url.target, false).into(),
             asks: false,
             patience: patience.handshake,
             head_until: None,
             response: ResponseReader::new(),
-            file: Reader::new(TAG_BYTES_MAX),
+            body: Body::new(),
             ended: None,
         }
     }
@@ -61,7 +61,7 @@ impl FlvPull {
     }
 }
 
-impl ClientStream for FlvPull {
+impl ClientStream for HttpPull {
     fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
         if let Err(error) = self.response.handle_bytes(bytes) {
             self.end(error.to_string());
@@ -75,7 +75,7 @@ impl ClientStream for FlvPull {
     }
 }
 
-impl Client for FlvPull {
+impl Client for HttpPull {
     fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
         self.asks = true;
         self.head_until = now.checked_add(self.patience);
@@ -96,14 +96,14 @@ impl Client for FlvPull {
 
     fn poll(&mut self) -> Option<ClientEvent> {
         loop {
-            match self.file.poll_tag() {
-                Ok(Some(tag)) => return Some(ClientEvent::Media(Media::Tag(tag))),
+            match self.body.poll() {
+                Ok(Some(media)) => return Some(ClientEvent::Media(media)),
                 Ok(None) => {}
-                Err(error) => return Some(ClientEvent::Ended(error.to_string())),
+                Err(reason) => return Some(ClientEvent::Ended(reason)),
             }
             match self.response.poll_event() {
                 Some(ResponseEvent::Head(head)) => return Some(self.head(&head)),
-                Some(ResponseEvent::Body(bytes)) => self.file.push(&bytes),
+                Some(ResponseEvent::Body(bytes)) => self.body.push(bytes),
                 Some(ResponseEvent::End) => {
                     return Some(ClientEvent::Ended("the server ended the stream".to_owned()));
                 }
@@ -121,7 +121,7 @@ impl Client for FlvPull {
     }
 
     fn name(&self) -> &'static str {
-        "flv-pull"
+        "http-pull"
     }
 
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {

@@ -1,10 +1,13 @@
-//! `http://` and `https://` URLs of live FLV streams.
+//! `http://` and `https://` URLs of live streams: FLV, or MPEG-TS.
 
 use crate::auth::url::{self, Url, UrlError};
 
+/// How the names of streams end.
+const ENDINGS: [&str; 2] = ["flv", "ts"];
+
 /// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FlvUrl {
+pub(crate) struct LiveUrl {
     /// Host name or address, without brackets.
     pub(crate) host: String,
     /// Explicit port, or the scheme's default.
@@ -15,25 +18,25 @@ pub(crate) struct FlvUrl {
     pub(crate) target: String,
 }
 
-impl FlvUrl {
+impl LiveUrl {
     /// Reads a URL.
     pub(crate) fn read(url: &Url<'_>, default_port: u16) -> Result<Self, UrlError> {
         let (host, port) = url.host_and_port(default_port)?;
         let target = url.request_target();
-        if !may_be_flv(&target) {
-            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV only"));
+        if !may_be_live(&target) {
+            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV and MPEG-TS only"));
         }
         let authority = url::authority(&host, port, default_port);
         Ok(Self { host, port, authority, target })
     }
 }
 
-/// Whether the path of an HTTP URL may be a live FLV file: it ends so, or says nothing of what it is.
-fn may_be_flv(target: &str) -> bool {
+/// Whether the path of an HTTP URL may be a live stream: it ends so, or says nothing of what it is.
+fn may_be_live(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or("");
     let name = path.rsplit('/').next().unwrap_or("");
     match name.rsplit_once('.') {
-        Some((_, ending)) => ending.eq_ignore_ascii_case("flv"),
+        Some((_, ending)) => ENDINGS.iter().any(|live| ending.eq_ignore_ascii_case(live)),
         None => true,
     }
 }
@@ -46,7 +49,7 @@ mod tests {
     fn the_request_keeps_path_and_query_and_no_fragment() {
         let parts = |text: &str| {
             let url = Url::parse(text).unwrap();
-            let u = FlvUrl::read(&url, if url.scheme == "https" { 443 } else { 80 }).unwrap();
+            let u = LiveUrl::read(&url, if url.scheme == "https" { 443 } else { 80 }).unwrap();
             (u.authority, u.port, u.target)
         };
         let own = |a: &str, p, t: &str| (a.to_owned(), p, t.to_owned());
@@ -56,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_tells_whether_it_may_be_flv() {
+    fn a_path_tells_whether_it_may_be_live() {
         for (target, may) in [
             ("/live/a.flv", true),
             ("/live/a.FLV?token=a.m3u8", true),
@@ -64,9 +67,10 @@ mod tests {
             ("/live/a", true),
             ("/live/a.m3u8", false),
             ("/live/a.mp4?x=.flv", false),
-            ("/live/a.ts", false),
+            ("/live/a.ts", true),
+            ("/live/a.html", false),
         ] {
-            assert_eq!(may_be_flv(target), may, "{target}");
+            assert_eq!(may_be_live(target), may, "{target}");
         }
     }
 }

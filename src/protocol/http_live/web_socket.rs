@@ -10,7 +10,7 @@ use flv::file::Reader;
 use wire::SendQueue;
 
 use super::pull::TAG_BYTES_MAX;
-use super::url::FlvUrl;
+use super::url::LiveUrl;
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
 use crate::mail::SessionSettings;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
@@ -33,7 +33,7 @@ enum Stage {
 }
 
 impl WsFlvClient {
-    pub(super) fn new(url: &FlvUrl, seed: Seed) -> Self {
+    pub(super) fn new(url: &LiveUrl, seed: Seed) -> Self {
         let mut random = seed.derive("websocket key", 0).random();
         let (request, handshake) = ClientHandshake::begin(&url.authority, &url.target, None, &mut random);
         Self {
