@@ -1,0 +1,280 @@
+//! `WWW-Authenticate` and `Authorization`.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Algorithm, Credentials};
+use crate::limits::CHALLENGES_MAX;
+use crate::transport::split_unquoted;
+
+/// A demand for credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Challenge {
+    /// The password itself is wanted.
+    Basic {
+        /// What the password is for.
+        realm: String,
+    },
+    /// A proof that the password is known.
+    Digest(DigestChallenge),
+}
+
+/// A demand for a proof.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DigestChallenge {
+    /// What the password is for.
+    pub realm: String,
+    /// What the proof is made with.
+    pub nonce: String,
+    /// What the server wants back.
+    pub opaque: Option<String>,
+    /// The hash.
+    pub algorithm: Algorithm,
+    /// Whether the field names its algorithm; one that does not may not understand it in an answer.
+    pub names_algorithm: bool,
+    /// Whether `qop=auth` is offered.
+    pub qop_auth: bool,
+    /// Whether only the nonce was wrong.
+    pub stale: bool,
+}
+
+impl Challenge {
+    /// Reads the challenges of every `WWW-Authenticate` field. A field may have several, and one that this crate does not
+    /// know or cannot read is passed over.
+    pub fn read_all<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Self> {
+        let mut all = Vec::new();
+        for value in values {
+            // `Digest realm="a", nonce="b", Basic realm="c"`: a part with a blank before its first `=` begins another.
+            let mut scheme = "";
+            let mut parameters = Vec::new();
+            for part in split_unquoted(value, ',').map(str::trim_ascii) {
+                let name = part.split('=').next().unwrap_or_default().trim_ascii();
+                let begins = name.split_once(char::is_whitespace);
+                if begins.is_some() || !part.contains('=') {
+                    all.extend(Self::of(scheme, &parameters));
+                    parameters.clear();
+                    let (first, rest) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
+                    scheme = first;
+                    parameters.extend(parameter(rest));
+                } else {
+                    parameters.extend(parameter(part));
+                }
+            }
+            all.extend(Self::of(scheme, &parameters));
+        }
+        all.truncate(CHALLENGES_MAX);
+        all
+    }
+
+    /// The one that gives the least away: Digest with SHA-256, then with MD5, then Basic.
+    #[must_use]
+    pub fn strongest(challenges: Vec<Self>) -> Option<Self> {
+        challenges.into_iter().rev().max_by_key(|challenge| match challenge {
+            Self::Basic { .. } => None,
+            Self::Digest(digest) => Some(digest.algorithm),
+        })
+    }
+
+    fn of(scheme: &str, parameters: &[(&str, String)]) -> Option<Self> {
+        let get = |name: &str| {
+            parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+        };
+        if scheme.eq_ignore_ascii_case("Basic") {
+            return Some(Self::Basic { realm: get("realm").unwrap_or_default() });
+        }
+        if !scheme.eq_ignore_ascii_case("Digest") {
+            return None;
+        }
+        let algorithm = get("algorithm");
+        let qop = get("qop");
+        let qop_auth = qop
+            .as_deref()
+            .is_some_and(|list| list.split(',').any(|one| one.trim_ascii().eq_ignore_ascii_case("auth")));
+        // `auth-int` alone cannot be answered.
+        if qop.as_deref().is_some_and(|list| !list.is_empty()) && !qop_auth {
+            return None;
+        }
+        Some(Self::Digest(DigestChallenge {
+            realm: get("realm")?,
+            nonce: get("nonce")?,
+            opaque: get("opaque"),
+            algorithm: algorithm.as_deref().map_or(Some(Algorithm::Md5), Algorithm::read)?,
+            names_algorithm: algorithm.is_some(),
+            qop_auth,
+            stale: get("stale").is_some_and(|value| value.eq_ignore_ascii_case("true")),
+        }))
+    }
+}
+
+impl fmt::Display for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Basic { realm } => write!(f, "Basic realm=\"{}\"", escaped(realm)),
+            Self::Digest(digest) => {
+                let (realm, nonce) = (escaped(&digest.realm), escaped(&digest.nonce));
+                write!(f, "Digest realm=\"{realm}\", nonce=\"{nonce}\"")?;
+                if let Some(opaque) = &digest.opaque {
+                    write!(f, ", opaque=\"{}\"", escaped(opaque))?;
+                }
+                if digest.names_algorithm {
+                    write!(f, ", algorithm={}", digest.algorithm.as_str())?;
+                }
+                if digest.qop_auth {
+                    f.write_str(", qop=\"auth\"")?;
+                }
+                f.write_str(if digest.stale { ", stale=TRUE" } else { "" })
+            }
+        }
+    }
+}
+
+/// Credentials, as a client sends them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorization {
+    /// The password itself.
+    Basic(Credentials),
+    /// A proof that it is known.
+    Digest(DigestAnswer),
+}
+
+/// A proof, with what it was made from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DigestAnswer {
+    /// Who it is.
+    pub user: String,
+    /// What the password is for.
+    pub realm: String,
+    /// The nonce of the challenge.
+    pub nonce: String,
+    /// The URL that the client made the proof for.
+    pub uri: String,
+    /// The proof, in hexadecimal digits.
+    pub response: String,
+    /// The hash; `None` when the field does not name one.
+    pub algorithm: Option<Algorithm>,
+    /// The count and the client's nonce, when `qop=auth` is used.
+    pub auth: Option<(String, String)>,
+    /// What the server wanted back.
+    pub opaque: Option<String>,
+}
+
+/// A proof can be guessed from, off line.
+impl fmt::Debug for DigestAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DigestAnswer").field("algorithm", &self.algorithm).finish_non_exhaustive()
+    }
+}
+
+impl Authorization {
+    /// Reads the field. `None` for a scheme, a hash or a `qop` that is not known, and for what cannot be read.
+    #[must_use]
+    pub fn read(value: &str) -> Option<Self> {
+        let (scheme, rest) = value.trim_ascii().split_once(char::is_whitespace)?;
+        if scheme.eq_ignore_ascii_case("Basic") {
+            let text = String::from_utf8(STANDARD.decode(rest.trim_ascii()).ok()?).ok()?;
+            let (user, password) = text.split_once(':')?;
+            return Some(Self::Basic(Credentials { user: user.to_owned(), password: password.to_owned() }));
+        }
+        if !scheme.eq_ignore_ascii_case("Digest") {
+            return None;
+        }
+        let parameters: Vec<(&str, String)> = split_unquoted(rest, ',').filter_map(parameter).collect();
+        let get = |name: &str| {
+            let mut values = parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+            // One that is there twice is one of two readings.
+            values.next().filter(|_| values.next().is_none()).map(|(_, value)| value.clone())
+        };
+        let algorithm = match get("algorithm") {
+            Some(name) => Some(Algorithm::read(&name)?),
+            None => None,
+        };
+        let auth = match get("qop") {
+            Some(qop) if qop.eq_ignore_ascii_case("auth") => Some((get("nc")?, get("cnonce")?)),
+            Some(qop) if !qop.is_empty() => return None,
+            Some(_) | None => None,
+        };
+        Some(Self::Digest(DigestAnswer {
+            user: get("username")?,
+            realm: get("realm")?,
+            nonce: get("nonce")?,
+            uri: get("uri")?,
+            response: get("response")?,
+            algorithm,
+            auth,
+            opaque: get("opaque"),
+        }))
+    }
+
+    /// The user, of whom nothing is proved yet.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        match self {
+            Self::Basic(credentials) => &credentials.user,
+            Self::Digest(answer) => &answer.user,
+        }
+    }
+
+    /// The field's value. It is a secret.
+    #[must_use]
+    pub fn write(&self) -> String {
+        match self {
+            Self::Basic(Credentials { user, password }) => {
+                format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+            }
+            Self::Digest(answer) => answer.write(),
+        }
+    }
+}
+
+impl DigestAnswer {
+    fn write(&self) -> String {
+        let mut text = "Digest ".to_owned();
+        let quoted = [
+            ("username", Some(&self.user)),
+            ("realm", Some(&self.realm)),
+            ("nonce", Some(&self.nonce)),
+            ("uri", Some(&self.uri)),
+            ("response", Some(&self.response)),
+            ("opaque", self.opaque.as_ref()),
+        ];
+        let quoted: Vec<String> = quoted
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}=\"{}\"", escaped(value?))))
+            .collect();
+        text.push_str(&quoted.join(", "));
+        if let Some(algorithm) = self.algorithm {
+            text.push_str(", algorithm=");
+            text.push_str(algorithm.as_str());
+        }
+        if let Some((count, cnonce)) = &self.auth {
+            text.push_str(&format!(", qop=auth, nc={count}, cnonce=\"{}\"", escaped(cnonce)));
+        }
+        text
+    }
+}
+
+/// `name=value`, `name="value"`.
+fn parameter(text: &str) -> Option<(&str, String)> {
+    let (name, value) = text.split_once('=')?;
+    let value = value.trim_ascii();
+    let Some(quoted) = value.strip_prefix('"') else {
+        return Some((name.trim_ascii(), value.to_owned()));
+    };
+    let quoted = quoted.strip_suffix('"').unwrap_or(quoted);
+    let mut plain = String::with_capacity(quoted.len());
+    let mut chars = quoted.chars();
+    while let Some(c) = chars.next() {
+        plain.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    Some((name.trim_ascii(), plain))
+}
+
+/// The inside of a quoted string.
+fn escaped(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c]))
+        .collect()
+}

@@ -1,0 +1,153 @@
+//! The server's side: challenges out of a secret and the time, and what answers to them are worth.
+
+use std::time::{Duration, Instant};
+
+use crypto::{Seed, constant_time_eq, hmac_sha256};
+
+use super::{Algorithm, Authorization, Challenge, Computation, DigestAnswer, DigestChallenge, hex};
+
+/// How long a nonce is good. A client whose nonce is older gets a new one without asking its user (RFC 7616 §3.3).
+const NONCE_LIFE: Duration = Duration::from_secs(300);
+/// Hexadecimal digits of a nonce's time.
+const TIME_DIGITS: usize = 16;
+
+/// What credentials are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are those of the user.
+    Accepted,
+    /// They prove that the password is known, with a nonce that is too old.
+    Stale,
+    /// They are wrong, or there are none.
+    Refused,
+}
+
+/// Makes challenges and judges answers. It keeps nothing of either: a nonce carries its time and a MAC of it, with a key
+/// that one connection's seed gave, so that it opens no other connection.
+pub struct Gatekeeper {
+    key: [u8; 32],
+    start: Instant,
+    realm: String,
+    allows_basic: bool,
+}
+
+impl Gatekeeper {
+    /// `allows_basic` says whether the password itself may be sent: over TLS there is nothing against it.
+    #[must_use]
+    pub fn new(now: Instant, seed: &Seed, realm: &str, allows_basic: bool) -> Self {
+        let mut key = [0; 32];
+        seed.derive("rtsp nonce", 0).random().fill(&mut key);
+        Self { key, start: now, realm: realm.to_owned(), allows_basic }
+    }
+
+    /// The challenges of a 401, one for each field. MD5 comes first, and without the name of its algorithm: some clients
+    /// read but the first field, and know no other.
+    #[must_use]
+    pub fn challenges(&self, now: Instant, stale: bool) -> Vec<Challenge> {
+        let nonce = self.nonce(now);
+        let digest = |algorithm| {
+            Challenge::Digest(DigestChallenge {
+                realm: self.realm.clone(),
+                nonce: nonce.clone(),
+                opaque: None,
+                algorithm,
+                names_algorithm: algorithm != Algorithm::Md5,
+                qop_auth: algorithm != Algorithm::Md5,
+                stale,
+            })
+        };
+        let mut challenges = vec![digest(Algorithm::Md5), digest(Algorithm::Sha256)];
+        if self.allows_basic {
+            challenges.push(Challenge::Basic { realm: self.realm.clone() });
+        }
+        challenges
+    }
+
+    /// Judges credentials that came with a request of that method and URL, against one user's.
+    #[must_use]
+    pub fn verify(
+        &self,
+        now: Instant,
+        (method, uri): (&str, &str),
+        authorization: &Authorization,
+        (user, password): (&str, &str),
+    ) -> Verdict {
+        match authorization {
+            Authorization::Basic(credentials) => {
+                // Both, always: a wrong user takes as long as a wrong password.
+                let is_user = same(&credentials.user, user);
+                let is_password = same(&credentials.password, password);
+                if self.allows_basic & is_user & is_password { Verdict::Accepted } else { Verdict::Refused }
+            }
+            Authorization::Digest(answer) => self.verify_digest(now, (method, uri), answer, (user, password)),
+        }
+    }
+
+    fn verify_digest(
+        &self,
+        now: Instant,
+        (method, uri): (&str, &str),
+        answer: &DigestAnswer,
+        (user, password): (&str, &str),
+    ) -> Verdict {
+        let Some(age) = self.age(now, &answer.nonce) else { return Verdict::Refused };
+        let auth = answer.auth.as_ref().map(|(count, cnonce)| (count.as_str(), cnonce.as_str()));
+        let algorithm = answer.algorithm.unwrap_or(Algorithm::Md5);
+        let computation = Computation {
+            algorithm,
+            realm: &self.realm,
+            nonce: &answer.nonce,
+            method,
+            uri: &answer.uri,
+            auth,
+        };
+        let proved = same(&computation.response(user, password), &answer.response.to_ascii_lowercase());
+        if !(proved & same(&answer.user, user) & (answer.realm == self.realm) & covers(&answer.uri, uri)) {
+            return Verdict::Refused;
+        }
+        if age > NONCE_LIFE { Verdict::Stale } else { Verdict::Accepted }
+    }
+
+    fn nonce(&self, now: Instant) -> String {
+        let millis = now.saturating_duration_since(self.start).as_millis();
+        let time = format!("{:016x}", u64::try_from(millis).unwrap_or(u64::MAX));
+        let mac = self.mac(&time);
+        time + &mac
+    }
+
+    /// How old a nonce is. `None` when it was not made here.
+    fn age(&self, now: Instant, nonce: &str) -> Option<Duration> {
+        let (time, mac) = nonce.split_at_checked(TIME_DIGITS)?;
+        let made = Duration::from_millis(u64::from_str_radix(time, 16).ok()?);
+        let is_ours = same(&self.mac(time), mac);
+        is_ours.then(|| now.saturating_duration_since(self.start).saturating_sub(made))
+    }
+
+    fn mac(&self, time: &str) -> String {
+        let mac = hmac_sha256(&self.key, &[time.as_bytes()]);
+        hex(mac.first_chunk::<16>().unwrap_or(&[0; 16]))
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for Gatekeeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gatekeeper").field("allows_basic", &self.allows_basic).finish_non_exhaustive()
+    }
+}
+
+/// Compares digests of the texts, so that not even their lengths show.
+fn same(a: &str, b: &str) -> bool {
+    constant_time_eq(&crypto::sha256(&[a.as_bytes()]), &crypto::sha256(&[b.as_bytes()]))
+}
+
+/// Whether a proof for `proved` may be used for `uri`: the same URL, the URL of the whole session for one of its tracks
+/// (VLC), or the part behind the host (some cameras' own clients).
+fn covers(proved: &str, uri: &str) -> bool {
+    let trimmed = proved.trim_end_matches('/');
+    let continues = |uri: &str| {
+        uri.strip_prefix(trimmed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+    };
+    let path = uri.split_once("://").and_then(|(_, rest)| rest.find('/').and_then(|at| rest.get(at..)));
+    uri == proved || !trimmed.is_empty() && (continues(uri) || path.is_some_and(continues))
+}

@@ -1,0 +1,288 @@
+//! The connecting machine, for pushes and pulls.
+//!
+//! 1. `OPTIONS`, of whose answer `Public` is remembered;
+//! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
+//! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; 461 to UDP -> again, interleaved;
+//! 4. `PLAY` or `RECORD` -> [`ClientEvent::Ready`];
+//! 5. media; at half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server that does not know that;
+//! 6. `close` -> `TEARDOWN` goes out.
+//!
+//! One request is out at a time. A 401 is answered with credentials, once, and again when the server says that its nonce
+//! was stale. Any other refusal is [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an
+//! accepted connection hold.
+
+mod answers;
+mod dialog;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use sdp::{Attribute, Description};
+use wire::SendQueue;
+
+use crate::auth::Answerer;
+use crate::link::Link;
+use crate::presentation::Presentation;
+use crate::timers::Timers;
+use crate::{
+    Channels, ClientConfig, ClientEvent, CloseReason, Config, Error, Item, Method, Mode, Stats, Timer,
+    TrackSetup, Transport,
+};
+use dialog::Dialog;
+
+/// Which answer is waited for, in the order of the exchange.
+#[derive(Debug)]
+enum Phase {
+    Options,
+    Describe,
+    /// The owner's choice of tracks is waited for.
+    Described,
+    Announce,
+    Setup {
+        track: usize,
+        offer: Transport,
+    },
+    /// `PLAY` or `RECORD` is out.
+    Start,
+    Ready,
+    Closed,
+}
+
+/// An outgoing connection.
+pub struct Client {
+    config: Arc<ClientConfig>,
+    mode: Mode,
+    phase: Phase,
+    link: Link,
+    timers: Timers,
+    events: VecDeque<ClientEvent>,
+    dialog: Dialog,
+    presentation: Option<Presentation>,
+    /// Tracks that are still to be set up.
+    wanted: VecDeque<TrackSetup>,
+    /// The body of `ANNOUNCE`.
+    announced: Bytes,
+}
+
+impl Client {
+    /// A pull on a connection that was just made; the first bytes are already queued.
+    #[must_use]
+    pub fn play(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
+        let mut client = Self::new(now, config, &seed, Mode::Play);
+        client.request(now, Method::Options);
+        client
+    }
+
+    /// A push on a connection that was just made; the first bytes are already queued. Every section of the description that
+    /// is in `tracks` is set up. Sections without a `control` become `streamid=0` and so on, as ffmpeg names them.
+    #[must_use]
+    pub fn publish(
+        now: Instant,
+        config: Arc<ClientConfig>,
+        seed: Seed,
+        mut description: Description,
+        tracks: &[TrackSetup],
+    ) -> Self {
+        let mut client = Self::new(now, config, &seed, Mode::Record);
+        for (index, media) in description.media.iter_mut().enumerate() {
+            if media.attributes.control().is_none() {
+                media.attributes.push(Attribute::Control(format!("streamid={index}")));
+            }
+        }
+        let base = client.config.uri.to_string();
+        client.presentation = Presentation::new(Mode::Record, &base, &description);
+        client.announced = description.write().into();
+        client.want(tracks);
+        client.request(now, Method::Options);
+        client
+    }
+
+    fn new(now: Instant, config: Arc<ClientConfig>, seed: &Seed, mode: Mode) -> Self {
+        let answerer = config
+            .credentials
+            .clone()
+            .map(|credentials| Answerer::new(credentials, config.allows_basic, seed));
+        let mut timers = Timers::default();
+        timers.set(Timer::Request, now, config.request_timeout);
+        Self {
+            mode,
+            phase: Phase::Options,
+            link: Link::new(&Config::default()),
+            timers,
+            events: VecDeque::new(),
+            dialog: Dialog::new(answerer),
+            presentation: None,
+            wanted: VecDeque::new(),
+            announced: Bytes::new(),
+            config,
+        }
+    }
+
+    /// Takes bytes of the server, split anywhere. After the end they are dropped.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        let mut input = bytes;
+        self.process(now, &mut input).inspect_err(|error| {
+            tracing::debug!(%error, "connection failed");
+            self.finish(CloseReason::Failed(error.clone()));
+        })
+    }
+
+    /// Looks at the clock: sends a keep-alive that is due. Any other time that ran out ends the connection with
+    /// [`CloseReason::Timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        match self.timers.expired(now) {
+            Some(Timer::KeepAlive) => self.send_keep_alive(now),
+            Some(timer @ (Timer::Request | Timer::Session | Timer::Media)) => {
+                self.finish(CloseReason::Timeout(timer));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the owner should read from the socket.
+    #[must_use]
+    pub const fn wants_bytes(&self) -> bool {
+        !matches!(self.phase, Phase::Closed)
+    }
+
+    /// Chooses tracks of the stream that was described. Nothing happens at any other time, or without a track that exists.
+    pub fn setup(&mut self, now: Instant, tracks: &[TrackSetup]) {
+        if matches!(self.phase, Phase::Described) {
+            self.want(tracks);
+            if !self.wanted.is_empty() {
+                self.set_up_next(now);
+            }
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // A burst leaves no memory behind.
+            self.events.shrink_to(8);
+        }
+        event
+    }
+
+    /// Moves everything queued behind what `out` has; says whether there was anything. It is whole messages and frames: put
+    /// them between frames of the owner's, never into one.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.link.out.is_empty() {
+            return false;
+        }
+        out.append(&mut self.link.out);
+        true
+    }
+
+    /// When `handle_timeout` is next due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.deadline()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.link.stats
+    }
+
+    /// The channels of a track that was set up interleaved.
+    #[must_use]
+    pub fn channels(&self, track: usize) -> Option<Channels> {
+        self.presentation.as_ref()?.channels(track)
+    }
+
+    /// Sends a packet as a frame. False when the track is not interleaved, the packet longer than a frame, or media does not
+    /// flow yet.
+    pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
+        let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
+        matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
+    }
+
+    /// A datagram of the stream came: the machine does not see them.
+    pub fn media_progress(&mut self, now: Instant) {
+        if let Some(timeout) = self.config.stall_timeout
+            && matches!(self.phase, Phase::Ready)
+            && self.mode == Mode::Play
+        {
+            self.timers.set(Timer::Media, now, timeout);
+        }
+    }
+
+    /// Ends the connection; a server that has a session is told.
+    pub fn close(&mut self, _now: Instant, reason: CloseReason) {
+        if self.dialog.session().is_some() && !matches!(self.phase, Phase::Closed) {
+            let request = self.make_request(Method::Teardown);
+            self.dialog.send(&mut self.link, request);
+        }
+        self.finish(reason);
+    }
+
+    /// Distinct tracks that exist, in their order.
+    fn want(&mut self, tracks: &[TrackSetup]) {
+        let count = self.presentation.as_ref().map_or(0, |presentation| presentation.tracks.len());
+        for setup in tracks {
+            if setup.track < count && self.wanted.iter().all(|wanted| wanted.track != setup.track) {
+                self.wanted.push_back(*setup);
+            }
+        }
+    }
+
+    fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
+        while self.wants_bytes() {
+            let Some(item) = self.link.read(input)? else { break };
+            match item {
+                Item::Response(response) => self.handle_response(now, response)?,
+                Item::Request(request) => self.handle_request(now, &request)?,
+                Item::Interleaved { channel, payload } => self.handle_frame(now, channel, payload)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, now: Instant, channel: u8, payload: Bytes) -> Result<(), Error> {
+        let frame = self.presentation.as_ref().and_then(|presentation| presentation.frame(channel, payload));
+        // Some servers send media before they answer PLAY.
+        match (frame, &self.phase) {
+            (Some(frame), Phase::Start | Phase::Ready) => {
+                self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
+                self.events.push_back(ClientEvent::Interleaved(frame));
+                self.media_progress(now);
+                Ok(())
+            }
+            (Some(_) | None, _) => self.link.count_bad(),
+        }
+    }
+
+    /// The end, once. What is queued stays for the owner to send.
+    fn finish(&mut self, reason: CloseReason) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.timers = Timers::default();
+        self.presentation = None;
+        self.wanted = VecDeque::new();
+        self.announced = Bytes::new();
+        self.link.reader = crate::Reader::new();
+        self.events.push_back(ClientEvent::Closed(reason));
+    }
+}
+
+/// The URL may hold the key of another server and stays out of logs.
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("mode", &self.mode)
+            .field("stats", &self.link.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The tracks of a session, their URLs and transports.
+
+use sdp::Description;
+
+use crate::uri::{ends_with_control, resolve_control};
+use crate::{Channels, Frame, Lower, Mode, Transport, limits};
+
+/// A section of the description.
+#[derive(Debug)]
+pub(crate) struct Track {
+    /// The `control` attribute; without one the track has the URL of the presentation.
+    control: Option<String>,
+    pub(crate) transport: Option<Transport>,
+}
+
+/// What a session is about.
+pub(crate) struct Presentation {
+    pub(crate) mode: Mode,
+    /// The URL to which controls are appended.
+    base: String,
+    /// The URL of the whole, when it is not the base.
+    aggregate: Option<String>,
+    pub(crate) tracks: Vec<Track>,
+}
+
+impl Presentation {
+    /// `None` when it has no section, or too many.
+    pub(crate) fn new(mode: Mode, base: &str, description: &Description) -> Option<Self> {
+        let tracks: Vec<Track> = description
+            .media
+            .iter()
+            .map(|media| Track { control: media.attributes.control().map(str::to_owned), transport: None })
+            .collect();
+        let aggregate = description.attributes.control().map(|control| resolve_control(base, Some(control)));
+        let fits = !tracks.is_empty() && tracks.len() <= limits::TRACKS_MAX;
+        fits.then(|| Self { mode, base: base.to_owned(), aggregate, tracks })
+    }
+
+    /// The URL of the whole.
+    pub(crate) fn url(&self) -> &str {
+        self.aggregate.as_deref().unwrap_or(&self.base)
+    }
+
+    /// The URL of a track.
+    pub(crate) fn url_of(&self, track: usize) -> Option<String> {
+        self.tracks.get(track).map(|track| match track.control.as_deref() {
+            None | Some("") => self.url().to_owned(),
+            control @ Some(_) => resolve_control(&self.base, control),
+        })
+    }
+
+    /// The track that a URL names. Its host and path do not matter: a proxy may have changed them, and the session is that
+    /// of the connection anyway.
+    pub(crate) fn track_of(&self, url: &str) -> Option<usize> {
+        self.tracks
+            .iter()
+            .position(|track| {
+                track.control.as_deref().is_some_and(|control| {
+                    // An absolute control may be reached under another host.
+                    let last = control.rsplit('/').next().unwrap_or(control);
+                    ends_with_control(url, control) || control.contains("://") && ends_with_control(url, last)
+                })
+            })
+            .or_else(|| (self.tracks.len() == 1 && self.is_whole(url)).then_some(0))
+    }
+
+    /// Whether a URL is that of the whole.
+    pub(crate) fn is_whole(&self, url: &str) -> bool {
+        let plain = |url: &str| url.trim_end_matches('/').to_owned();
+        plain(url) == plain(&self.base) || plain(url) == plain(self.url())
+    }
+
+    /// How many tracks were set up.
+    pub(crate) fn count(&self) -> usize {
+        self.tracks.iter().filter(|track| track.transport.is_some()).count()
+    }
+
+    pub(crate) fn transport(&self, track: usize) -> Option<&Transport> {
+        self.tracks.get(track)?.transport.as_ref()
+    }
+
+    /// The interleaved channels of a track.
+    pub(crate) fn channels(&self, track: usize) -> Option<Channels> {
+        self.transport(track).filter(|transport| transport.lower == Lower::Tcp)?.channels
+    }
+
+    /// Whether none of the channels is in use.
+    pub(crate) fn are_free(&self, channels: Channels) -> bool {
+        (0..self.tracks.len()).filter_map(|track| self.channels(track)).all(|used| !used.overlaps(channels))
+    }
+
+    /// The lowest pair of channels, even and odd, that is free.
+    pub(crate) fn free_channels(&self) -> Option<Channels> {
+        (0..=u8::MAX).step_by(2).filter_map(Channels::from_rtp).find(|channels| self.are_free(*channels))
+    }
+
+    /// A frame's meaning. `None` on a channel that was not set up.
+    pub(crate) fn frame(&self, channel: u8, payload: bytes::Bytes) -> Option<Frame> {
+        (0..self.tracks.len())
+            .filter_map(|track| Some((track, self.channels(track)?)))
+            .find(|(_, channels)| channels.rtp == channel || channels.rtcp == channel)
+            .map(|(track, channels)| Frame { track, is_rtcp: channels.rtcp == channel, channel, payload })
+    }
+}
+
+/// URLs may hold the key of a stream.
+impl std::fmt::Debug for Presentation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Presentation")
+            .field("mode", &self.mode)
+            .field("tracks", &self.tracks.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,298 @@
+//! The accepting machine.
+//!
+//! A publish (ffmpeg, rtspclientsink):
+//! 1. `OPTIONS` -> `Public`;
+//! 2. `ANNOUNCE` with a description -> [`Event::Announce`], reading stops; `accept_announce` -> 200;
+//! 3. for each track `SETUP` with `mode=record` -> [`Event::Setup`], reading stops; `accept_setup` -> 200 with `Transport`
+//!    and `Session`;
+//! 4. `RECORD` -> [`Event::Record`], reading stops; `accept_record` -> 200;
+//! 5. frames -> [`Event::Interleaved`], or datagrams that the machine does not see;
+//! 6. `TEARDOWN` -> 200, [`Event::Teardown`].
+//!
+//! A play: `OPTIONS`, `DESCRIBE` -> [`Event::Describe`]; `accept_describe` -> 200 with the description; `SETUP` as above, then
+//! `PLAY` -> [`Event::Play`]; `accept_play` -> 200. The owner sends media behind that.
+//!
+//! States (RFC 2326 §A.2): without a transport the session is Init, with one Ready; `PLAY` and `RECORD` lead on, `PAUSE`
+//! back. What does not fit is answered with 454, 455, 459 or 460 and changes nothing.
+
+mod requests;
+mod verbs;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::{Random, Seed};
+use wire::SendQueue;
+
+use crate::auth::{Authorization, Gatekeeper};
+use crate::link::Link;
+use crate::presentation::Presentation;
+use crate::timers::Timers;
+use crate::{
+    Channels, CloseReason, Config, Error, Event, Item, Limit, Mode, Request, Response, Stats, Timer,
+    Transport,
+};
+
+/// The state of the session (RFC 2326 §A.2), and the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Init,
+    Ready,
+    Playing,
+    Recording,
+    Closed,
+}
+
+/// The request that awaits its verdict.
+#[derive(Debug)]
+struct Pending {
+    request: Request,
+    authorization: Option<Authorization>,
+    /// The credentials were right, with a nonce that is too old.
+    stale: bool,
+    step: Step,
+}
+
+/// What the verdict leads to.
+#[derive(Debug)]
+enum Step {
+    Describe,
+    Announce(Presentation),
+    Setup { track: usize },
+    Play,
+    Record,
+}
+
+/// An accepted connection.
+pub struct Server {
+    config: Arc<Config>,
+    state: State,
+    link: Link,
+    timers: Timers,
+    events: VecDeque<Event>,
+    pending: Option<Pending>,
+    presentation: Option<Presentation>,
+    session_id: Option<String>,
+    random: Random,
+    gatekeeper: Gatekeeper,
+    failed_authentications: u32,
+    /// Input received while a request awaits its verdict.
+    held: Vec<u8>,
+}
+
+impl Server {
+    /// A connection that was just accepted.
+    #[must_use]
+    pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
+        let mut timers = Timers::default();
+        timers.set(Timer::Request, now, config.request_timeout);
+        Self {
+            state: State::Init,
+            link: Link::new(&config),
+            timers,
+            events: VecDeque::new(),
+            pending: None,
+            presentation: None,
+            session_id: None,
+            random: seed.derive("rtsp session", 0).random(),
+            gatekeeper: Gatekeeper::new(now, &seed, &config.realm, config.allows_basic),
+            failed_authentications: 0,
+            held: Vec::new(),
+            config,
+        }
+    }
+
+    /// Takes bytes of the peer, split anywhere. While a request awaits its verdict they are held, up to
+    /// [`Config::held_bytes_max`]. After the end they are dropped.
+    pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        let mut input = bytes;
+        self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
+    }
+
+    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
+        if let Some(timer) = self.timers.expired(now) {
+            self.finish(CloseReason::Timeout(timer));
+        }
+        Ok(())
+    }
+
+    /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        self.state != State::Closed && self.pending.is_none()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // A burst leaves no memory behind.
+            self.events.shrink_to(8);
+        }
+        event
+    }
+
+    /// Moves everything queued behind what `out` has; says whether there was anything. It is whole messages and frames: put
+    /// them between frames of the owner's, never into one.
+    pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
+        if self.link.out.is_empty() {
+            return false;
+        }
+        out.append(&mut self.link.out);
+        true
+    }
+
+    /// When `handle_timeout` is next due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.deadline()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.link.stats
+    }
+
+    /// The transport of a track that was set up.
+    #[must_use]
+    pub fn transport(&self, track: usize) -> Option<&Transport> {
+        self.presentation.as_ref()?.transport(track)
+    }
+
+    /// The channels of a track that was set up interleaved.
+    #[must_use]
+    pub fn channels(&self, track: usize) -> Option<Channels> {
+        self.presentation.as_ref()?.channels(track)
+    }
+
+    /// Sends a packet as a frame. For RTCP and other single packets; media of many viewers is written by the owner. False
+    /// when the track is not interleaved, or the packet longer than a frame.
+    pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
+        let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
+        self.state != State::Closed && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
+    }
+
+    /// The session showed a sign of life that the machine did not see: a datagram came, or the peer took media.
+    pub fn keep_alive(&mut self, now: Instant) {
+        if self.session_id.is_some() && self.state != State::Closed {
+            self.timers.set(Timer::Session, now, self.config.session_timeout);
+        }
+    }
+
+    /// Takes items off the front of `input` until it is used up, a verdict is needed, or the end.
+    fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
+        while self.wants_bytes() {
+            let Some(item) = self.link.read(input)? else { break };
+            match item {
+                Item::Request(request) => self.handle_request(now, request)?,
+                // Nothing was asked of the peer.
+                Item::Response(_) => {
+                    self.link.count_message(now)?;
+                    self.link.count_bad()?;
+                }
+                Item::Interleaved { channel, payload } => self.handle_frame(now, channel, payload)?,
+            }
+        }
+        if self.state == State::Closed {
+            *input = &[];
+        } else {
+            self.rearm(now);
+        }
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, now: Instant, channel: u8, payload: Bytes) -> Result<(), Error> {
+        let frame = self.presentation.as_ref().and_then(|presentation| presentation.frame(channel, payload));
+        let Some(frame) = frame else { return self.link.count_bad() };
+        self.keep_alive(now);
+        self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
+        // What is under way when a session pauses is nobody's fault.
+        if matches!(self.state, State::Playing | State::Recording) {
+            self.events.push_back(Event::Interleaved(frame));
+        }
+        Ok(())
+    }
+
+    /// Keeps what the machine may not read yet.
+    fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        if self.held.len().saturating_add(rest.len()) > self.config.held_bytes_max {
+            return Err(self.link.fault(Limit::HeldBytes));
+        }
+        self.held.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Continues after a verdict with the input that was held.
+    fn resume(&mut self, now: Instant) {
+        let held = std::mem::take(&mut self.held);
+        let mut input = held.as_slice();
+        if let Err(error) = self.process(now, &mut input).and_then(|()| self.hold(input)) {
+            self.fail(&error);
+        }
+    }
+
+    /// Without a session the request timer runs, unless the owner is asked; with one, the session timer.
+    fn rearm(&mut self, now: Instant) {
+        if self.session_id.is_some() {
+            self.timers.clear(Timer::Request);
+            self.timers.start(Timer::Session, now, self.config.session_timeout);
+        } else if self.pending.is_some() {
+            self.timers.clear(Timer::Request);
+        } else {
+            self.timers.clear(Timer::Session);
+            self.timers.start(Timer::Request, now, self.config.request_timeout);
+        }
+    }
+
+    fn has_mode(&self, mode: Mode) -> bool {
+        self.presentation.as_ref().is_some_and(|presentation| presentation.mode == mode)
+    }
+
+    fn fail(&mut self, error: &Error) {
+        tracing::debug!(%error, "connection failed");
+        // Behind a pending request an answer would be taken for that request's.
+        if self.pending.is_none() && self.state != State::Closed {
+            self.link.send_response(&Response::new(error.status(), None));
+        }
+        self.finish(CloseReason::Failed(error.clone()));
+    }
+
+    /// The end, once. What is queued stays for the owner to send.
+    fn finish(&mut self, reason: CloseReason) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.state = State::Closed;
+        self.held = Vec::new();
+        self.timers = Timers::default();
+        self.pending = None;
+        self.presentation = None;
+        self.session_id = None;
+        self.link.reader = crate::Reader::new();
+        self.events.push_back(Event::Closed(reason));
+    }
+}
+
+/// Names and payloads stay out of logs.
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("state", &self.state)
+            .field("stats", &self.link.stats)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! For tests: a start of time, an owner that accepts or not, and a line between two machines.
