@@ -259,6 +259,10 @@ fn parse_start(line: &str) -> Result<Head, Fault> {
         let (headers, body) = (Headers::default(), Bytes::new());
         return Ok(Head::Response(Response { status, reason, headers, body }));
     }
+    // A response of another version, or of an HTTP server at that port.
+    if line.starts_with("RTSP/") || line.starts_with("HTTP/") {
+        return Err(Violation::Version.into());
+    }
     let mut words = line.split(' ').filter(|word| !word.is_empty());
     let (Some(method), Some(uri), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
