@@ -16,6 +16,7 @@ mod payload_targets;
 mod rest;
 mod rtmp_targets;
 mod rtp_targets;
+mod rtsp_targets;
 mod sdp_targets;
 mod settings;
 mod splits;
@@ -53,6 +54,7 @@ pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
 pub use rtp_targets::srtp_rtp_rtcp;
+pub use rtsp_targets::{rtsp_client, rtsp_message, rtsp_server};
 pub use sdp_targets::sdp;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
@@ -87,6 +89,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
     ("rtmp_handshake", rtmp_handshake),
+    ("rtsp_client", rtsp_client),
+    ("rtsp_message", rtsp_message),
+    ("rtsp_server", rtsp_server),
     ("sdp", sdp),
     ("srt_conn", srt_conn),
     ("srt_handshake", srt_handshake),

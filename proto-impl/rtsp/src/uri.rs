@@ -90,7 +90,13 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     };
     // `host:` has no port (RFC 3986 §3.2.3).
     let port = if port.is_empty() { None } else { Some(crate::message::number(port)?) };
-    (!name.is_empty() && port != Some(0)).then_some((name, port))
+    // A colon or a bracket elsewhere would have a second reading.
+    let inner = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_host = match inner {
+        Some(address) => !address.is_empty() && !address.contains(['[', ']']),
+        None => !name.is_empty() && !name.contains(['[', ']', ':']),
+    };
+    (is_host && port != Some(0)).then_some((name, port))
 }
 
 /// Percent-encoding undone (RFC 3986 §2.1); bytes that are then no UTF-8 are replaced.
@@ -229,9 +235,18 @@ mod tests {
         assert_eq!(uri.to_string(), "rtsp://[2001:db8::1]:8554/a?b");
         assert!(!format!("{uri:?}").contains('w') && !format!("{uri:?}").contains('b'.to_ascii_uppercase()));
         assert_eq!(Uri::read("rtsps://h/a").unwrap().port_or_default(), 322);
-        for bad in
-            ["http://h/a", "h/a", "rtsp:///a", "rtsp://h:0/", "rtsp://h:99999/", "rtsp://h:x/", "rtsp://h/ a"]
-        {
+        for bad in [
+            "http://h/a",
+            "h/a",
+            "rtsp:///a",
+            "rtsp://h:0/",
+            "rtsp://h:99999/",
+            "rtsp://h:x/",
+            "rtsp://h/ a",
+            "rtsp://a:b:1/",
+            "rtsp://[:/",
+            "rtsp://[]/",
+        ] {
             assert_eq!(Uri::read(bad), None, "{bad}");
         }
     }
