@@ -14,8 +14,8 @@ pub struct Config {
     pub realm: String,
     /// Whether challenges offer Basic, which sends the password itself.
     pub allows_basic: bool,
-    /// Without a session and without a pending verdict: time to the request that leads to one. Other requests do not
-    /// extend it.
+    /// Time to a session, from the connection or the end of the one before, without what verdicts take. No request extends
+    /// it.
     pub request_timeout: Duration,
     /// After how long without a request, a frame or [`crate::Server::keep_alive`] a session ends; announced in whole
     /// seconds (RFC 2326 §12.37).

@@ -36,6 +36,29 @@
 //! **Datagrams go around the machine.** RTP and RTCP that come by UDP are the owner's; it tells the machine of them with
 //! [`Server::keep_alive`] and [`Client::media_progress`], so that a session that only sends media does not end.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Instant;
+//!
+//! use crypto::Seed;
+//! use rtsp::{Config, Event, Server, Status};
+//! use wire::SendQueue;
+//!
+//! let now = Instant::now();
+//! let mut server = Server::new(now, Arc::new(Config::default()), Seed::from_number(1));
+//! server.handle_bytes(now, b"DESCRIBE rtsp://h/live/s RTSP/1.0\r\nCSeq: 2\r\n\r\n")?;
+//! while let Some(event) = server.poll_event() {
+//!     if let Event::Describe(request) = event {
+//!         assert_eq!(request.target.path, "live/s");
+//!         server.reject(now, Status::NOT_FOUND);
+//!     }
+//! }
+//! let mut out = SendQueue::new();
+//! assert!(server.poll_transmit(&mut out));
+//! assert!(out.take_all().starts_with(b"RTSP/1.0 404 Not Found\r\nCSeq: 2\r\n"));
+//! # Ok::<(), rtsp::Error>(())
+//! ```
+//!
 //! It knows no RTSP over HTTP, no multicast, no SRTP profile, and no session that spans connections.
 
 #![forbid(unsafe_code)]

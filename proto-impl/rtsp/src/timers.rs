@@ -32,6 +32,11 @@ impl Timers {
         *self.slot(timer) = None;
     }
 
+    /// Stops a timer that runs, and says how much of its time was left.
+    pub(crate) fn pause(&mut self, timer: Timer, now: Instant) -> Option<Duration> {
+        self.slot(timer).take().map(|deadline| deadline.saturating_duration_since(now))
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         [self.request, self.session, self.media, self.keep_alive].into_iter().flatten().min()
     }

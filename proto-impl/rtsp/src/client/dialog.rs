@@ -31,6 +31,8 @@ pub(super) struct Dialog {
     answerer: Option<Answerer>,
     outstanding: Option<Outstanding>,
     session: Option<String>,
+    /// The server has accepted the credentials once.
+    proved: bool,
     pub(super) keep_alive_every: Duration,
     /// The server has `GET_PARAMETER`.
     pub(super) gets_parameters: bool,
@@ -39,7 +41,15 @@ pub(super) struct Dialog {
 impl Dialog {
     pub(super) const fn new(answerer: Option<Answerer>) -> Self {
         let keep_alive_every = Duration::from_secs(SESSION_TIMEOUT_SECS as u64 / 2);
-        Self { cseq: 0, answerer, outstanding: None, session: None, keep_alive_every, gets_parameters: false }
+        Self {
+            cseq: 0,
+            answerer,
+            outstanding: None,
+            session: None,
+            proved: false,
+            keep_alive_every,
+            gets_parameters: false,
+        }
     }
 
     pub(super) fn session(&self) -> Option<&str> {
@@ -81,7 +91,8 @@ impl Dialog {
 
     /// The request that was out, and its URL.
     pub(super) fn settle(&mut self, response: &Response) -> Option<(Method, String)> {
-        let Outstanding { request, .. } = self.outstanding.take()?;
+        let Outstanding { request, had_credentials, .. } = self.outstanding.take()?;
+        self.proved |= had_credentials && response.status.is_success();
         if let Some(session) = response.headers.session()
             && self.session.is_none()
             && !session.id.is_empty()
@@ -100,7 +111,9 @@ impl Dialog {
         };
         let challenges = Challenge::read_all(response.headers.all("WWW-Authenticate"));
         let repeated = outstanding.repeated.saturating_add(1);
-        if repeated > STALE_MAX || !answerer.challenged(challenges, outstanding.had_credentials) {
+        // Many cameras forget a nonce and do not say that it was stale: credentials that were right once are tried again.
+        let was_refused = outstanding.had_credentials && !(self.proved && outstanding.repeated == 0);
+        if repeated > STALE_MAX || !answerer.challenged(challenges, was_refused) {
             return false;
         }
         if let Some(Outstanding { request, .. }) = self.outstanding.take() {

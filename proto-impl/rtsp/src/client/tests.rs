@@ -261,6 +261,18 @@ fn a_stale_nonce_is_answered_again_but_not_for_ever() {
 }
 
 #[test]
+fn a_nonce_that_a_camera_forgot_is_no_refusal() {
+    let now = start();
+    let challenge = |nonce: u8| format!("WWW-Authenticate: Digest realm=\"cam\", nonce=\"{nonce}\"\r\n");
+    let mut script = Script::new(player(with_password("pass")));
+    script.answer(now, "401 Unauthorized", &challenge(1), "").answer(now, "200 OK", "", "");
+    script.answer(now, "401 Unauthorized", &challenge(2), "");
+    assert!(script.sent.starts_with("DESCRIBE ") && script.sent.contains("nonce=\"2\""), "{}", script.sent);
+    script.answer(now, "401 Unauthorized", &challenge(3), "");
+    assert_eq!(script.closed(), Some(&CloseReason::Rejected));
+}
+
+#[test]
 fn a_redirect_is_for_the_owner() {
     let now = start();
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary"] {

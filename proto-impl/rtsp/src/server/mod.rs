@@ -20,7 +20,7 @@ mod verbs;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::{Random, Seed};
@@ -78,6 +78,8 @@ pub struct Server {
     random: Random,
     gatekeeper: Gatekeeper,
     failed_authentications: u32,
+    /// What a pending verdict has left of the time to a session.
+    request_left: Option<Duration>,
     /// Input received while a request awaits its verdict.
     held: Vec<u8>,
 }
@@ -99,6 +101,7 @@ impl Server {
             random: seed.derive("rtsp session", 0).random(),
             gatekeeper: Gatekeeper::new(now, &seed, &config.realm, config.allows_basic),
             failed_authentications: 0,
+            request_left: None,
             held: Vec::new(),
             config,
         }
@@ -241,16 +244,19 @@ impl Server {
         }
     }
 
-    /// Without a session the request timer runs, unless the owner is asked; with one, the session timer.
+    /// Without a session the request timer runs, but not while the owner is asked; with one, the session timer. No request
+    /// gives more time to the next one, or refused ones would keep a connection for ever.
     fn rearm(&mut self, now: Instant) {
         if self.session_id.is_some() {
             self.timers.clear(Timer::Request);
+            self.request_left = None;
             self.timers.start(Timer::Session, now, self.config.session_timeout);
         } else if self.pending.is_some() {
-            self.timers.clear(Timer::Request);
+            self.request_left = self.timers.pause(Timer::Request, now).or(self.request_left);
         } else {
             self.timers.clear(Timer::Session);
-            self.timers.start(Timer::Request, now, self.config.request_timeout);
+            let left = self.request_left.take().unwrap_or(self.config.request_timeout);
+            self.timers.start(Timer::Request, now, left);
         }
     }
 

@@ -319,8 +319,16 @@ fn a_connection_without_a_session_is_closed_however_it_chatters() {
     let begin = rig.now;
     rig.now = begin + secs(9);
     through(&mut rig, &[ask("OPTIONS", "*", "", ""), describe()]);
-    rig.server.handle_timeout(begin + secs(10)).unwrap();
-    rig.server.handle_timeout(begin + secs(19)).unwrap();
+    assert_eq!(rig.server.poll_timeout(), Some(begin + secs(10)));
+    // The owner's time is not the peer's.
+    rig.server.handle_bytes(rig.now, &describe()).unwrap();
+    assert_eq!(rig.server.poll_timeout(), None);
+    rig.now = begin + secs(100);
+    rig.server.reject(rig.now, crate::Status::UNAVAILABLE);
+    rig.server.handle_timeout(begin + secs(100)).unwrap();
+    rig.decide();
+    assert_eq!((rig.closed(), rig.server.poll_timeout()), (None, Some(begin + secs(101))));
+    rig.server.handle_timeout(begin + secs(101)).unwrap();
     rig.decide();
     assert_eq!(rig.closed(), Some(&CloseReason::Timeout(Timer::Request)));
 }
