@@ -83,8 +83,9 @@ fn fields(line: &str) {
     }
     if let Some(uri) = Uri::read(line) {
         assert_eq!(Uri::read(&uri.to_string()).map(|again| again.to_string()), Some(uri.to_string()));
-        let target = Target::of(&uri);
-        assert!(!target.path.starts_with('/') && !target.path.ends_with('/'));
+        for target in [Target::of_stream(&uri), Target::of_track(&uri)] {
+            assert!(!target.path.starts_with('/') && !target.path.ends_with('/'));
+        }
     }
 }
 

@@ -130,24 +130,29 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes a URL apart. ffmpeg and GStreamer append the track to the text of the URL, behind the query if there is
-    /// one: `/live/s?token=abc/streamid=0`.
+    /// What `DESCRIBE` and `ANNOUNCE` ask for. The whole path is the stream's, whose name may look like a track's.
     #[must_use]
-    pub fn of(uri: &Uri) -> Self {
-        let mut path = uri.path.trim_matches('/');
-        let mut query = uri.query.as_deref();
-        let mut control = None;
-        let text = query.unwrap_or(path);
-        // A query that is but the track: `?trackID=1` is a control of some cameras, and not taken apart.
-        if let Some((before, last)) = text.trim_end_matches('/').rsplit_once('/')
-            && names_track(last)
-        {
-            control = Some(last.to_owned());
-            if query.is_some() { query = Some(before) } else { path = before.trim_end_matches('/') }
-        }
+    pub fn of_stream(uri: &Uri) -> Self {
         // A Content-Base has a slash at its end, which some clients keep behind the query.
-        let query = query.map(|query| query.trim_end_matches('/').to_owned());
-        Self { path: path.to_owned(), query, control }
+        let query = uri.query.as_deref().map(|query| query.trim_end_matches('/').to_owned());
+        Self { path: uri.path.trim_matches('/').to_owned(), query, control: None }
+    }
+
+    /// What a request about a track asks for. ffmpeg and Live555 append the track to the text of the URL, behind the query
+    /// if there is one: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path: `/live/s/stream=0?token=abc`.
+    #[must_use]
+    pub fn of_track(uri: &Uri) -> Self {
+        let mut target = Self::of_stream(uri);
+        let split = |text: &str| {
+            let (before, last) = text.rsplit_once('/').filter(|(_, last)| names_track(last))?;
+            Some((before.trim_end_matches('/').to_owned(), last.to_owned()))
+        };
+        if let Some((query, control)) = target.query.as_deref().and_then(split) {
+            (target.query, target.control) = (Some(query), Some(control));
+        } else if let Some((path, control)) = split(&target.path) {
+            (target.path, target.control) = (path, Some(control));
+        }
+        target
     }
 }
 
@@ -167,17 +172,22 @@ fn names_track(component: &str) -> bool {
     name.len() < component.len() && ["trackid=", "streamid=", "stream=", "track=", "track"].iter().any(is)
 }
 
-/// Whether a request's URL is that of a control attribute: the same text, or a URL that ends with it.
+/// Whether a request's URL is that of a control attribute: the same text, or a URL that ends with it, before or behind its
+/// query.
 #[must_use]
 pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
-    let (uri, control) = (uri.trim_end_matches('/'), control.trim_matches('/'));
+    let control = control.trim_matches('/');
     if control.is_empty() || control == "*" {
         return false;
     }
-    uri == control
-        || uri
-            .strip_suffix(control)
-            .is_some_and(|before| control.starts_with('?') || before.ends_with('/') || before.ends_with('?'))
+    let ends = |uri: &str| {
+        let uri = uri.trim_end_matches('/');
+        uri == control
+            || uri.strip_suffix(control).is_some_and(|before| {
+                control.starts_with('?') || before.ends_with('/') || before.ends_with('?')
+            })
+    };
+    ends(uri) || uri.split_once('?').is_some_and(|(path, _)| ends(path))
 }
 
 /// The URL that a control attribute means (RFC 2326 §C.1.1), by appending it to the text of the base, as ffmpeg,
@@ -202,7 +212,7 @@ mod tests {
     use super::*;
 
     fn target(uri: &str) -> (String, Option<String>, Option<String>) {
-        let Target { path, query, control } = Target::of(&Uri::read(uri).unwrap());
+        let Target { path, query, control } = Target::of_track(&Uri::read(uri).unwrap());
         (path, query, control)
     }
 
@@ -219,12 +229,15 @@ mod tests {
             ("rtsp://h/live/s/?token=a/", "live/s", some("token=a"), None),
             ("rtsp://h/live/s?token=a/b", "live/s", some("token=a/b"), None),
             ("rtsp://h/live/s?token=a/b/stream=3", "live/s", some("token=a/b"), some("stream=3")),
+            ("rtsp://h/live/s/stream=0?token=a", "live/s", some("token=a"), some("stream=0")),
             ("rtsp://h/live/tracks", "live/tracks", None, None),
             ("rtsp://h", "", None, None),
             ("rtsp://h/?x", "", some("x"), None),
         ] {
             assert_eq!(target(uri), (path.to_owned(), query, control), "{uri}");
         }
+        let named = Target::of_stream(&Uri::read("rtsp://h/live/track1?token=a/").unwrap());
+        assert_eq!((named.path.as_str(), named.query.as_deref()), ("live/track1", Some("token=a")));
     }
 
     #[test]
@@ -265,6 +278,7 @@ mod tests {
             let is_track = control.is_some_and(|control| control != "*");
             assert_eq!(ends_with_control(&resolve_control(base, control), control.unwrap_or("")), is_track);
         }
+        assert!(ends_with_control("rtsp://h/s/stream=0?token=a", "stream=0"));
         assert!(!ends_with_control("rtsp://h/s/trackID=11", "trackID=1"));
         assert!(!ends_with_control("rtsp://h/s/xtrackID=1", "trackID=1"));
     }
@@ -275,7 +289,7 @@ mod tests {
             if let Some(uri) = Uri::read(&text) {
                 let written = Uri::read(&uri.to_string());
                 prop_assert_eq!(written.map(|w| w.to_string()), Some(uri.to_string()));
-                let _ = (Target::of(&uri), ends_with_control(&text, &uri.path), resolve_control(&text, Some(&uri.path)));
+                let _ = (Target::of_track(&uri), ends_with_control(&text, &uri.path), resolve_control(&text, Some(&uri.path)));
             }
         }
     }

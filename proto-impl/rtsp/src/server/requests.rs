@@ -244,7 +244,7 @@ impl Server {
 fn stream_request(request: &Request) -> Result<StreamRequest, Status> {
     let uri = Uri::read(&request.uri).ok_or(Status::BAD_REQUEST)?;
     Ok(StreamRequest {
-        target: Target::of(&uri),
+        target: Target::of_stream(&uri),
         user_agent: request.headers.get("User-Agent").unwrap_or_default().to_owned(),
         authorization: request.headers.get("Authorization").and_then(Authorization::read),
     })

@@ -74,6 +74,26 @@ fn ffmpeg_publishes() {
     through(&mut rig, &[announce()]);
 }
 
+/// GStreamer appends the track to the path and leaves the query behind it.
+#[test]
+fn rtspclientsink_publishes() {
+    let mut rig = rig();
+    let announced = ANNOUNCED.replace("streamid=", "stream=");
+    let track = "rtsp://127.0.0.1:8554/live/s/stream=1?token=a";
+    let transport = "Transport: RTP/AVP/UDP;unicast;client_port=5002-5003;mode=RECORD\r\n";
+    through(
+        &mut rig,
+        &[
+            ask("OPTIONS", URL, "", ""),
+            ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &announced),
+            ask("SETUP", track, transport, ""),
+            ask("RECORD", URL, "", ""),
+        ],
+    );
+    assert!(matches!(&rig.events[1], Event::Setup(request) if request.track == 1));
+    assert_eq!(rig.events.last(), Some(&Event::Record));
+}
+
 #[test]
 fn a_player_is_answered_with_all_it_needs() {
     let mut rig = rig();
