@@ -29,12 +29,12 @@ mod ws_targets;
 #[path = "../../src/auth/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod auth;
-#[path = "../../src/protocol/http_live/url.rs"]
-#[allow(dead_code, reason = "the server uses the rest")]
-mod live_url;
 #[path = "../../src/http/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod http;
+#[path = "../../src/protocol/http_live/url.rs"]
+#[allow(dead_code, reason = "the server uses the rest")]
+mod live_url;
 #[path = "../../src/config/properties.rs"]
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod properties_file;
