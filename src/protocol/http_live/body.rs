@@ -20,8 +20,10 @@ pub(super) enum Body {
     Flv(Reader),
     /// A transport stream, and what came of it and was not polled.
     Ts(Option<Bytes>),
-    /// Neither.
+    /// Neither, which is still to be said.
     Other,
+    /// Nothing more is read.
+    Over,
 }
 
 impl Body {
@@ -40,7 +42,7 @@ impl Body {
             }
             Self::Flv(file) => file.push(&bytes),
             Self::Ts(pending) => *pending = Some(bytes),
-            Self::Other => {}
+            Self::Other | Self::Over => {}
         }
     }
 
@@ -63,10 +65,18 @@ impl Body {
     /// The next piece of the stream.
     ///
     /// # Errors
-    /// The reason why there is none and will be none.
+    /// The reason why there is none and will be none; once.
     pub(super) fn poll(&mut self) -> Result<Option<Media>, String> {
+        let next = self.next();
+        if next.is_err() {
+            *self = Self::Over;
+        }
+        next
+    }
+
+    fn next(&mut self) -> Result<Option<Media>, String> {
         match self {
-            Self::Unknown(_) => Ok(None),
+            Self::Unknown(_) | Self::Over => Ok(None),
             Self::Flv(file) => {
                 file.poll_tag().map(|tag| tag.map(Media::Tag)).map_err(|error| error.to_string())
             }
@@ -110,6 +120,15 @@ mod tests {
                 assert_eq!(told.is_err(), other != b"F", "{other:?} {size}: {told:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_reason_is_told_once() {
+        let mut body = Body::new();
+        body.push(Bytes::from_static(b"<html>"));
+        assert!(body.poll().is_err());
+        body.push(Bytes::from_static(b"</html>"));
+        assert_eq!(body.poll(), Ok(None));
     }
 
     #[test]
