@@ -39,6 +39,12 @@ pub struct Reader {
     mux: Option<Mux>,
 }
 
+/// Bytes of the fields of a StreamMuxConfig behind its AudioSpecificConfig, where they are zero.
+const CONFIG_TAIL_BYTES: usize = 2;
+/// syncExtensionType: that of SBR, and of PS behind it (§1.6.2.1).
+const SYNC_SBR: u32 = 0x2b7;
+const SYNC_PS: u32 = 0x548;
+
 impl Reader {
     /// Creates a reader in front of the first element.
     #[must_use]
@@ -47,9 +53,11 @@ impl Reader {
     }
 
     /// Creates a reader for a StreamMuxConfig that is signalled out of band, in a session description (RFC 6416
-    /// §7.3).
+    /// §7.3). One that lacks its last fields is taken as if they were zero: GStreamer makes room for those of a short
+    /// AudioSpecificConfig only.
     pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
-        read_mux(&mut BitReader::new(stream_mux_config)).map(|mux| Self { mux: Some(mux) })
+        let padded = [stream_mux_config, &[0; CONFIG_TAIL_BYTES]].concat();
+        read_mux(&mut BitReader::new(&padded)).map(|mux| Self { mux: Some(mux) })
     }
 
     /// The configuration of the frames that came last.
@@ -183,6 +191,25 @@ fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
         bits.skip(14)?;
     }
     bits.skip(1)?;
+    skip_sync_extensions(bits)
+}
+
+/// Passes over what says that SBR and PS are there, or are not. A frameLengthType that could be taken for it is none of AAC.
+fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
+    let is_next = |bits: &BitReader<'_>, kind| bits.clone().bits(11).is_ok_and(|next| next == kind);
+    if !is_next(bits, SYNC_SBR) {
+        return Ok(());
+    }
+    bits.skip(11 + 5)?;
+    if !bits.bit()? {
+        return Ok(());
+    }
+    if bits.bits(4)? == 15 {
+        bits.skip(24)?;
+    }
+    if is_next(bits, SYNC_PS) {
+        bits.skip(11 + 1)?;
+    }
     Ok(())
 }
 
@@ -276,6 +303,22 @@ mod tests {
         assert_eq!(reader.read(&element), Ok(vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")]));
         let config = reader.config().unwrap();
         assert_eq!((config.object_type, config.sample_rate), (5, 24_000));
+    }
+
+    #[test]
+    fn configurations_of_gstreamer_lack_their_end_and_say_that_there_is_no_sbr() {
+        let described = [0x40, 0x00, 0x23, 0x20, 0xad, 0xca, 0x00];
+        let reader = Reader::of_config(&described).unwrap();
+        let config = reader.config().unwrap();
+        assert_eq!((config.object_type, config.sample_rate, config.channel_configuration), (2, 48_000, 2));
+        for end in 0..4 {
+            assert!(Reader::of_config(&described[..end]).is_err(), "{end}");
+        }
+        // With SBR and PS behind it.
+        let bits =
+            Bits::default().put(15, 0x2000).put(16, 0x1190).put(11, SYNC_SBR).put(5, 5).put(1, 1).put(4, 3);
+        let bits = bits.put(11, SYNC_PS).put(1, 1).put(3, 0).put(8, 0xff).put(2, 0);
+        assert_eq!(Reader::of_config(&bits.bytes()).unwrap().config().unwrap().channel_configuration, 2);
     }
 
     #[test]
