@@ -52,6 +52,12 @@ impl TrackId {
         if self.is_derived() { 0 } else { self.0 / 3 }
     }
 
+    /// The id as a number, below 64: for formats whose fields are numbered like tracks.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
     /// Whether it is made by this server from another track.
     #[must_use]
     pub const fn is_derived(self) -> bool {

@@ -36,6 +36,13 @@ const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
+/// profile_idc of the profiles without B pictures.
+const PROFILE_BASELINE: u8 = 66;
+/// aspect_ratio_idc that has a width and a height behind it.
+const SAMPLE_ASPECT_EXTENDED: u32 = 255;
+/// max_num_reorder_frames is at most the size of the decoded picture buffer (H.264 §A.3.1).
+const REORDER_MAX: u32 = 16;
+
 /// A checked AVCDecoderConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -201,6 +208,9 @@ pub struct Sps {
     pub width: u32,
     /// Luma height after cropping.
     pub height: u32,
+    /// max_num_reorder_frames: how many pictures may come before one that is shown earlier. `None` when it does not say;
+    /// the Baseline profiles have none.
+    pub reorder: Option<u8>,
 }
 
 impl Sps {
@@ -231,8 +241,79 @@ impl Sps {
         let crop = if bits.bit()? { [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?] } else { [0; 4] };
         let size = cropped_size(width_mbs, height_map_units, frames_only, u32::from(chroma_format), crop);
         let (width, height) = size.ok_or(Error::Invalid("picture size"))?;
-        Ok(Self { chroma_format, luma_bits_above_8, chroma_bits_above_8, frames_only, width, height })
+        let reorder = match profile {
+            PROFILE_BASELINE => Some(0),
+            _ => read_reorder(&mut bits).ok().flatten(),
+        };
+        Ok(Self {
+            chroma_format,
+            luma_bits_above_8,
+            chroma_bits_above_8,
+            frames_only,
+            width,
+            height,
+            reorder,
+        })
     }
+}
+
+/// max_num_reorder_frames of the VUI parameters (H.264 §E.1.1), where they have a bitstream restriction.
+fn read_reorder(bits: &mut BitReader<'_>) -> Result<Option<u8>, Error> {
+    if !bits.bit()? {
+        return Ok(None);
+    }
+    if bits.bit()? && bits.bits(8)? == SAMPLE_ASPECT_EXTENDED {
+        bits.skip(32)?;
+    }
+    if bits.bit()? {
+        bits.skip(1)?;
+    }
+    if bits.bit()? {
+        bits.skip(4)?;
+        if bits.bit()? {
+            bits.skip(24)?;
+        }
+    }
+    if bits.bit()? {
+        bits.ue()?;
+        bits.ue()?;
+    }
+    if bits.bit()? {
+        bits.skip(65)?;
+    }
+    let nal_hrd = bits.bit()?;
+    if nal_hrd {
+        skip_hrd(bits)?;
+    }
+    let vcl_hrd = bits.bit()?;
+    if vcl_hrd {
+        skip_hrd(bits)?;
+    }
+    if nal_hrd || vcl_hrd {
+        bits.skip(1)?;
+    }
+    bits.skip(1)?;
+    if !bits.bit()? {
+        return Ok(None);
+    }
+    bits.skip(1)?;
+    for _ in 0..4 {
+        bits.ue()?;
+    }
+    super::small(bits.ue()?, REORDER_MAX, "max_num_reorder_frames").map(Some)
+}
+
+/// hrd_parameters (H.264 §E.1.2).
+fn skip_hrd(bits: &mut BitReader<'_>) -> Result<(), Error> {
+    let count = super::small(bits.ue()?, 31, "cpb_cnt_minus1")?;
+    bits.skip(8)?;
+    for _ in 0..=count {
+        bits.ue()?;
+        bits.ue()?;
+        bits.skip(1)?;
+    }
+    bits.skip(20)?;
+    Ok(())
 }
 
 /// Width and height after cropping, out of an SPS NAL unit.

@@ -36,6 +36,9 @@ const LEVEL_BITS: usize = 8;
 /// Most sub-layers that a stream may have, minus one (§7.4.3.2.1).
 const SUB_LAYERS_MINUS1_MAX: u32 = 6;
 
+/// sps_max_num_reorder_pics is below the size of the decoded picture buffer (H.265 §A.4.2).
+const REORDER_MAX: u32 = 16;
+
 /// A checked HEVCDecoderConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -184,6 +187,9 @@ pub struct Sps {
     pub chroma_bits_above_8: u8,
     /// Luma size inside of the conformance window.
     pub size: (u32, u32),
+    /// sps_max_num_reorder_pics of the highest sub-layer: how many pictures may come before one that is shown earlier.
+    /// `None` when it could not be read.
+    pub reorder: Option<u8>,
 }
 
 impl Sps {
@@ -220,8 +226,23 @@ impl Sps {
             luma_bits_above_8: super::small(bits.ue()?, 8, "bit_depth_luma_minus8")?,
             chroma_bits_above_8: super::small(bits.ue()?, 8, "bit_depth_chroma_minus8")?,
             size: size.ok_or(Error::Invalid("picture size"))?,
+            reorder: read_reorder(&mut bits, sub_layers_minus1).ok(),
         })
     }
+}
+
+/// sps_max_num_reorder_pics of the highest sub-layer (H.265 §7.3.2.2.1).
+fn read_reorder(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<u8, Error> {
+    bits.ue()?;
+    // Of all sub-layers, or of the highest one only.
+    let first = if bits.bit()? { 0 } else { sub_layers_minus1 };
+    let mut reorder = 0;
+    for _ in first..=sub_layers_minus1 {
+        bits.ue()?;
+        reorder = bits.ue()?;
+        bits.ue()?;
+    }
+    super::small(reorder, REORDER_MAX, "sps_max_num_reorder_pics")
 }
 
 /// Width and height inside of the conformance window, out of an SPS NAL unit.
