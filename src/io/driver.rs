@@ -173,7 +173,8 @@ impl Driver {
             let Some(id) = self.ready.pop_front() else { return };
             if self.peer(id).is_some() {
                 self.read_own(now, machine, id);
-            } else if let Some(socket) = self.socket(id) {
+            }
+            if let Some(socket) = self.socket(id) {
                 socket.ready = false;
                 if self.read(now, machine, id) {
                     self.make_ready(id);
@@ -258,16 +259,15 @@ impl Driver {
                 }
             }
             Output::Close { conn, abort } => {
-                if !self.close_peer(conn) {
-                    self.close_stream(now.mono, conn, abort);
-                }
+                self.close_peer(conn);
+                self.close_stream(now.mono, conn, abort);
             }
             Output::Hurry => self.lingering.hurry(now.mono),
         }
     }
 
     fn permit(&mut self, id: ConnId) -> Option<&mut Permit> {
-        if self.peer(id).is_some() {
+        if self.peer(id).is_some_and(|peer| peer.permit.is_some()) {
             return self.peer(id)?.permit.as_mut();
         }
         self.socket(id)?.permit.as_mut()
@@ -304,7 +304,9 @@ impl Driver {
 
     fn socket_event<M: Machine>(&mut self, now: Now, machine: &mut M, event: &Event) {
         let Some(id) = conn_of(event.token()) else { return };
-        if !self.own_event(id) {
+        if self.own_event(id) {
+            self.event_beside(now, machine, id, event);
+        } else {
             self.stream_event(now, machine, id, event);
         }
     }

@@ -53,6 +53,8 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
+            // A peer of a byte stream may agree on datagrams later on.
+            conn.takes_units = conn.session.unit_sink().is_some();
             // A sink that has room again goes on with what lies behind its cursors.
             let is_sink = conn.takes_units && !conn.subscriptions.is_empty();
             (about.protocol, is_sink || conn.has_own_bytes())
@@ -184,7 +186,9 @@ impl Worker {
             }
         }
         self.call(id, |session, ctx| session.handle_path(ctx, path, event));
+        // A socket beside the stream is the session's to do without.
         if let PathEvent::Broken(reason) = event
+            && path == PathId::default()
             && self
                 .conns
                 .get(id)

@@ -84,15 +84,14 @@ impl Driver {
         let _ = self.poll.registry().deregister(&mut own.socket);
     }
 
-    /// Closes a connection of datagrams. False when it is another's.
-    pub(super) fn close_peer(&mut self, id: ConnId) -> bool {
-        let Some(entry) = self.peers.get_mut(slot_of(id)) else { return false };
-        let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return false };
+    /// Closes the datagrams of a connection, if it has any.
+    pub(super) fn close_peer(&mut self, id: ConnId) {
+        let Some(entry) = self.peers.get_mut(slot_of(id)) else { return };
+        let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         for (_, own) in &mut peer.own {
             let _ = self.poll.registry().deregister(&mut own.socket);
         }
-        true
     }
 
     pub(super) fn peer(&mut self, id: ConnId) -> Option<&mut UdpPeer> {

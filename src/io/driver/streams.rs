@@ -179,6 +179,16 @@ impl Driver {
         }
     }
 
+    /// An event of a session that may have a stream beside sockets of its own. They share a token: reading tells whose it was.
+    pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
+        let Some(socket) = self.socket(id) else { return };
+        socket.readable = true;
+        self.make_ready(id);
+        if event.is_writable() {
+            self.socket_writable(now, machine, id);
+        }
+    }
+
     /// What TLS holds back goes first; only an empty transport takes more.
     fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
