@@ -11,7 +11,6 @@ pub mod http;
 mod http_live;
 pub mod load;
 pub mod outbound;
-mod planned;
 mod player;
 mod publisher;
 mod pull;
@@ -19,6 +18,8 @@ mod push;
 mod registry;
 mod row;
 mod rtmp;
+mod rtp_mapping;
+mod rtsp;
 #[cfg(test)]
 mod samples;
 mod session;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, derived, http, http_live, planned, rtmp, srt, webrtc};
+use super::{Format, derived, http, http_live, rtmp, rtsp, srt, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
@@ -12,7 +12,7 @@ use crate::types::StreamKey;
 pub(super) static PROTOCOLS: [&Protocol; 6] = [
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
-    &planned::RTSP_PROTOCOL,
+    &rtsp::PROTOCOL,
     &srt::PROTOCOL,
     &webrtc::PROTOCOL,
     &http_live::PROTOCOL,

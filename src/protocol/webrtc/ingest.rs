@@ -1,8 +1,6 @@
 //! Frames of a publisher to access units.
 //!
-//! **Times.** Each section counts on a clock of its own, from anywhere. A section's first frame is put where it arrived;
-//! the publisher's reports then tell how the sections lie to each other, and a section that lies elsewhere is moved
-//! there little by little, so that lips come into step without a leap.
+//! **Times.** The sections lie on one common time ([`crate::protocol::rtp_mapping::clock`]).
 //!
 //! **Layers.** The layers of a simulcast are tracks that show the same: renditions. One that the publisher stops sending
 //! is taken out of the stream, and comes back with its next key frame.
@@ -22,12 +20,11 @@ use media::{
 use rtp::NtpTime;
 use rtp::payload::{Frame, codec_of_description};
 
-use super::configs;
 use super::info::{Rates, TrackInfo};
 use crate::mail::Grant;
+use crate::protocol::rtp_mapping::clock::{CommonTime, SourceClock, TICKS};
+use crate::protocol::rtp_mapping::configs;
 
-/// Ticks of all tracks; every RTP clock rate in use divides it or is divided by it.
-const TICKS: Timescale = Timescale::new(90_000);
 /// Bits of the clock that the timeline is given.
 const CLOCK_BITS: u32 = 33;
 /// How long the first units wait for the other sections.
@@ -35,12 +32,6 @@ const START_WAIT: Duration = Duration::from_secs(2);
 /// Units and bytes that wait for them at most.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// How far a frame moves its section towards where the publisher's reports have it: an eighth of the way, 10 ms at most.
-const SLEW_SHARE: i64 = 8;
-const SLEW_MAX: i64 = 900;
-/// Farther behind it is moved there at once: 500 ms.
-const STEP: i64 = 45_000;
-
 /// A layer that is silent for so long, while others of its section are not, is not sent any more.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
 /// How often the rate of a rendition is told, when it has become another one.
@@ -57,10 +48,7 @@ struct Incoming {
     heard: Option<Instant>,
     track: TrackId,
     codec: Codec,
-    rate: Timescale,
-    unwrap: Unwrap,
-    /// Added to its own time, in ticks; `None` before the first frame.
-    offset: Option<i64>,
+    clock: SourceClock,
     /// Nothing is decoded before the next key frame.
     needs_key_frame: bool,
     /// Its first format tells all there is to know.
@@ -73,10 +61,8 @@ pub(super) struct Ingest {
     sections: Vec<Incoming>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// The zero of the sections' common time.
-    began: Instant,
-    /// A moment on the publisher's wall clock, and where it lies.
-    anchor: Option<(NtpTime, i64)>,
+    /// The common time of the sections.
+    time: CommonTime,
     starting: bool,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     waiting_bytes: usize,
@@ -109,9 +95,10 @@ impl Ingest {
                 heard: None,
                 track,
                 codec,
-                rate: Timescale::new(format.local.rtpmap.clock_rate),
-                unwrap: Unwrap::new(u32::BITS),
-                offset: None,
+                clock: SourceClock::new(
+                    Timescale::new(format.local.rtpmap.clock_rate),
+                    Unwrap::new(u32::BITS),
+                ),
                 needs_key_frame: codec.kind() == TrackKind::Video,
                 config: configs::known_before(codec, &format.remote),
             })
@@ -120,8 +107,7 @@ impl Ingest {
             sections: incoming.collect(),
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
-            began: now,
-            anchor: None,
+            time: CommonTime::new(now),
             starting: true,
             units: VecDeque::new(),
             waiting_bytes: 0,
@@ -141,14 +127,14 @@ impl Ingest {
     ) -> bool {
         let is_it = |one: &Incoming| one.section == section && one.layer == layer;
         let Some(at) = self.sections.iter().position(is_it) else { return true };
-        if self.sections.iter().all(|one| one.offset.is_none()) {
+        if !self.sections.iter().any(|one| one.clock.has_begun()) {
             // Until the first frame ICE and DTLS had their time.
-            self.began = now;
+            self.time.began = now;
         }
         self.drop_silent_layers(now, section);
         let Some(incoming) = self.sections.get_mut(at) else { return true };
         incoming.heard = Some(now);
-        let ticks = place(incoming, (self.began, now), &mut self.anchor, frame.timestamp, sampled);
+        let ticks = incoming.clock.place(now, &mut self.time, frame.timestamp, sampled);
         if incoming.needs_key_frame && !frame.key_frame {
             self.dropped = self.dropped.saturating_add(1);
             return false;
@@ -246,7 +232,7 @@ impl Ingest {
 
     /// When the first units wait no longer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
+        (self.starting && !self.units.is_empty()).then(|| self.time.began.checked_add(START_WAIT)).flatten()
     }
 
     /// Looks whether the first units have waited long enough.
@@ -257,7 +243,7 @@ impl Ingest {
             of_section.any(|one| self.tracks.get(one.track).is_some())
         };
         let is_known = self.sections.iter().all(|one| has_track(one.section));
-        let is_late = now.saturating_duration_since(self.began) >= START_WAIT
+        let is_late = now.saturating_duration_since(self.time.began) >= START_WAIT
             || self.units.len() >= START_UNITS_MAX
             || self.waiting_bytes >= START_BYTES_MAX;
         if !self.starting || self.units.is_empty() || !(is_known || is_late) {
@@ -313,38 +299,4 @@ impl Ingest {
     fn group_of(&self, id: TrackId) -> u8 {
         self.sections.iter().find(|one| one.track == id).map_or(0, |one| one.group)
     }
-}
-
-/// Where a frame lies on the common time, in ticks.
-fn place(
-    incoming: &mut Incoming,
-    (began, now): (Instant, Instant),
-    anchor: &mut Option<(NtpTime, i64)>,
-    timestamp: u32,
-    sampled: Option<NtpTime>,
-) -> i64 {
-    let own = incoming.rate.convert(incoming.unwrap.unwrap(timestamp.into()), TICKS);
-    let arrived = ticks(now.saturating_duration_since(began));
-    let offset = incoming.offset.get_or_insert_with(|| arrived.saturating_sub(own));
-    let at = own.saturating_add(*offset);
-    let Some(sampled) = sampled else { return at };
-    let (base, base_at) = *anchor.get_or_insert((sampled, at));
-    let Some(wanted) = distance(base, sampled).and_then(|distance| base_at.checked_add(distance)) else {
-        return at;
-    };
-    let error = wanted.saturating_sub(at);
-    // Times do not run backwards: what is too late by far is moved over many frames, what is too early at once.
-    let step = if error > STEP { error } else { (error / SLEW_SHARE).clamp(-SLEW_MAX, SLEW_MAX) };
-    *offset = offset.saturating_add(step);
-    own.saturating_add(*offset)
-}
-
-fn ticks(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos() * 9 / 100_000).unwrap_or(i64::MAX)
-}
-
-/// From one time to another, in ticks.
-fn distance(from: NtpTime, to: NtpTime) -> Option<i64> {
-    let ahead = to.since(from).map(ticks);
-    ahead.or_else(|| from.since(to).map(|back| ticks(back).saturating_neg()))
 }

@@ -11,10 +11,9 @@
 //! Each worker has a UDP port of its own and tells clients of that one, so that media comes to the worker whose session
 //! it is for. The machines are in the crate `webrtc` and below it; here is what the server adds: whose a datagram is
 //! ([`port`]), what a peer may do ([`session`]), which codecs ([`negotiation`]), times and configurations of frames
-//! ([`ingest`], [`configs`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), and which
+//! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), and which
 //! rendition it is sent ([`layers`]).
 
-mod configs;
 mod ice_servers;
 mod info;
 mod ingest;

@@ -1,8 +1,8 @@
-//! Configurations of what a publisher sends, as its frames tell: RTP has none beside them.
+//! Configurations of what a publisher sends: as its description tells, where that has parameter sets, else as its frames do.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use media::CodecConfig;
-use media::codec::{Codec, av1, g711, h264, h265, opus, vp8, vp9};
+use media::codec::{Codec, aac, av1, g711, h264, h265, opus, vp8, vp9};
 use media::nal::{self, Nals};
 use sdp::Format;
 
@@ -16,23 +16,70 @@ const AV1_MARKER_AND_VERSION: u8 = 0x81;
 const AV1_SUBSAMPLING_420: u8 = 0x0c;
 const AV1_LEVEL_4_0: u8 = 8;
 
-/// The configuration of a track before any frame; `None` where a key frame must tell.
-pub(super) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
+/// The configuration of a track before any frame; `None` where a frame must tell.
+pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
     Some(match codec {
         Codec::Vp8 => CodecConfig::Vp8(vp8::Config::default()),
         Codec::Vp9 => CodecConfig::Vp9(vp9_of(format)?),
         // RFC 7587 §7: always two channels.
         Codec::Opus => CodecConfig::Opus(opus::Config::of_channels(2).ok()?),
-        Codec::G711(law) => CodecConfig::G711(g711::Config { law, channels: 1 }),
-        Codec::H264
-        | Codec::H265
-        | Codec::Av1
-        | Codec::Aac
-        | Codec::Mp3
-        | Codec::Ac3
-        | Codec::Eac3
-        | Codec::Flac => return None,
+        Codec::G711(law) => {
+            let channels = u8::try_from(format.rtpmap.channels.unwrap_or(1)).ok()?;
+            CodecConfig::G711(g711::Config { law, channels })
+        }
+        Codec::H264 => CodecConfig::H264(h264_of(format)?),
+        Codec::H265 => CodecConfig::H265(h265_of(format)?),
+        // In LATM there is a StreamMuxConfig around it, which the depacketiser reads.
+        Codec::Aac if !format.rtpmap.is("MP4A-LATM") => {
+            CodecConfig::Aac(aac::Config::read(format.parameters.mpeg4_config().ok()??).ok()?)
+        }
+        Codec::Av1 | Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac => return None,
     })
+}
+
+fn h264_of(format: &Format) -> Option<h264::Config> {
+    let sets = format.parameters.h264_sets().ok()?;
+    let of = |kind| sets.iter().map(Bytes::as_ref).filter(|set| h264::nal_type(set) == kind).collect();
+    let (sps, pps): (Vec<&[u8]>, Vec<&[u8]>) = (of(h264::NAL_SPS), of(h264::NAL_PPS));
+    if pps.is_empty() {
+        return None;
+    }
+    h264::Config::of_sets(&sps, &pps).ok()
+}
+
+fn h265_of(format: &Format) -> Option<h265::Config> {
+    let sets = format.parameters.h265_sets().ok()?;
+    let [vps, sps, pps] =
+        [&sets.vps, &sets.sps, &sets.pps].map(|sets| sets.iter().map(Bytes::as_ref).collect::<Vec<&[u8]>>());
+    if pps.is_empty() {
+        return None;
+    }
+    h265::Config::of_sets(&vps, &sps, &pps).ok()
+}
+
+/// How many pictures of a video may come before one that is shown earlier; `None` where its parameter sets do not say.
+pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
+    match config {
+        CodecConfig::H264(config) => {
+            let mut sets = config.parameter_sets();
+            h264::Sps::read(sets.find(|set| h264::nal_type(set) == h264::NAL_SPS)?).ok()?.reorder
+        }
+        CodecConfig::H265(config) => {
+            let mut sets = config.parameter_sets();
+            h265::Sps::read(sets.find(|set| h265::nal_type(set) == Some(h265::NAL_SPS))?).ok()?.reorder
+        }
+        // Decoding order is the order in which these are shown.
+        CodecConfig::Vp8(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => Some(0),
+    }
 }
 
 fn vp9_of(format: &Format) -> Option<vp9::Config> {
@@ -44,7 +91,7 @@ fn vp9_of(format: &Format) -> Option<vp9::Config> {
 }
 
 /// The configuration that a key frame brings, and the frame without its parameter sets.
-pub(super) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig>, Bytes) {
+pub(in crate::protocol) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig>, Bytes) {
     let none = (None, payload.clone());
     match codec {
         Codec::H264 => {
@@ -75,7 +122,7 @@ pub(super) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig
 }
 
 /// Width and height of a key frame whose configuration does not tell them.
-pub(super) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
+pub(in crate::protocol) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
     match codec {
         Codec::Vp8 => vp8::picture_size(payload),
         Codec::Vp9 => vp9::picture_size(payload),

@@ -1,0 +1,89 @@
+//! When a picture is to be decoded. RTP only says when it is shown; pictures come in the order of decoding.
+//!
+//! Of pictures of which `depth` at most come before one that is shown earlier, the decoding times are the times of showing in
+//! their order, `depth` pictures late: they rise, and none is behind its own time of showing.
+
+/// Pictures that may come before one that is shown earlier (H.264 §A.3.1, H.265 §A.4.2).
+const DEPTH_MAX: usize = 16;
+/// Ticks before the first picture's time of showing, for each one that is late: a thirtieth of a second.
+const STEP: i64 = 3000;
+/// A time of showing that lies so far back is a jump of the clock: 2 s.
+const JUMP_BACK: i64 = 180_000;
+
+/// Gives decoding times, in ticks of 90 kHz.
+#[derive(Debug, Default)]
+pub(super) struct DecodeOrder {
+    depth: usize,
+    /// Times of showing that were not given out yet, in their order; at most [`DEPTH_MAX`] and one.
+    shown: Vec<i64>,
+    last: Option<i64>,
+}
+
+impl DecodeOrder {
+    /// The parameter sets say how many pictures may come before one that is shown earlier. They may only turn out to be more.
+    pub(super) fn announce(&mut self, depth: u8) {
+        self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
+    }
+
+    /// The decoding time of the next picture, which is shown at `pts`.
+    pub(super) fn next(&mut self, pts: i64) -> i64 {
+        if self.last.is_some_and(|last| last.saturating_sub(pts) > JUMP_BACK) {
+            self.shown.clear();
+            self.last = None;
+        }
+        if self.last.is_some_and(|last| pts <= last) && self.depth < DEPTH_MAX {
+            self.depth += 1;
+        }
+        let at = self.shown.partition_point(|shown| *shown <= pts);
+        self.shown.insert(at, pts);
+        let first = self.shown.first().copied().unwrap_or(pts);
+        let dts = match self.depth.saturating_add(1).saturating_sub(self.shown.len()) {
+            0 => self.shown.remove(0),
+            missing => first.saturating_sub(STEP.saturating_mul(i64::try_from(missing).unwrap_or(0))),
+        };
+        let dts = self.last.map_or(dts, |last| dts.max(last));
+        self.last = Some(dts);
+        dts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(depth: u8, shown: &[i64]) -> Vec<i64> {
+        let mut order = DecodeOrder::default();
+        order.announce(depth);
+        shown.iter().map(|frame| order.next(frame * 3600)).collect()
+    }
+
+    #[test]
+    fn decoding_times_rise_and_are_never_behind_showing() {
+        let shown = [0, 4, 2, 1, 3, 8, 6, 5, 7, 12, 10, 9, 11];
+        let decoded = times(2, &shown);
+        assert!(decoded.is_sorted_by(|a, b| a < b), "{decoded:?}");
+        assert!(decoded.iter().zip(shown).all(|(dts, pts)| *dts <= pts * 3600), "{decoded:?}");
+        assert_eq!(times(0, &[0, 1, 2]), [0, 3600, 7200]);
+    }
+
+    #[test]
+    fn what_was_not_announced_is_learnt() {
+        let shown: Vec<i64> = (0..50).flat_map(|n| [n * 3, n * 3 + 2, n * 3 + 1]).collect();
+        let decoded = times(0, &shown);
+        let late = decoded.iter().zip(&shown).skip(9).filter(|(dts, pts)| **dts > **pts * 3600).count();
+        assert_eq!(late, 0, "{decoded:?}");
+        assert!(decoded.is_sorted());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_begins_anew_and_any_times_are_taken() {
+        let mut order = DecodeOrder::default();
+        order.announce(1);
+        assert!(order.next(10_000_000) < 10_000_000);
+        assert!(order.next(500) <= 500);
+        for pts in [i64::MAX, i64::MIN, 0, i64::MAX] {
+            order.next(pts);
+        }
+        assert!(order.shown.len() <= DEPTH_MAX + 1);
+    }
+}

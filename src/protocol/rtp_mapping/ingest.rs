@@ -1,0 +1,369 @@
+//! RTP packets of a publisher to access units.
+//!
+//! **Times.** The sources lie on one common time ([`super::clock`]). RTP says when a picture is shown; when it is decoded
+//! follows from the order ([`super::decode_order`]).
+//!
+//! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers hear of
+//! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
+//!
+//! **Who sends.** The first source of a section is the one; packets of others are dropped, and so are payload types that its
+//! description does not have.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use media::codec::{Codec, mp3};
+use media::{AccessUnit, CodecConfig, Timeline, Timescale, Track, TrackId, TrackKind, Tracks, Unwrap};
+use rtp::payload::{Depacketizer, Frame, Part, codec_of_description};
+use rtp::receive::{ReceiveConfig, ReceiveEvent, Received, Receiver};
+use rtp::report::ClockMapping;
+use rtp::rtcp::{Compound, Rtcp};
+use rtp::{Packet, PayloadType, Ssrc};
+use sdp::Format;
+
+use super::clock::{CommonTime, SourceClock, TICKS};
+use super::configs;
+use super::decode_order::DecodeOrder;
+use crate::mail::Grant;
+use crate::protocol::usable::Supply;
+
+/// Bits of the clock that the timeline is given.
+const CLOCK_BITS: u32 = 33;
+/// How long the first units wait for the other sources.
+const START_WAIT: Duration = Duration::from_secs(2);
+/// Units and bytes that wait for them at most.
+const START_UNITS_MAX: usize = 512;
+const START_BYTES_MAX: usize = 4 << 20;
+/// The common time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
+const LEAD: i64 = 18_000;
+/// Bytes of a receiver report.
+const REPORT_BYTES_MAX: usize = 1200;
+
+/// A source of a publisher: what its description says of one of its sections.
+#[derive(Debug)]
+pub(in crate::protocol) struct Source {
+    codec: Codec,
+    payload_type: PayloadType,
+    rate: Timescale,
+    config: Option<CodecConfig>,
+    depacketizer: Depacketizer,
+}
+
+impl Source {
+    /// Reads the first format of a section; `None` when it is not carried.
+    pub(in crate::protocol) fn of(format: &Format) -> Option<Self> {
+        let codec = codec_of_description(format)?;
+        let depacketizer = Depacketizer::new(rtp::payload::Format::of_description(format).ok()??).ok()?;
+        let in_mux = depacketizer.aac_config().cloned().map(CodecConfig::Aac);
+        Some(Self {
+            codec,
+            payload_type: format.payload_type(),
+            rate: Timescale::new(format.rtpmap.clock_rate),
+            config: configs::known_before(codec, format).or(in_mux),
+            depacketizer,
+        })
+    }
+}
+
+/// A source that is received.
+#[derive(Debug)]
+struct Incoming {
+    source: Source,
+    track: TrackId,
+    receiver: Option<(Ssrc, Receiver)>,
+    mapping: ClockMapping,
+    clock: SourceClock,
+    order: DecodeOrder,
+    /// Nothing is decoded before the next key frame.
+    needs_key_frame: bool,
+    /// Packets before the next one are missing.
+    gap: bool,
+}
+
+/// The state of one publisher.
+#[derive(Debug)]
+pub(in crate::protocol) struct Depackager {
+    /// By section; `None`: it is not carried.
+    incoming: Vec<Option<Incoming>>,
+    timeline: Timeline,
+    tracks: Arc<Tracks>,
+    time: CommonTime,
+    starting: bool,
+    units: VecDeque<(AccessUnit, Arc<Tracks>)>,
+    waiting_bytes: usize,
+    dropped: u64,
+    delivers: bool,
+}
+
+impl Depackager {
+    /// Continues the stream at the position of the grant.
+    pub(in crate::protocol) fn new(now: Instant, grant: &Grant, sources: Vec<Option<Source>>) -> Self {
+        let mut next = [0u8; 2];
+        let incoming = sources.into_iter().map(|source| {
+            let source = source?;
+            let n = next.get_mut(usize::from(source.codec.kind() == TrackKind::Audio))?;
+            let track = TrackId::nth(source.codec.kind(), *n)?;
+            *n = n.saturating_add(1);
+            Some(Incoming {
+                track,
+                receiver: None,
+                mapping: ClockMapping::new(source.rate.ticks()),
+                clock: SourceClock::new(source.rate, Unwrap::new(u32::BITS)),
+                order: DecodeOrder::default(),
+                needs_key_frame: source.codec.kind() == TrackKind::Video,
+                gap: false,
+                source,
+            })
+        });
+        let mut new = Self {
+            incoming: incoming.take(media::TRACKS_MAX).collect(),
+            timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
+            tracks: Arc::new(Tracks::new(grant.epoch, [])),
+            time: CommonTime::new(now),
+            starting: true,
+            units: VecDeque::new(),
+            waiting_bytes: 0,
+            dropped: 0,
+            delivers: false,
+        };
+        for at in 0..new.incoming.len() {
+            let known = new.at(at).and_then(|one| Some((one.track, one.source.config.clone()?)));
+            if let Some((track, config)) = known {
+                new.configure(at, track, config);
+            }
+        }
+        new
+    }
+
+    fn at(&mut self, section: usize) -> Option<&mut Incoming> {
+        self.incoming.get_mut(section).and_then(Option::as_mut)
+    }
+
+    /// An RTP packet of a section. False: it is none of what was described.
+    pub(in crate::protocol) fn handle_rtp(&mut self, now: Instant, section: usize, packet: &[u8]) -> bool {
+        let Some(one) = self.at(section) else { return false };
+        let Ok(packet) = Packet::read(packet) else { return false };
+        let header = packet.header;
+        if header.payload_type != one.source.payload_type {
+            return false;
+        }
+        let (ssrc, receiver) = one.receiver.get_or_insert_with(|| {
+            let config = ReceiveConfig::without_nack(one.source.rate.ticks());
+            (header.ssrc, Receiver::new(header.ssrc, config))
+        });
+        if *ssrc != header.ssrc {
+            return false;
+        }
+        if !packet.payload.is_empty() {
+            receiver.handle_packet(now, &header, Bytes::copy_from_slice(packet.payload));
+        }
+        self.drain(now, section);
+        true
+    }
+
+    /// An RTCP packet of a section. Reports of the source say how it lies to the others; a goodbye of it says nothing that the
+    /// connection does not say better.
+    pub(in crate::protocol) fn handle_rtcp(&mut self, now: Instant, section: usize, compound: &[u8]) {
+        let Some(one) = self.at(section) else { return };
+        for part in rtp::rtcp::packets(compound) {
+            let Ok(Rtcp::SenderReport(report)) = part else { continue };
+            match &mut one.receiver {
+                Some((ssrc, receiver)) if *ssrc == report.ssrc => {
+                    receiver.handle_sender_report(now, &report.info);
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            one.mapping.handle_sender_report(&report.info);
+        }
+    }
+
+    /// What is told the source of a section of its reception; `None` before its first packet.
+    pub(in crate::protocol) fn report(&mut self, now: Instant, section: usize) -> Option<Vec<u8>> {
+        let (ssrc, receiver) = self.at(section)?.receiver.as_mut()?;
+        let own = Ssrc(!ssrc.0);
+        let block = receiver.report(now)?;
+        let mut compound = Compound::new(REPORT_BYTES_MAX);
+        compound.receiver_reports(own, &[block]);
+        compound.source_description(own, "millstream");
+        Some(compound.into_bytes())
+    }
+
+    /// Deadlines may have passed: missing packets are given up, the first units wait no longer.
+    pub(in crate::protocol) fn handle_timeout(&mut self, now: Instant) {
+        for section in 0..self.incoming.len() {
+            if let Some((_, receiver)) = self.at(section).and_then(|one| one.receiver.as_mut()) {
+                receiver.handle_timeout(now);
+                self.drain(now, section);
+            }
+        }
+        self.try_start(now);
+    }
+
+    /// The next deadline.
+    pub(in crate::protocol) fn poll_timeout(&self) -> Option<Instant> {
+        let receivers = self.incoming.iter().flatten().filter_map(|one| one.receiver.as_ref());
+        let starts = self.starting && !self.units.is_empty();
+        receivers
+            .filter_map(|(_, receiver)| receiver.poll_timeout())
+            .chain(starts.then(|| self.time.began.checked_add(START_WAIT)).flatten())
+            .min()
+    }
+
+    /// The next unit, and the tracks that decode it.
+    pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        if self.starting { None } else { self.units.pop_front() }
+    }
+
+    /// Frames that could not be used, since this was asked before.
+    pub(in crate::protocol) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// What has come of the stream so far.
+    pub(in crate::protocol) fn supply(&self) -> Supply {
+        let mut videos =
+            self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);
+        match self.delivers {
+            true if videos.any(|one| !one.clock.has_begun()) => Supply::AudioAlone,
+            true => Supply::Frames,
+            false if self.incoming.iter().flatten().next().is_none() => Supply::Nothing,
+            false => Supply::Announced,
+        }
+    }
+
+    fn drain(&mut self, now: Instant, section: usize) {
+        while let Some(one) = self.at(section) {
+            let Some((_, receiver)) = &mut one.receiver else { return };
+            match receiver.poll_event() {
+                Some(ReceiveEvent::Packet(packet)) => self.packet(now, section, &packet),
+                Some(ReceiveEvent::Lost { .. } | ReceiveEvent::Restarted) => {
+                    one.gap = true;
+                    one.needs_key_frame = one.source.codec.kind() == TrackKind::Video;
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn packet(&mut self, now: Instant, section: usize, packet: &Received) {
+        let Some(one) = self.at(section) else { return };
+        let gap = std::mem::take(&mut one.gap);
+        let Received { timestamp, marker, .. } = *packet;
+        let part = Part { timestamp, marker, gap, payload: &packet.payload };
+        let before = one.source.depacketizer.stats().dropped;
+        if let Err(error) = one.source.depacketizer.handle_part(&part) {
+            tracing::debug!(%error, "RTP payload of a publisher");
+        }
+        let lost = one.source.depacketizer.stats().dropped.saturating_sub(before);
+        if lost > 0 {
+            one.needs_key_frame = one.source.codec.kind() == TrackKind::Video;
+        }
+        self.dropped = self.dropped.saturating_add(lost);
+        while let Some(frame) = self.at(section).and_then(|one| one.source.depacketizer.poll_frame()) {
+            self.frame(now, section, frame);
+        }
+    }
+
+    /// A whole frame of a section.
+    fn frame(&mut self, now: Instant, section: usize, frame: Frame) {
+        let began = self.incoming.iter().flatten().any(|one| one.clock.has_begun());
+        let Some(one) = self.incoming.get_mut(section).and_then(Option::as_mut) else { return };
+        if one.needs_key_frame && !frame.key_frame {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        if !began {
+            self.time.began = now;
+        }
+        let sampled = one.mapping.time_of(frame.timestamp);
+        let shown = one.clock.place(now, &mut self.time, frame.timestamp, sampled).saturating_add(LEAD);
+        let (track, codec) = (one.track, one.source.codec);
+        one.needs_key_frame = false;
+        let mut payload = frame.payload;
+        let mut config = match codec {
+            Codec::Mp3 => mp3::Config::of_frame(&payload).ok().map(CodecConfig::Mp3),
+            Codec::Aac => one.source.depacketizer.aac_config().cloned().map(CodecConfig::Aac),
+            Codec::H264
+            | Codec::H265
+            | Codec::Vp8
+            | Codec::Vp9
+            | Codec::Av1
+            | Codec::Opus
+            | Codec::G711(_)
+            | Codec::Ac3
+            | Codec::Eac3
+            | Codec::Flac => None,
+        };
+        if frame.key_frame {
+            let (own, rest) = configs::of_key_frame(codec, &payload);
+            config = own.or(config);
+            payload = rest;
+        }
+        if let Some(config) = config {
+            self.configure(section, track, config);
+        }
+        self.unit(now, section, (track, shown), frame.key_frame, payload);
+    }
+
+    /// A frame becomes a unit of its track.
+    fn unit(
+        &mut self,
+        now: Instant,
+        section: usize,
+        (track, shown): (TrackId, i64),
+        key_frame: bool,
+        payload: Bytes,
+    ) {
+        let Some(one) = self.incoming.get_mut(section).and_then(Option::as_mut) else { return };
+        let is_video = one.source.codec.kind() == TrackKind::Video;
+        let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
+            // A key frame without parameter sets, and none came before.
+            one.needs_key_frame = is_video;
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        };
+        let config_epoch = known.epoch;
+        let decoded = if is_video { one.order.next(shown) } else { shown };
+        let dts = self.timeline.map(track, decoded.max(0).unsigned_abs() & ((1 << CLOCK_BITS) - 1));
+        let pts = dts.saturating_add(shown.saturating_sub(decoded).max(0));
+        self.delivers = true;
+        self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
+        let unit = AccessUnit { track, dts, pts, key_frame, config_epoch, payload };
+        self.units.push_back((unit, Arc::clone(&self.tracks)));
+        self.try_start(now);
+    }
+
+    /// Looks whether the first units have waited long enough.
+    fn try_start(&mut self, now: Instant) {
+        let is_known = self.incoming.iter().flatten().all(|one| self.tracks.get(one.track).is_some());
+        let is_late = now.saturating_duration_since(self.time.began) >= START_WAIT
+            || self.units.len() >= START_UNITS_MAX
+            || self.waiting_bytes >= START_BYTES_MAX;
+        if !self.starting || self.units.is_empty() || !(is_known || is_late) {
+            return;
+        }
+        self.starting = false;
+        for (unit, tracks) in &mut self.units {
+            if tracks.get(unit.track) == self.tracks.get(unit.track) {
+                *tracks = Arc::clone(&self.tracks);
+            }
+        }
+    }
+
+    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    fn configure(&mut self, section: usize, id: TrackId, config: CodecConfig) {
+        if self.tracks.get(id).is_some_and(|track| track.config == config) {
+            return;
+        }
+        if let (Some(one), Some(depth)) = (self.at(section), configs::reorder_of(&config)) {
+            one.order.announce(depth);
+        }
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
+    }
+}

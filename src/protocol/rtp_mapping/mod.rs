@@ -1,0 +1,10 @@
+//! What the protocols over RTP share: tracks as formats of session descriptions and back, times of sources on one common
+//! clock, frames to access units.
+
+pub(super) mod clock;
+pub(super) mod configs;
+mod decode_order;
+pub(super) mod describe;
+mod ingest;
+
+pub(super) use ingest::{Depackager, Source};

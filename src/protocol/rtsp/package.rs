@@ -1,0 +1,326 @@
+//! Access units as RTP packets, cut once for all viewers of a stream: interleaved in the connection or as datagrams.
+//!
+//! A track has a fixed pair of channels, numbers of its own and one source, so viewers share the bytes. The slices of
+//! [`Parts`] come in pairs: a head and a payload. The head begins with the four bytes of an interleaved frame (RFC 2326
+//! §10.12), the rest of it and the payload are a packet as it stands in a datagram.
+//!
+//! Sender reports are made of the stream's own clock, so that the tracks lie to each other as they do in the stream.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use media::{CodecConfig, Timescale, Track, TrackId};
+use rtp::payload::{Packetizer, Payloads};
+use rtp::rtcp::{Compound, SenderInfo};
+use rtp::{NtpAnchor, NtpTime, PayloadType, Ssrc};
+
+use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::protocol::FormatKind;
+use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
+
+/// Bytes of a payload: with the heads of RTP, UDP and IPv6 it fits an Ethernet frame and most tunnels.
+const PAYLOAD_BYTES_MAX: usize = 1380;
+/// A packet of Opus is never cut, and has at most six frames of 1275 bytes (RFC 6716 §3.2). Longer ones are left out: neither a frame's
+/// length nor a datagram could hold whatever a publisher sends.
+const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
+/// The head of an interleaved frame.
+pub(super) const FRAME_HEAD_BYTES: usize = 4;
+/// It, and the head of an RTP packet.
+const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
+/// Heads are cut out of blocks of this size.
+const SCRATCH_BYTES: usize = 4096;
+/// Between two sender reports of a track: 5 s (RFC 3550 §6.2).
+const REPORT_INTERVAL_MS: i64 = 5000;
+/// Bytes of a report.
+const REPORT_BYTES_MAX: usize = 256;
+/// Version 2 and nothing else; the marker bit.
+const RTP_VERSION: u8 = 0x80;
+const MARKER: u8 = 0x80;
+const MICROSECONDS: Timescale = Timescale::new(1_000_000);
+
+/// RTP packets.
+pub(super) static FORMAT: FormatKind = FormatKind {
+    name: "rtsp",
+    counted_as: None,
+    is_enabled: |_| true,
+    package: |_| Some(Box::new(RtspPackage::default())),
+    is_given_up_by_close: true,
+};
+
+/// The channel of a track's RTP packets; its RTCP has the next one.
+pub(super) const fn channel_of(track: TrackId) -> u8 {
+    track.number().saturating_mul(2)
+}
+
+/// A track that is cut.
+#[derive(Debug)]
+struct Cut {
+    track: TrackId,
+    config: CodecConfig,
+    packetizer: Packetizer,
+    payload_type: PayloadType,
+    clock: Timescale,
+    ssrc: Ssrc,
+    /// The number of the next packet.
+    sequence: u16,
+    packets: u32,
+    octets: u32,
+    /// When the last report was made, in the stream's time.
+    reported_ms: Option<i64>,
+}
+
+impl Cut {
+    fn new(track: &Track, seed: u64) -> Option<Self> {
+        // The package has nothing to draw from but its stream. Numbers need not be secret: a viewer takes packets from its
+        // server only.
+        let mixed = (seed ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let [a, b, c, d, e, f, ..] = mixed.to_be_bytes();
+        Some(Self {
+            track: track.id,
+            config: track.config.clone(),
+            packetizer: Packetizer::new(track.config.codec(), PAYLOAD_BYTES_MAX)?,
+            payload_type: payload_type_of(track)?,
+            clock: clock_of(&track.config)?,
+            ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
+            sequence: u16::from_be_bytes([e, f]),
+            packets: 0,
+            octets: 0,
+            reported_ms: None,
+        })
+    }
+
+    /// The timestamp of a time of a track: its nearest tick, the lower half of it.
+    fn timestamp(&self, timescale: Timescale, time: i64) -> u32 {
+        let doubled = timescale.convert(time.saturating_mul(2), self.clock);
+        #[allow(clippy::cast_possible_truncation, reason = "RTP's clock wraps")]
+        let timestamp = (doubled.saturating_add(1) >> 1) as u32;
+        timestamp
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct RtspPackage {
+    cuts: Vec<Cut>,
+    /// The wall clock at the stream's zero.
+    clock: Option<NtpTime>,
+    seed: u64,
+    scratch: BytesMut,
+    payloads: Payloads,
+    out: Vec<Bytes>,
+}
+
+impl RtspPackage {
+    /// The place of a track, which is made for it the first time. One that has another codec now begins anew.
+    fn place(&mut self, track: &Track) -> Option<usize> {
+        if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
+            let cut = self.cuts.get_mut(at)?;
+            if cut.config == track.config {
+                return Some(at);
+            }
+            if clock_of(&track.config) == Some(cut.clock) && track.config.codec() == cut.config.codec() {
+                cut.config = track.config.clone();
+                return Some(at);
+            }
+            self.cuts.swap_remove(at);
+        }
+        self.cuts.push(Cut::new(track, self.seed)?);
+        self.cuts.len().checked_sub(1)
+    }
+
+    /// Adds a sender report of a track as of a time of it.
+    fn report(&mut self, track: &Track, (dts, dts_ms): (i64, i64)) {
+        let (Some(at), Some(zero)) = (self.place(track), self.clock) else { return };
+        let Some(cut) = self.cuts.get_mut(at) else { return };
+        let micros = track.timescale.convert(dts, MICROSECONDS);
+        let ntp = zero.plus(Duration::from_micros(micros.max(0).unsigned_abs()));
+        let rtp_timestamp = cut.timestamp(track.timescale, dts);
+        let info = SenderInfo { ntp, rtp_timestamp, packets: cut.packets, octets: cut.octets };
+        cut.reported_ms = Some(dts_ms);
+        let mut compound = Compound::new(REPORT_BYTES_MAX);
+        compound.sender_report(cut.ssrc, &info, &[]);
+        compound.source_description(cut.ssrc, "millstream");
+        let bytes = Bytes::from(compound.into_bytes());
+        let head = self.frame_head(channel_of(track.id).saturating_add(1), bytes.len());
+        self.out.extend([head, bytes]);
+    }
+
+    fn frame_head(&mut self, channel: u8, length: usize) -> Bytes {
+        self.room();
+        put_frame_head(&mut self.scratch, channel, length);
+        self.scratch.split().freeze()
+    }
+
+    fn room(&mut self) {
+        if self.scratch.capacity() < HEAD_BYTES {
+            self.scratch = BytesMut::with_capacity(SCRATCH_BYTES);
+        }
+    }
+
+    /// Learns the wall clock at the stream's zero.
+    fn see(&mut self, entry: &Entry) {
+        if self.clock.is_none() {
+            let wall =
+                NtpAnchor::new(entry.received, Duration::from_millis(entry.wall_ms)).at(entry.received);
+            let since = Duration::from_millis(entry.dts_ms.max(0).unsigned_abs());
+            self.clock = Some(wall.minus(since));
+            self.seed = entry.wall_ms;
+        }
+    }
+
+    /// Adds the packets of a unit.
+    fn packets(&mut self, entry: &Entry, track: &Track) {
+        let Some(at) = self.place(track) else { return };
+        let Some(cut) = self.cuts.get_mut(at) else { return };
+        let unit = &entry.unit;
+        let done = cut.packetizer.packetize(&track.config, unit.key_frame, &unit.payload, &mut self.payloads);
+        if let Err(error) = done {
+            tracing::debug!(%error, "unit without packets");
+            return;
+        }
+        let mut timestamp = cut.timestamp(track.timescale, unit.pts);
+        let mut payloads = self.payloads.take();
+        while let Some(payload) = payloads.next() {
+            if payload.len() > WHOLE_BYTES_MAX {
+                continue;
+            }
+            self.room();
+            let Some(cut) = self.cuts.get_mut(at) else { return };
+            let marker = payloads.len() == 0;
+            let length = rtp::HEADER_BYTES.saturating_add(payload.len());
+            put_frame_head(&mut self.scratch, channel_of(track.id), length);
+            let marked = cut.payload_type.number() | if marker { MARKER } else { 0 };
+            self.scratch.put_slice(&[RTP_VERSION, marked]);
+            self.scratch.put_u16(cut.sequence);
+            self.scratch.put_u32(timestamp);
+            self.scratch.put_u32(cut.ssrc.0);
+            cut.sequence = cut.sequence.wrapping_add(1);
+            cut.packets = cut.packets.wrapping_add(1);
+            cut.octets = cut.octets.wrapping_add(u32::try_from(payload.len()).unwrap_or(0));
+            if let CodecConfig::G711(config) = &cut.config {
+                // Each packet has samples of its own.
+                let samples = payload.len().checked_div(usize::from(config.channels)).unwrap_or(0);
+                timestamp = timestamp.wrapping_add(u32::try_from(samples).unwrap_or(0));
+            }
+            self.out.extend([self.scratch.split().freeze(), payload]);
+        }
+    }
+}
+
+/// `$`, the channel, the length (RFC 2326 §10.12).
+fn put_frame_head(out: &mut BytesMut, channel: u8, length: usize) {
+    out.put_slice(b"$");
+    out.put_u8(channel);
+    // No packet is longer than [`WHOLE_BYTES_MAX`].
+    out.put_u16(u16::try_from(length).unwrap_or(u16::MAX));
+}
+
+impl Package for RtspPackage {
+    fn fit(&self, track: &Track) -> Fit {
+        Fit::of(clock_of(&track.config).is_some())
+    }
+
+    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
+        // Parameter sets travel with the key frames; the reports say how the tracks lie to each other.
+        for track in chosen.iter() {
+            self.report(track, (Timescale::MILLISECONDS.convert(dts_ms, track.timescale), dts_ms));
+        }
+        Parts::new(self.out.drain(..))
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        let Some(track) = entry.tracks.get(entry.unit.track) else { return Parts::default() };
+        self.see(entry);
+        let Some(at) = self.place(track) else { return Parts::default() };
+        let reported = self.cuts.get(at).and_then(|cut| cut.reported_ms);
+        if reported.is_none_or(|at| entry.dts_ms.saturating_sub(at) >= REPORT_INTERVAL_MS) {
+            self.report(track, (entry.unit.dts, entry.dts_ms));
+        }
+        self.packets(entry, track);
+        Parts::new(self.out.drain(..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use media::codec::{opus, vp8};
+    use media::{AccessUnit, Tracks};
+
+    use super::*;
+
+    struct Stream {
+        package: RtspPackage,
+        tracks: Arc<Tracks>,
+        now: Instant,
+    }
+
+    impl Stream {
+        fn new() -> Self {
+            let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
+            let video = track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()));
+            let audio = track(TrackId::AUDIO, CodecConfig::Opus(opus::Config::of_channels(2).unwrap()));
+            let tracks = Arc::new(Tracks::new(1, [video, audio]));
+            Self { package: RtspPackage::default(), tracks, now: Instant::now() }
+        }
+
+        /// The frames of a unit: channel and packet.
+        fn frames(&mut self, track: TrackId, ms: i64, payload: &[u8]) -> Vec<(u8, Vec<u8>)> {
+            let unit = AccessUnit {
+                track,
+                dts: ms,
+                pts: ms,
+                key_frame: true,
+                config_epoch: 1,
+                payload: Bytes::copy_from_slice(payload),
+            };
+            let entry = Entry::new(self.now, 1_700_000_000_000, unit, Arc::clone(&self.tracks));
+            let parts = self.package.unit(&entry, &Chosen::default());
+            let bytes: Vec<u8> = parts.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+            let (mut rest, mut frames) = (&bytes[..], Vec::new());
+            while let [b'$', channel, high, low, behind @ ..] = rest {
+                let (packet, behind) = behind.split_at(usize::from(*high) << 8 | usize::from(*low));
+                frames.push((*channel, packet.to_vec()));
+                rest = behind;
+            }
+            assert!(rest.is_empty(), "nothing stands between frames");
+            frames
+        }
+    }
+
+    #[test]
+    fn a_unit_is_frames_on_the_channels_of_its_track_and_reports_come_first() {
+        let mut stream = Stream::new();
+        let frames = stream.frames(TrackId::VIDEO, 1000, &[7; 4000]);
+        let channel = channel_of(TrackId::VIDEO);
+        assert_eq!(frames[0].0, channel + 1);
+        assert!(rtp::rtcp::packets(&frames[0].1).all(|part| part.is_ok()));
+        let packets: Vec<_> =
+            frames[1..].iter().map(|(_, bytes)| rtp::Packet::read(bytes).unwrap()).collect();
+        assert!(packets.len() == 3 && frames[1..].iter().all(|frame| frame.0 == channel));
+        let marked: Vec<bool> = packets.iter().map(|packet| packet.header.marker).collect();
+        assert_eq!(marked, [false, false, true]);
+        let first = packets[0].header;
+        assert!(packets.iter().all(|packet| packet.header.timestamp == first.timestamp));
+        // The next unit goes on counting, and is reported of no more.
+        let next = stream.frames(TrackId::VIDEO, 1040, &[7; 10]);
+        let header = rtp::Packet::read(&next[0].1).unwrap().header;
+        assert_eq!((next.len(), header.ssrc), (1, first.ssrc));
+        assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
+        // Behind five seconds it is.
+        assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
+    }
+
+    #[test]
+    fn p_09_what_no_frame_can_hold_is_left_out() {
+        let mut stream = Stream::new();
+        let sound = |stream: &mut Stream, length| {
+            let frames = stream.frames(TrackId::AUDIO, 1000, &vec![0xfc; length]);
+            frames.into_iter().filter(|frame| frame.0 == channel_of(TrackId::AUDIO)).count()
+        };
+        let lengths = [100, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX + 1, 70_000, 1 << 20, 100];
+        assert_eq!(lengths.map(|length| sound(&mut stream, length)), [1, 1, 0, 0, 0, 1]);
+    }
+}

@@ -1,0 +1,114 @@
+//! A publisher: its packets become units, and it is told of its reception.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::mail::{Departure, Grant};
+use crate::protocol::Event;
+use crate::protocol::rtp_mapping::{Depackager, Source};
+use crate::protocol::usable::{Fault, Usable};
+use crate::types::Handle;
+
+/// From the grant to the first packet.
+const FIRST_WITHIN: Duration = Duration::from_secs(20);
+/// Between two packets.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Between two receiver reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Why a publisher is ended.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) reason: &'static str,
+    pub(super) departure: Departure,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    ingest: Depackager,
+    usable: Usable,
+    sections: usize,
+    /// By when the next packet must have come.
+    silent_at: Instant,
+    report_at: Instant,
+    /// Reports to be sent, by section.
+    reports: Vec<(usize, Bytes)>,
+}
+
+impl Publisher {
+    pub(super) fn new(now: Instant, grant: &Grant, sources: Vec<Option<Source>>) -> Self {
+        Self {
+            sections: sources.len(),
+            ingest: Depackager::new(now, grant, sources),
+            usable: Usable::default(),
+            silent_at: super::viewer::after(now, FIRST_WITHIN),
+            report_at: super::viewer::after(now, REPORT_INTERVAL),
+            reports: Vec::new(),
+        }
+    }
+
+    /// A packet of a section. True: it is one of what was described.
+    pub(super) fn packet(&mut self, now: Instant, section: usize, is_rtcp: bool, packet: &[u8]) -> bool {
+        if is_rtcp {
+            self.ingest.handle_rtcp(now, section, packet);
+            return false;
+        }
+        let is_taken = self.ingest.handle_rtp(now, section, packet);
+        if is_taken {
+            self.silent_at = super::viewer::after(now, SILENCE_MAX);
+        }
+        is_taken
+    }
+
+    /// Hands on units, and says when it is to be ended.
+    pub(super) fn poll(&mut self, now: Instant, events: &mut impl Extend<Event>) -> Option<End> {
+        let publication = Handle::ONLY;
+        while let Some((unit, tracks)) = self.ingest.poll_unit() {
+            events.extend([Event::Unit { publication, unit, tracks }]);
+        }
+        let units = self.ingest.take_dropped();
+        if units > 0 {
+            events.extend([Event::UnitsDropped { publication, units }]);
+        }
+        if self.silent_at <= now {
+            return Some(End { reason: "no packets", departure: Departure::Lost });
+        }
+        let fault = self.usable.check(now, self.ingest.supply())?;
+        let (Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault;
+        events.extend([Event::Fault { publication, reason }]);
+        matches!(fault, Fault::Unusable(_)).then_some(End { reason, departure: Departure::Clean })
+    }
+
+    /// A deadline may have passed.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.ingest.handle_timeout(now);
+        if self.report_at <= now {
+            self.report_at = super::viewer::after(now, REPORT_INTERVAL);
+            self.reports = (0..self.sections)
+                .filter_map(|section| Some((section, Bytes::from(self.ingest.report(now, section)?))))
+                .collect();
+        }
+    }
+
+    /// Hands out the reports that go into the connection: `send` takes those of interleaved sections.
+    pub(super) fn take_reports(&mut self, mut send: impl FnMut(usize, Bytes) -> bool) {
+        self.reports.retain(|(section, report)| !send(*section, report.clone()));
+    }
+
+    /// The next report that goes as a datagram: of a section for which `is_datagram`.
+    pub(super) fn poll_report(&mut self, is_datagram: impl Fn(usize) -> bool) -> Option<(usize, Bytes)> {
+        let at = self.reports.iter().position(|(section, _)| is_datagram(*section))?;
+        Some(self.reports.swap_remove(at))
+    }
+
+    /// The next deadline.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let usable = self.usable.deadline(self.ingest.supply());
+        [self.ingest.poll_timeout(), usable, Some(self.silent_at), Some(self.report_at)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

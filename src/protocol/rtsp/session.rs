@@ -1,0 +1,475 @@
+//! The session of an RTSP peer, publisher or viewer.
+//!
+//! A publisher asks with its `ANNOUNCE`, a viewer with its `DESCRIBE`, so that both hear at once why not. A viewer's
+//! subscription is paused until it plays.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use ::rtsp::{
+    AnnounceRequest, Channels, CloseReason, Event as Asked, Frame, Lower, RtpInfo, Server, SetupRequest,
+    Status, StreamRequest, Transport,
+};
+use crypto::Seed;
+use media::Tracks;
+use wire::{Datagrams, SendQueue};
+
+use super::package::{self, channel_of};
+use super::pairs::{Opened, Pairs, path_of, track_of};
+use super::publisher::Publisher;
+use super::request::{key_of, no_subscription_status, params_of, refusal_status};
+use super::viewer::{self, Viewer};
+use crate::hub::{Delivery, Selection};
+use crate::mail::{Departure, Grant, NoSubscription, Refusal};
+use crate::protocol::rtp_mapping::Source;
+use crate::protocol::{
+    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
+    Reply, Session, Shared, To, UnitSink, asked_selection,
+};
+use crate::types::{Handle, Now};
+
+/// The limits of docs/robustness.md, the same for all connections.
+static CONFIG: LazyLock<Arc<::rtsp::Config>> = LazyLock::new(|| Arc::new(::rtsp::Config::default()));
+
+/// How long a viewer waits for the tracks of a stream that has none yet.
+const TRACKS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The role of the peer.
+#[derive(Debug)]
+enum Role {
+    /// None yet, or no longer.
+    None,
+    /// Waits for the verdict on a publish, with the sources that it described.
+    AskedPublish(Vec<Option<Source>>),
+    /// Publishes.
+    Publisher(Box<Publisher>),
+    /// Waits for the verdict on a play.
+    AskedPlay,
+    /// Waits for the first tracks of its stream.
+    AwaitsTracks(Instant),
+    /// Plays, or is about to.
+    Viewer(Box<Viewer>),
+}
+
+/// The session of an accepted connection.
+#[derive(Debug)]
+pub(crate) struct RtspSession {
+    machine: Box<Server>,
+    role: Role,
+    pairs: Pairs,
+    events: std::collections::VecDeque<Event>,
+    format: Format,
+    known: bool,
+    closed: bool,
+}
+
+impl RtspSession {
+    pub(crate) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+        Self {
+            machine: Box::new(Server::new(now.mono, Arc::clone(&CONFIG), seed)),
+            role: Role::None,
+            pairs: Pairs::new(peer.ip()),
+            events: std::collections::VecDeque::new(),
+            format: Format::new(&package::FORMAT, 0),
+            known: false,
+            closed: false,
+        }
+    }
+
+    /// Translates events of the machine to events for the worker.
+    fn drain_machine(&mut self, ctx: &Context<'_>) {
+        while self.events.is_empty()
+            && let Some(event) = self.machine.poll_event()
+        {
+            match event {
+                Asked::Describe(request) => self.describe(ctx, &request),
+                Asked::Announce(request) => self.announce(ctx, &request),
+                Asked::Setup(request) => self.setup(ctx, request),
+                Asked::Play => self.play(ctx),
+                Asked::Record => self.machine.accept_record(ctx.now.mono),
+                Asked::Pause => self.pause(),
+                Asked::Teardown => self.leave(Departure::Clean),
+                Asked::Interleaved(frame) => self.frame(ctx, &frame),
+                Asked::Closed(reason) => self.machine_closed(&reason),
+            }
+        }
+    }
+
+    fn announce(&mut self, ctx: &Context<'_>, request: &AnnounceRequest) {
+        let StreamRequest { target, user_agent, .. } = &request.stream;
+        let Some(key) = key_of(target) else {
+            return self.machine.reject(ctx.now.mono, Status::BAD_REQUEST);
+        };
+        if !matches!(self.role, Role::None) {
+            return self.machine.reject(ctx.now.mono, Status::NOT_VALID_IN_STATE);
+        }
+        let sections = &request.description.media;
+        let sources: Vec<_> =
+            sections.iter().map(|section| Source::of(&section.rtp_formats().next()?)).collect();
+        if sources.iter().all(Option::is_none) {
+            return self.machine.reject(ctx.now.mono, Status::UNSUPPORTED_MEDIA_TYPE);
+        }
+        self.role = Role::AskedPublish(sources);
+        let ask = PublishAsk {
+            key,
+            ingest: super::INGEST,
+            user_agent: user_agent.clone(),
+            params: params_of(target),
+            via: Vec::new(),
+        };
+        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+    }
+
+    fn describe(&mut self, ctx: &Context<'_>, request: &StreamRequest) {
+        let Some(key) = key_of(&request.target) else {
+            return self.machine.reject(ctx.now.mono, Status::NOT_FOUND);
+        };
+        if let Role::Viewer(viewer) = &mut self.role {
+            // Some players ask again.
+            return self.machine.accept_describe(ctx.now.mono, &viewer.description().write());
+        }
+        if !matches!(self.role, Role::None) {
+            return self.machine.reject(ctx.now.mono, Status::NOT_VALID_IN_STATE);
+        }
+        self.role = Role::AskedPlay;
+        let params = params_of(&request.target);
+        let selection = asked_selection(&params).unwrap_or(Selection::DEFAULT);
+        self.format = Format::new(&package::FORMAT, 0).select(selection);
+        let ask = PlayAsk { key, format: self.format, params, origin: String::new() };
+        self.events.push_back(Event::Subscribe { subscription: Handle::ONLY, ask });
+    }
+
+    /// A track is given its way: channels that all viewers share, a publisher's own, or a pair of sockets.
+    fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
+        let now = ctx.now.mono;
+        let (index, mut transports) = (request.track, request.transports.into_iter());
+        let found = match &mut self.role {
+            Role::Publisher(_) => transports.next(),
+            Role::Viewer(viewer) => {
+                let chosen = transports.find(|transport| viewer.may_use(transport.lower));
+                chosen.zip(viewer.track(index)).map(|(transport, track)| {
+                    viewer.set_up(index, transport.lower);
+                    match transport.lower {
+                        Lower::Tcp => {
+                            Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
+                        }
+                        Lower::Udp => transport,
+                    }
+                })
+            }
+            Role::None | Role::AskedPublish(_) | Role::AskedPlay | Role::AwaitsTracks(_) => {
+                return self.machine.reject(now, Status::NOT_VALID_IN_STATE);
+            }
+        };
+        let Some(transport) = found else {
+            return self.machine.reject(now, Status::UNSUPPORTED_TRANSPORT);
+        };
+        match transport.lower {
+            Lower::Tcp => self.machine.accept_setup(now, transport),
+            Lower::Udp if self.pairs.open(index, transport, &mut self.events) => {}
+            Lower::Udp => self.machine.reject(now, Status::UNSUPPORTED_TRANSPORT),
+        }
+    }
+
+    fn play(&mut self, ctx: &Context<'_>) {
+        let Role::Viewer(viewer) = &mut self.role else {
+            return self.machine.reject(ctx.now.mono, Status::NOT_VALID_IN_STATE);
+        };
+        if let Some(selection) = viewer.narrowed(self.format.key().selection) {
+            self.format = self.format.select(selection);
+            self.events.push_back(Event::Select { subscription: Handle::ONLY, selection });
+        }
+        let infos: Vec<RtpInfo> =
+            viewer.set_up_tracks().map(|track| RtpInfo { track, ..RtpInfo::default() }).collect();
+        self.machine.accept_play(ctx.now.mono, &infos);
+        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: false });
+    }
+
+    fn pause(&mut self) {
+        if let Role::Viewer(_) = self.role {
+            self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+        }
+    }
+
+    fn frame(&mut self, ctx: &Context<'_>, frame: &Frame) {
+        // What a viewer says about its reception is of no use to anybody.
+        let Role::Publisher(publisher) = &mut self.role else { return };
+        publisher.packet(ctx.now.mono, frame.track, frame.is_rtcp, &frame.payload);
+        self.take_units(ctx);
+    }
+
+    /// Hands on what a publisher's packets have become.
+    fn take_units(&mut self, ctx: &Context<'_>) {
+        let Role::Publisher(publisher) = &mut self.role else { return };
+        if let Some(end) = publisher.poll(ctx.now.mono, &mut self.events) {
+            tracing::debug!(reason = end.reason, "RTSP publisher ended");
+            self.leave(end.departure);
+            self.machine.close(ctx.now.mono, CloseReason::Requested);
+        }
+    }
+
+    fn publish_verdict(&mut self, ctx: &Context<'_>, verdict: Result<Grant, Refusal>) {
+        let Role::AskedPublish(sources) = &mut self.role else { return };
+        match verdict {
+            Ok(grant) => {
+                self.known = true;
+                let sources = std::mem::take(sources);
+                self.role = Role::Publisher(Box::new(Publisher::new(ctx.now.mono, &grant, sources)));
+                self.machine.accept_announce(ctx.now.mono);
+            }
+            Err(refusal) => {
+                self.role = Role::None;
+                self.machine.reject(ctx.now.mono, refusal_status(&refusal));
+            }
+        }
+    }
+
+    fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
+        if !matches!(self.role, Role::AskedPlay) {
+            return;
+        }
+        match verdict {
+            Ok(tracks) => {
+                self.known = true;
+                self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused: true });
+                self.role = Role::AwaitsTracks(viewer::after(ctx.now.mono, TRACKS_WITHIN));
+                if !tracks.is_empty() {
+                    self.tracks_known(ctx, tracks);
+                }
+            }
+            Err(why) => {
+                self.role = Role::None;
+                self.machine.reject(ctx.now.mono, no_subscription_status(&why));
+            }
+        }
+    }
+
+    fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
+        if !matches!(self.role, Role::AwaitsTracks(_)) {
+            return;
+        }
+        let viewer = Viewer::new(ctx.now.mono, &self.format.choose(tracks));
+        if viewer.is_empty() {
+            return self.give_up(ctx, Status::UNSUPPORTED_MEDIA_TYPE);
+        }
+        self.machine.accept_describe(ctx.now.mono, &viewer.description().write());
+        self.role = Role::Viewer(Box::new(viewer));
+    }
+
+    /// A subscription comes to nothing.
+    fn give_up(&mut self, ctx: &Context<'_>, status: Status) {
+        self.leave(Departure::Clean);
+        self.machine.reject(ctx.now.mono, status);
+    }
+
+    /// The session is over, whatever it was; the connection may go on.
+    fn leave(&mut self, departure: Departure) {
+        match std::mem::replace(&mut self.role, Role::None) {
+            Role::AskedPublish(_) | Role::Publisher(_) => {
+                self.events.push_back(Event::Unpublished { publication: Handle::ONLY, departure });
+            }
+            Role::AskedPlay | Role::AwaitsTracks(_) | Role::Viewer(_) => {
+                self.events.push_back(Event::Unsubscribe(Handle::ONLY));
+            }
+            Role::None => {}
+        }
+        self.pairs.close(&mut self.events);
+    }
+
+    fn machine_closed(&mut self, reason: &CloseReason) {
+        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
+        let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
+        self.leave(if clean { Departure::Clean } else { Departure::Lost });
+        if !self.closed {
+            self.closed = true;
+            self.events.push_back(Event::Closed(reason.to_string()));
+        }
+    }
+
+    /// A socket of the session's own is open, or is not.
+    fn opened(&mut self, ctx: &Context<'_>, path: PathId, local: Option<SocketAddr>) {
+        let port = local.map(|local| local.port());
+        match self.pairs.opened(path, port, &mut self.events) {
+            Opened::NotYet => {}
+            Opened::Pair(transport) => self.machine.accept_setup(ctx.now.mono, transport),
+            Opened::Failed => self.machine.reject(ctx.now.mono, Status::UNAVAILABLE),
+        }
+    }
+}
+
+impl ByteStream for RtspSession {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Err(error) = self.machine.handle_bytes(ctx.now.mono, bytes) {
+            tracing::debug!(%error, "RTSP peer broke the protocol");
+        }
+    }
+
+    fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
+        // Over datagrams it is no sign of life that this side speaks.
+        if let Role::Viewer(viewer) = &self.role
+            && !viewer.takes_datagrams()
+        {
+            self.machine.keep_alive(ctx.now.mono);
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.machine.wants_bytes()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Role::Publisher(publisher) = &mut self.role {
+            publisher.take_reports(|track, report| self.machine.send_frame(track, true, report));
+        }
+        self.machine.poll_transmit(out);
+    }
+}
+
+impl DatagramPeer for RtspSession {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, _from: Remote, datagram: &mut [u8]) {
+        // The socket is connected to the peer, so it is nobody else's.
+        let Some((track, is_rtcp)) = track_of(path) else { return };
+        match &mut self.role {
+            Role::Publisher(publisher) => {
+                if publisher.packet(ctx.now.mono, track, is_rtcp, datagram) {
+                    self.machine.keep_alive(ctx.now.mono);
+                }
+                self.take_units(ctx);
+            }
+            Role::Viewer(_) if is_rtcp => self.machine.keep_alive(ctx.now.mono),
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::AskedPlay
+            | Role::AwaitsTracks(_)
+            | Role::Viewer(_) => {}
+        }
+    }
+
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+        match &mut self.role {
+            Role::Viewer(viewer) => viewer.poll_datagrams(ctx.now.mono, out),
+            Role::Publisher(publisher) => {
+                // One at a time, because each has a path of its own.
+                let report = publisher.poll_report(|track| self.machine.channels(track).is_none());
+                let Some((track, report)) = report else { return To::PEER };
+                out.push(&[], &report);
+                To { path: path_of(track, true), ..To::PEER }
+            }
+            Role::None | Role::AskedPublish(_) | Role::AskedPlay | Role::AwaitsTracks(_) => To::PEER,
+        }
+    }
+}
+
+impl UnitSink for RtspSession {
+    fn has_room(&self) -> bool {
+        matches!(&self.role, Role::Viewer(viewer) if viewer.has_room())
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        if let Role::Viewer(viewer) = &mut self.role {
+            unit.parts().for_each(|parts| viewer.push(parts));
+        }
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {}
+}
+
+impl Session for RtspSession {
+    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { local } if path != PathId::default() => self.opened(ctx, path, local),
+            PathEvent::Broken(_) if path != PathId::default() => self.opened(ctx, path, None),
+            PathEvent::Open { .. } => {}
+            PathEvent::PeerClosed | PathEvent::Broken(_) => {
+                self.machine.close(ctx.now.mono, CloseReason::PeerClosed);
+            }
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Publish { verdict, .. } => self.publish_verdict(ctx, verdict),
+            Reply::Subscribe { verdict, .. } => self.subscribe_verdict(ctx, verdict),
+            Reply::TracksKnown { tracks, .. } => self.tracks_known(ctx, tracks),
+            Reply::PublicationEnded { .. } => {
+                // The worker has ended it already.
+                self.role = Role::None;
+                self.machine.close(ctx.now.mono, CloseReason::Requested);
+            }
+            Reply::SubscriptionEnded { .. } => self.machine.close(ctx.now.mono, CloseReason::Requested),
+            // An encoder is not asked for anything over RTSP.
+            Reply::KeyFrameNeeded { .. } | Reply::Wanted { .. } => {}
+            Reply::StreamBegun(_)
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_)
+            | Reply::Held(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let now = ctx.now.mono;
+        if let Err(error) = self.machine.handle_timeout(now) {
+            tracing::debug!(%error, "RTSP timeout");
+        }
+        if matches!(self.role, Role::AwaitsTracks(until) if until <= now) {
+            self.give_up(ctx, Status::NOT_FOUND);
+        }
+        if let Role::Publisher(publisher) = &mut self.role {
+            publisher.handle_timeout(now);
+            self.take_units(ctx);
+        }
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if self.events.is_empty() {
+            // What a burst needed is not kept for the life of the session.
+            self.events.shrink_to(4);
+            self.drain_machine(ctx);
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match &self.role {
+            Role::Publisher(publisher) => publisher.poll_timeout(),
+            Role::Viewer(viewer) => viewer.poll_timeout(),
+            Role::AwaitsTracks(until) => Some(*until),
+            Role::None | Role::AskedPublish(_) | Role::AskedPlay => None,
+        };
+        [self.machine.poll_timeout(), own].into_iter().flatten().min()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
+        self.machine.close(ctx.now.mono, CloseReason::Shutdown);
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "rtsp", is_media: true, is_authenticated: self.known }
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
+        Some(self)
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        match &self.role {
+            Role::Viewer(viewer) if viewer.takes_datagrams() => Some(self),
+            Role::Viewer(_)
+            | Role::None
+            | Role::AskedPublish(_)
+            | Role::Publisher(_)
+            | Role::AskedPlay
+            | Role::AwaitsTracks(_) => None,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A viewer: what it was described, what it has set up, and the datagrams that wait for its pace.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ::rtsp::Lower;
+use bytes::Bytes;
+use media::{TrackId, TrackKind};
+use sdp::{Attribute, Connection, Description, Host};
+use wire::Datagrams;
+
+use super::package::FRAME_HEAD_BYTES;
+use super::pairs::path_of;
+use crate::hub::{Chosen, Parts, Pick, Selection};
+use crate::protocol::rtp_mapping::describe::section_of;
+use crate::protocol::{PathId, To};
+
+/// Bytes that wait to be sent; behind that its cursor stays.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+/// What is sent at once, and how soon the next may follow: 128 Mb/s, so that the backlog that a viewer begins with does not
+/// overrun its socket.
+const PACE_BYTES: usize = 32 << 10;
+const PACE_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A time after another one.
+pub(super) fn after(now: Instant, duration: Duration) -> Instant {
+    now.checked_add(duration).unwrap_or(now)
+}
+
+/// A track that it was described.
+#[derive(Debug)]
+struct Described {
+    track: TrackId,
+    kind: TrackKind,
+    /// How it is sent, once it is set up.
+    lower: Option<Lower>,
+}
+
+/// A packet in two pieces.
+#[derive(Debug)]
+struct Packet {
+    path: PathId,
+    head: Bytes,
+    payload: Bytes,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    /// In the order of their sections.
+    tracks: Vec<Described>,
+    description: Description,
+    waiting: VecDeque<Packet>,
+    waiting_bytes: usize,
+    /// What was sent since when.
+    paced: (Instant, usize),
+}
+
+impl Viewer {
+    /// A viewer of these tracks.
+    pub(super) fn new(now: Instant, chosen: &Chosen) -> Self {
+        let mut description = Description { name: "millstream".to_owned(), ..Description::default() };
+        description.connection = Some(Connection::new(Host::UNSPECIFIED));
+        description.attributes.push(Attribute::Control("*".to_owned()));
+        description.attributes.push(Attribute::Range("npt=0-".to_owned()));
+        let mut tracks = Vec::new();
+        for track in chosen.iter() {
+            let Some(mut section) = section_of(track) else { continue };
+            section.attributes.push(Attribute::Control(format!("trackID={}", tracks.len())));
+            description.media.push(section);
+            tracks.push(Described { track: track.id, kind: track.kind(), lower: None });
+        }
+        Self { tracks, description, waiting: VecDeque::new(), waiting_bytes: 0, paced: (now, 0) }
+    }
+
+    /// Whether there is nothing that it could be sent.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.tracks.is_empty()
+    }
+
+    /// What it is described.
+    pub(super) const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The track of a section.
+    pub(super) fn track(&self, section: usize) -> Option<TrackId> {
+        self.tracks.get(section).map(|one| one.track)
+    }
+
+    /// Whether a track may be set up so: all of them go one way.
+    pub(super) fn may_use(&self, lower: Lower) -> bool {
+        self.tracks.iter().all(|one| one.lower.is_none_or(|other| other == lower))
+    }
+
+    /// A section is set up.
+    pub(super) fn set_up(&mut self, section: usize, lower: Lower) {
+        if let Some(one) = self.tracks.get_mut(section) {
+            one.lower = Some(lower);
+        }
+    }
+
+    /// The sections that are set up.
+    pub(super) fn set_up_tracks(&self) -> impl Iterator<Item = usize> {
+        self.tracks.iter().enumerate().filter(|(_, one)| one.lower.is_some()).map(|(section, _)| section)
+    }
+
+    /// Whether it takes datagrams.
+    pub(super) fn takes_datagrams(&self) -> bool {
+        self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
+    }
+
+    /// What it wants of what it was described, when that is not all.
+    pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
+        if self.tracks.iter().all(|one| one.lower.is_some()) {
+            return None;
+        }
+        let pick = |kind, whole| {
+            let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());
+            let all = self.tracks.iter().filter(|one| one.kind == kind).count();
+            match (of_kind.next(), of_kind.next()) {
+                (None, _) => Pick::None,
+                (Some(_), None) if all == 1 => whole,
+                (Some(only), None) => Pick::Only(only.track),
+                // Some of many cannot be said: what was not set up is left out on the way.
+                (Some(_), Some(_)) => whole,
+            }
+        };
+        let (video, audio) =
+            (pick(TrackKind::Video, selection.video), pick(TrackKind::Audio, selection.audio));
+        Some(Selection { video, audio, ..selection })
+    }
+
+    /// Whether there is room for a unit.
+    pub(super) const fn has_room(&self) -> bool {
+        self.waiting_bytes < WAITING_BYTES_MAX
+    }
+
+    /// A unit, or what it needs first, as [`super::package`] makes it.
+    pub(super) fn push(&mut self, parts: &Parts) {
+        for pair in parts.slices().chunks_exact(2) {
+            let [head, payload] = pair else { continue };
+            let Some(&[_, channel, _, _]) = head.first_chunk::<FRAME_HEAD_BYTES>() else { continue };
+            let of = |one: &Described| super::package::channel_of(one.track) == channel & !1;
+            let Some(section) = self.tracks.iter().position(of) else { continue };
+            let path = path_of(section, channel & 1 == 1);
+            self.waiting_bytes = self.waiting_bytes.saturating_add(head.len()).saturating_add(payload.len());
+            self.waiting.push_back(Packet {
+                path,
+                head: head.slice(FRAME_HEAD_BYTES..),
+                payload: payload.clone(),
+            });
+        }
+    }
+
+    /// Adds the next datagrams of one path, as far as its pace allows.
+    pub(super) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
+        if now.saturating_duration_since(self.paced.0) >= PACE_INTERVAL {
+            self.paced = (now, 0);
+        }
+        let Some(path) = self.waiting.front().map(|packet| packet.path) else { return To::PEER };
+        while self.paced.1 < PACE_BYTES
+            && let Some(packet) = self.waiting.front()
+            && packet.path == path
+        {
+            let bytes = packet.head.len().saturating_add(packet.payload.len());
+            if !out.has_room(bytes) {
+                break;
+            }
+            out.push(&packet.head, &packet.payload);
+            self.paced.1 = self.paced.1.saturating_add(bytes);
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.saturating_add(FRAME_HEAD_BYTES));
+            self.waiting.pop_front();
+        }
+        To { path, ..To::PEER }
+    }
+
+    /// When more may be sent.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (!self.waiting.is_empty()).then(|| after(self.paced.0, PACE_INTERVAL))
+    }
+}
