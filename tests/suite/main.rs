@@ -41,6 +41,7 @@ mod reference;
 mod rest_tour;
 mod restream;
 mod rtmp_rows;
+mod rtsp;
 mod schema;
 mod simulation;
 mod sources;

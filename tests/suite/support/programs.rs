@@ -95,8 +95,13 @@ pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
 
 /// The H.264 and AAC frames, whatever container holds them: slices alone, audio frames without a header.
 pub fn unit_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
+    unit_md5_by(&[], url, seconds)
+}
+
+/// The same, with options before the input.
+pub fn unit_md5_by(options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
     let bare = ["-bsf:v", "h264_mp4toannexb,filter_units=remove_types=6-9", "-bsf:a", "aac_adtstoasc"];
-    hash_packets(Path::new("ffmpeg"), &[], url, seconds, &bare)
+    hash_packets(Path::new("ffmpeg"), options, url, seconds, &bare)
 }
 
 /// The same by another ffmpeg, with options before its input.

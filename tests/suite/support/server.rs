@@ -49,6 +49,7 @@ pub struct Server {
     pub https: Option<SocketAddr>,
     pub rtmp: SocketAddr,
     pub rtmps: Option<SocketAddr>,
+    pub rtsp: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
@@ -85,6 +86,7 @@ impl Server {
             "https.port=0",
             "rtmp.port=0",
             "rtmps.port=0",
+            "rtsp.port=0",
             "server.srt_port=0",
             "webrtc.port=0",
         ]
@@ -130,6 +132,7 @@ impl Server {
             https: address("https"),
             rtmp: address("rtmp").unwrap(),
             rtmps: address("rtmps"),
+            rtsp: address("rtsp"),
             srt: address("srt"),
             webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
@@ -148,6 +151,10 @@ impl Server {
 
     pub fn rtmp_url(&self, path: &str) -> String {
         format!("rtmp://{}/{path}", self.rtmp)
+    }
+
+    pub fn rtsp_url(&self, path: &str) -> String {
+        format!("rtsp://{}/{path}", self.rtsp.expect("the server does not listen for RTSP"))
     }
 
     pub fn home(&self) -> &Path {
