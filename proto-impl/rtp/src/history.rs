@@ -284,8 +284,11 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
+        // What is held gets old and may still be asked for: how often it was sent is known as long as there is room.
+        let is_full = self.resent.len() >= RESENT_MAX;
         let is_over = |(id, resent): (&u64, &Resent)| {
-            *id < log.first || now.saturating_duration_since(resent.last) > LOG_AGE_MAX
+            let is_old = now.saturating_duration_since(resent.last) > LOG_AGE_MAX;
+            log.fresh(now, *id).is_none() || (is_old && is_full)
         };
         while self.resent.first_key_value().is_some_and(is_over) {
             self.resent.pop_first();
@@ -424,7 +427,10 @@ mod tests {
         assert_eq!((log.len(), log.first_id()), (2, ids[4]));
         let mut history = ResendHistory::new();
         history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
-        assert!(history.resend(late, SequenceNumber(7), RTT, &log).is_some());
+        // Ten times in all, though it is asked for once in two seconds.
+        let asked = (0..30).map(|n| at(late, n * 2000));
+        let resent = asked.filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log).is_some()).count();
+        assert_eq!(resent, usize::from(RESENDS_MAX));
         log.hold(ids[5]);
         log.trim(late);
         assert_eq!(log.first_id(), ids[5]);
