@@ -207,7 +207,10 @@ pub fn rtsp_client(data: &[u8]) {
 fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
     let now = epoch();
     let ports = |port| Ports::from_rtp(port).filter(|_| seed & 2 != 0);
-    let tracks = [TrackSetup { track: 0, ports: ports(5000) }, TrackSetup { track: 1, ports: ports(5002) }];
+    let setup = |track, port| {
+        ports(port).map_or(TrackSetup::interleaved(track), |ports| TrackSetup::udp(track, ports))
+    };
+    let tracks = [setup(0, 5000), setup(1, 5002)];
     let mut client = if seed & 1 == 0 {
         Client::play(now, Arc::clone(&CONFIG), Seed::from_number(1))
     } else {
@@ -239,7 +242,7 @@ fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
 
 fn drain(client: &mut Client, now: Instant, tracks: &[TrackSetup], events: &mut Vec<String>) {
     while let Some(event) = client.poll_event() {
-        if matches!(event, ClientEvent::Described(_)) {
+        if matches!(event, ClientEvent::Described(_) | ClientEvent::NotInterleaved) {
             client.setup(now, tracks);
         }
         if let ClientEvent::SetUp { transport, .. } = &event {

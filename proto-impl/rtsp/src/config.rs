@@ -59,6 +59,8 @@ pub struct ClientConfig {
     pub user_agent: String,
     /// Whether a track that the server refuses over UDP (461) is tried interleaved.
     pub falls_back_to_tcp: bool,
+    /// Whether the owner of a pull chooses again when the server refuses to interleave the first track.
+    pub falls_back_to_udp: bool,
     /// Time from a request to its answer.
     pub request_timeout: Duration,
     /// Play only: between two packets, interleaved or told of by [`crate::Client::media_progress`]. `None`: for ever.
@@ -76,6 +78,7 @@ impl ClientConfig {
             allows_basic: true,
             user_agent: "millstream".to_owned(),
             falls_back_to_tcp: true,
+            falls_back_to_udp: false,
             request_timeout: Duration::from_secs(10),
             stall_timeout: Some(Duration::from_secs(10)),
         }

@@ -98,6 +98,9 @@ pub enum ClientEvent {
         /// The server's transport; its host is that of the connection whatever it says.
         transport: Transport,
     },
+    /// The server interleaves nothing (461), and the first track was to be. A pull may choose again with
+    /// [`crate::Client::setup`], with ports; nothing happens until then.
+    NotInterleaved,
     /// Media may flow.
     Ready {
         /// Where each track begins, when the server says so.
@@ -130,6 +133,28 @@ pub struct TrackSetup {
     pub track: usize,
     /// Ports for UDP; without them the track is interleaved.
     pub ports: Option<crate::Ports>,
+    /// The channels that are asked for when it is interleaved; `None`: the first that are free.
+    pub channels: Option<crate::Channels>,
+}
+
+impl TrackSetup {
+    /// Over UDP, at these ports.
+    #[must_use]
+    pub const fn udp(track: usize, ports: crate::Ports) -> Self {
+        Self { track, ports: Some(ports), channels: None }
+    }
+
+    /// In the connection, on any channels.
+    #[must_use]
+    pub const fn interleaved(track: usize) -> Self {
+        Self { track, ports: None, channels: None }
+    }
+
+    /// In the connection, on these channels if the server agrees.
+    #[must_use]
+    pub const fn on_channels(track: usize, channels: crate::Channels) -> Self {
+        Self { track, ports: None, channels: Some(channels) }
+    }
 }
 
 /// A timer of a machine.

@@ -38,15 +38,15 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<Event>,
     /// Whom the owner lets in; everybody without.
     pub(crate) login: Option<(&'static str, &'static str)>,
-    /// Whether the owner takes UDP.
-    pub(crate) takes_udp: bool,
+    /// What the owner takes.
+    pub(crate) takes: &'static [Lower],
 }
 
 impl Rig {
     pub(crate) fn new(config: Config) -> Self {
         let now = start();
         let server = Server::new(now, Arc::new(config), Seed::from_number(1));
-        Self { server, now, events: Vec::new(), login: None, takes_udp: true }
+        Self { server, now, events: Vec::new(), login: None, takes: &[Lower::Tcp, Lower::Udp] }
     }
 
     /// Feeds bytes, lets the owner decide, and gives what the server sends.
@@ -70,7 +70,7 @@ impl Rig {
                 Event::Describe(_) => self.server.accept_describe(now, DESCRIPTION),
                 Event::Announce(_) => self.server.accept_announce(now),
                 Event::Setup(request) => {
-                    let takes = |transport: &&Transport| transport.lower == Lower::Tcp || self.takes_udp;
+                    let takes = |transport: &&Transport| self.takes.contains(&transport.lower);
                     match request.transports.iter().find(takes) {
                         Some(transport) => {
                             let server_ports =
@@ -113,6 +113,8 @@ pub(crate) struct Line {
     pub(crate) events: Vec<ClientEvent>,
     /// The tracks that the owner of the client wants when it hears of them.
     pub(crate) wanted: Vec<crate::TrackSetup>,
+    /// And those that it wants when the server interleaves nothing.
+    pub(crate) wanted_instead: Vec<crate::TrackSetup>,
     /// Everything that the client sent.
     pub(crate) asked: String,
     cut: usize,
@@ -120,7 +122,8 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(client: Client, rig: Rig, cut: usize) -> Self {
-        Self { client, rig, events: Vec::new(), wanted: Vec::new(), asked: String::new(), cut }
+        let (wanted, wanted_instead) = (Vec::new(), Vec::new());
+        Self { client, rig, events: Vec::new(), wanted, wanted_instead, asked: String::new(), cut }
     }
 
     /// Carries bytes until nobody has any.
@@ -152,6 +155,9 @@ impl Line {
         while let Some(event) = self.client.poll_event() {
             if matches!(event, ClientEvent::Described(_)) {
                 self.client.setup(self.rig.now, &self.wanted);
+            }
+            if event == ClientEvent::NotInterleaved {
+                self.client.setup(self.rig.now, &self.wanted_instead);
             }
             self.events.push(event);
         }

@@ -115,9 +115,20 @@ impl Client {
                     && offer.lower == Lower::Udp
                     && self.config.falls_back_to_tcp =>
             {
-                self.wanted.push_front(TrackSetup { track: *track, ports: None });
+                self.wanted.push_front(TrackSetup::interleaved(*track));
                 self.wanted.iter_mut().for_each(|wanted| wanted.ports = None);
                 self.set_up_next(now);
+            }
+            Phase::Setup { offer, .. }
+                if response.status == Status::UNSUPPORTED_TRANSPORT
+                    && offer.lower == Lower::Tcp
+                    && self.mode == Mode::Play
+                    && self.config.falls_back_to_udp
+                    && self.presentation.as_ref().is_some_and(|presentation| presentation.count() == 0) =>
+            {
+                self.wanted.clear();
+                self.phase = Phase::Described;
+                self.events.push_back(ClientEvent::NotInterleaved);
             }
             _ if !succeeded => self.rejected(response),
             Phase::Describe => self.described(url, response)?,
@@ -146,7 +157,7 @@ impl Client {
 
     /// Asks for the next track; behind the last one, for media.
     pub(super) fn set_up_next(&mut self, now: Instant) {
-        let Some(TrackSetup { track, ports }) = self.wanted.pop_front() else {
+        let Some(TrackSetup { track, ports, channels }) = self.wanted.pop_front() else {
             let method = match self.mode {
                 Mode::Play => Method::Play,
                 Mode::Record => Method::Record,
@@ -158,7 +169,10 @@ impl Client {
         let Some(presentation) = &self.presentation else { return };
         let offer = match ports {
             Some(ports) => Some(Transport::udp(ports)),
-            None => presentation.free_channels().map(Transport::tcp),
+            None => channels
+                .filter(|channels| presentation.are_free(*channels))
+                .or_else(|| presentation.free_channels())
+                .map(Transport::tcp),
         };
         let (Some(offer), Some(url)) = (offer, presentation.url_of(track)) else {
             self.finish(CloseReason::Rejected);

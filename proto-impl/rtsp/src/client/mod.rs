@@ -2,7 +2,8 @@
 //!
 //! 1. `OPTIONS`, of whose answer `Public` is remembered;
 //! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
-//! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; 461 to UDP -> again, interleaved;
+//! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; 461 to UDP -> again, interleaved; 461 to
+//!    interleaving -> the owner may choose again ([`ClientEvent::NotInterleaved`]);
 //! 4. `PLAY` or `RECORD` -> [`ClientEvent::Ready`];
 //! 5. media; at half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server that does not know that;
 //! 6. `close` -> `TEARDOWN` goes out.

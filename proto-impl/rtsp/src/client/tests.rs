@@ -3,7 +3,7 @@ use sdp::Description;
 use super::*;
 use crate::auth::Credentials;
 use crate::testing::*;
-use crate::{Event, Limit, Ports, RtpInfo, Status, Uri, Violation};
+use crate::{Event, Limit, Lower, Ports, RtpInfo, Status, Uri, Violation};
 
 const URL: &str = "rtsp://127.0.0.1:8554/live/s?token=secret";
 
@@ -17,11 +17,11 @@ fn with_password(password: &str) -> Arc<ClientConfig> {
 }
 
 const fn tcp(track: usize) -> TrackSetup {
-    TrackSetup { track, ports: None }
+    TrackSetup::interleaved(track)
 }
 
 fn udp(track: usize, port: u16) -> TrackSetup {
-    TrackSetup { track, ports: Ports::from_rtp(port) }
+    TrackSetup::udp(track, Ports::from_rtp(port).unwrap())
 }
 
 fn player(config: Arc<ClientConfig>) -> Client {
@@ -109,16 +109,44 @@ fn udp_is_asked_for_and_fallen_back_from() {
     assert_eq!(transports[1].1.client_ports, Ports::from_rtp(5002));
     assert_eq!(transports[1].1.server_ports, Ports::from_rtp(6970));
 
-    let line = play_with(config(), &[udp(0, 5000), udp(1, 5002)], 100, |rig| rig.takes_udp = false);
+    let line = play_with(config(), &[udp(0, 5000), udp(1, 5002)], 100, |rig| rig.takes = &[Lower::Tcp]);
     assert!(is_ready(&line.events) && line.client.channels(1).is_some(), "{:?}", line.events);
     assert_eq!(line.asked.matches("client_port").count(), 1, "the second track is not tried");
 
     let stays = Arc::new(ClientConfig { falls_back_to_tcp: false, ..(*config()).clone() });
-    let line = play_with(stays, &[udp(0, 5000)], 100, |rig| rig.takes_udp = false);
+    let line = play_with(stays, &[udp(0, 5000)], 100, |rig| rig.takes = &[Lower::Tcp]);
     assert!(
         matches!(&line.events[1], ClientEvent::Rejected { status, .. } if *status == Status::UNSUPPORTED_TRANSPORT)
     );
     assert_eq!(line.events.last(), Some(&ClientEvent::Closed(CloseReason::Rejected)));
+}
+
+#[test]
+fn a_server_that_interleaves_nothing_is_asked_again_if_the_owner_likes() {
+    let tries = |falls_back_to_udp| {
+        let config = Arc::new(ClientConfig { falls_back_to_udp, ..(*config()).clone() });
+        let rig = Rig { takes: &[Lower::Udp], ..Rig::new(Config::default()) };
+        let mut line = Line::new(player(config), rig, 100);
+        line.wanted = vec![tcp(0), tcp(1)];
+        line.wanted_instead = vec![udp(0, 5000), udp(1, 5002)];
+        line.run();
+        line
+    };
+    let line = tries(true);
+    assert!(is_ready(&line.events) && line.client.channels(0).is_none(), "{:?}", line.events);
+    let again = line.events.iter().filter(|event| **event == ClientEvent::NotInterleaved);
+    assert_eq!((again.count(), line.asked.matches("interleaved=").count()), (1, 1));
+    assert!(!is_ready(&tries(false).events));
+}
+
+#[test]
+fn channels_are_those_that_the_owner_wants_unless_they_are_taken() {
+    let channels = |rtp| Channels::from_rtp(rtp).unwrap();
+    let line = play(config(), &[TrackSetup::on_channels(0, channels(6)), tcp(1)], 100);
+    assert_eq!((line.client.channels(0), line.client.channels(1)), (Some(channels(6)), Some(channels(0))));
+    let wanted = [0, 1].map(|track| TrackSetup::on_channels(track, channels(6)));
+    let line = play(config(), &wanted, 100);
+    assert_eq!((line.client.channels(0), line.client.channels(1)), (Some(channels(6)), Some(channels(0))));
 }
 
 #[test]
