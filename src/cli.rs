@@ -176,7 +176,7 @@ mod tests {
         for line in ["help", "--help", "-h", "bench --help", "bench play -h", "serve --help"] {
             assert!(matches!(parsed(line), Ok(Command::Help)), "{line}");
         }
-        assert!(usage().contains("rtmps, srt,"), "{}", usage());
+        assert!(usage().contains("rtmps, rtsp, rtsps, srt,"), "{}", usage());
         for (given, meant) in
             [("serv", "serve"), ("run", "serve"), ("bnech", "bench"), ("chekc-config", "check-config")]
         {

@@ -30,6 +30,7 @@ use std::time::Instant;
 use wire::{Datagrams, SendQueue};
 
 pub use crate::protocol::load::Sockets;
+use crate::protocol::{OpenPath, PathId, To};
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
 pub use histogram::Histogram;
 pub use options::{Options, Role};
@@ -56,6 +57,10 @@ pub enum PeerEvent {
     Ready,
     /// It wants another byte stream to the same server in place of the one it has had.
     Reconnect,
+    /// It wants a UDP socket of its own beside its byte stream; the answer is [`PeerDatagrams::handle_local`].
+    OpenPath(OpenPath),
+    /// It has no more use for one.
+    ClosePath(PathId),
     /// The end, once, and why; what `poll_transmit` still gives is to be sent.
     Closed(String),
 }
@@ -104,12 +109,20 @@ pub trait PeerStream {
 
 /// A peer that speaks in datagrams.
 pub trait PeerDatagrams {
-    /// Where the socket receives, once it is open and not connected to the server.
-    fn handle_local(&mut self, now: Now, local: SocketAddr);
+    /// Where a socket receives, once it is open and not connected to the server. `None`: one that it wanted could not be
+    /// opened.
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>);
     /// A datagram of the server; it may be opened in place.
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], tally: &mut Tally);
-    /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr>;
+    fn handle_datagram(
+        &mut self,
+        now: Now,
+        path: PathId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        tally: &mut Tally,
+    );
+    /// Adds the datagrams that are to be sent, and says where to.
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To;
 }
 
 /// A peer that publishes.

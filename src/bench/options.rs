@@ -242,7 +242,7 @@ mod tests {
             "dance",
             "--url rtmp://h/a/b",
             "play",
-            "play --url rtsp://h:1",
+            "play --url udp://h:1",
             "play --url rtmp://h/a/b --count 0",
             "play --url rtmp://h/a/b --count x",
             "play --url rtmp://h/a/b --rate 0",

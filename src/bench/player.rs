@@ -16,6 +16,7 @@ use wire::{Datagrams, SendQueue};
 use super::viewing::Viewing;
 use super::{Now, Peer, PeerDatagrams, PeerEvent, PeerStream, Role, Score, Stamp, Tally, Target};
 use crate::protocol::load::{self, LoadEvent, LoadPlayer};
+use crate::protocol::{PathId, To};
 
 /// Without media for so long a connection is lost.
 pub(super) const STALL: Duration = Duration::from_secs(10);
@@ -84,6 +85,8 @@ impl Player {
                     self.events.push_back(PeerEvent::Ready);
                 }
                 LoadEvent::Reconnect => self.events.push_back(PeerEvent::Reconnect),
+                LoadEvent::OpenPath(wanted) => self.events.push_back(PeerEvent::OpenPath(wanted)),
+                LoadEvent::ClosePath(path) => self.events.push_back(PeerEvent::ClosePath(path)),
                 LoadEvent::Tag { kind, body } => {
                     self.deadline = Some(now.mono + STALL);
                     self.take(now, kind, &body, tally);
@@ -202,24 +205,32 @@ impl PeerStream for Player {
 }
 
 impl PeerDatagrams for Player {
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], tally: &mut Tally) {
+    fn handle_datagram(
+        &mut self,
+        now: Now,
+        path: PathId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        tally: &mut Tally,
+    ) {
         if self.is_stalled() {
             return;
         }
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.handle_datagram(now.mono, from, datagram);
+            datagrams.handle_datagram(now.mono, path, from, datagram);
         }
         self.drain(now, tally);
     }
 
-    fn handle_local(&mut self, now: Now, local: SocketAddr) {
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.handle_local(now.mono, local);
+            datagrams.handle_local(now.mono, path, local);
         }
     }
 
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.client.as_mut()?.datagrams()?.poll_datagrams(now.mono, out)
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To {
+        let datagrams = self.client.as_mut().and_then(|client| client.datagrams());
+        datagrams.map_or(To::PEER, |datagrams| datagrams.poll_datagrams(now.mono, out))
     }
 }
 

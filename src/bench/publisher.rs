@@ -20,6 +20,7 @@ use super::{
     Unit,
 };
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
+use crate::protocol::{PathId, To};
 
 /// Units sent in one go, when much is due at once.
 const BURST: usize = 64;
@@ -127,6 +128,8 @@ impl Publisher {
             match event {
                 PublisherEvent::Ready => self.begin(now),
                 PublisherEvent::Reconnect => self.events.push_back(PeerEvent::Reconnect),
+                PublisherEvent::OpenPath(wanted) => self.events.push_back(PeerEvent::OpenPath(wanted)),
+                PublisherEvent::ClosePath(path) => self.events.push_back(PeerEvent::ClosePath(path)),
                 PublisherEvent::Closed(reason) => self.end(&reason),
             }
         }
@@ -250,21 +253,29 @@ impl PeerStream for Publisher {
 }
 
 impl PeerDatagrams for Publisher {
-    fn handle_datagram(&mut self, now: Now, from: SocketAddr, datagram: &mut [u8], _tally: &mut Tally) {
+    fn handle_datagram(
+        &mut self,
+        now: Now,
+        path: PathId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        _tally: &mut Tally,
+    ) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.handle_datagram(now.mono, from, datagram);
+            datagrams.handle_datagram(now.mono, path, from, datagram);
         }
         self.drain(now);
     }
 
-    fn handle_local(&mut self, now: Now, local: SocketAddr) {
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
-            datagrams.handle_local(now.mono, local);
+            datagrams.handle_local(now.mono, path, local);
         }
     }
 
-    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.client.as_mut()?.datagrams()?.poll_datagrams(now.mono, out)
+    fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To {
+        let datagrams = self.client.as_mut().and_then(|client| client.datagrams());
+        datagrams.map_or(To::PEER, |datagrams| datagrams.poll_datagrams(now.mono, out))
     }
 }
 

@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn what_is_no_url_is_told() {
         let error = |url: &str| Target::parse(url, 0).unwrap_err();
-        assert_eq!((error("rtsp://h:1/x"), error("h/live/a")), (TargetError::Scheme, TargetError::Scheme));
-        assert!(error("rtsp://h").to_string().ends_with("https, ws or wss, and ://"));
+        assert_eq!((error("udp://h:1/x"), error("h/live/a")), (TargetError::Scheme, TargetError::Scheme));
+        assert!(error("udp://h").to_string().ends_with("https, ws or wss, and ://"));
         for url in ["http://u@h/a", "http://h:0/a", "http://h/a b", "http:///a", "rtmp://h"] {
             assert!(matches!(Target::parse(url, 0), Err(TargetError::Url(_))), "{url}");
         }

@@ -241,7 +241,7 @@ impl Rtc {
         loop {
             let mut out = Datagrams::new();
             let to = peer.datagrams().unwrap().poll_datagrams(clock.now(), &mut out);
-            assert!(out.is_empty() || to == Some(self.address));
+            assert!(out.is_empty() || to.remote.map(|remote| remote.peer) == Some(self.address));
             let path = ice::Path::udp(self.address, local());
             (0..out.len()).for_each(|n| self.peer.handle_datagram(clock.0, path, &mut out.get(n).to_vec()));
             let mut back = Datagrams::new();
@@ -249,7 +249,8 @@ impl Rtc {
                 for n in 0..back.len() {
                     let mut datagram = back.get(n).to_vec();
                     let datagrams = peer.datagrams().unwrap();
-                    datagrams.handle_datagram(clock.now(), self.address, &mut datagram, &mut tally);
+                    let path = PathId::default();
+                    datagrams.handle_datagram(clock.now(), path, self.address, &mut datagram, &mut tally);
                 }
                 back.clear();
                 if out.is_empty() {
@@ -274,7 +275,7 @@ fn local() -> SocketAddr {
 
 /// Opens the session of a peer; its first request.
 fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Direction) -> String {
-    peer.datagrams().unwrap().handle_local(clock.now(), local());
+    peer.datagrams().unwrap().handle_local(clock.now(), PathId::default(), Some(local()));
     let request = sent(peer);
     let answer = rtc.answer(clock, &request, direction);
     for piece in answer.chunks(100) {
@@ -356,7 +357,13 @@ fn a_player_of_whep_counts_frames_and_deletes_its_session() {
         while rtc.peer.poll_transmit(clock.0, |_| Some(track.log()), &mut out).is_some() {
             for index in 0..out.len() {
                 let mut datagram = out.get(index).to_vec();
-                player.handle_datagram(clock.now(), rtc.address, &mut datagram, &mut counted);
+                player.handle_datagram(
+                    clock.now(),
+                    PathId::default(),
+                    rtc.address,
+                    &mut datagram,
+                    &mut counted,
+                );
             }
             out.clear();
         }
@@ -377,7 +384,7 @@ fn refusals_of_whep_have_a_reason() {
     let (clock, mut counted) = (Clock::new(), tally());
     let asked = || {
         let mut player = player(&clock, "http://h/live/whep/s");
-        player.handle_local(clock.now(), local());
+        player.handle_local(clock.now(), PathId::default(), Some(local()));
         player
     };
     for (answer, reason) in [

@@ -262,8 +262,6 @@ const APP_FIRST: &[Key] = &[
     key("startStreamFetcherAutomatically", "false", "Pull stream sources at start"),
     key("restartStreamFetcherPeriod", "0", "Seconds after which a pull is restarted; 0: never"),
     key("streamFetcherBufferTime", "0", "Kept for older files; not used"),
-    key("rtspPullTransportType", "3", "Transport of RTSP pulls"),
-    key("rtspTimeoutDurationMs", "5000", "Timeout of RTSP pulls in milliseconds"),
     explicit(
         "endpointRepublishLimit",
         "3",

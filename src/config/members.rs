@@ -80,13 +80,19 @@ impl Schema {
                 shape: shape_of(key),
             });
         let mut members: Vec<Member> = members.collect();
-        let position = |name: &str| ORDER.iter().position(|known| *known == name);
-        members.sort_by_key(|member| match (position(member.name), self.place(member.key.name)) {
-            (Some(at), _) => (at, 0),
-            (None, Some(before)) => (position(before).unwrap_or(ORDER.len()), 1),
-            (None, None) => (ORDER.len(), 0),
-        });
+        members.sort_by_key(|member| self.rank(member.name, member.key.name));
         members.into_iter()
+    }
+
+    /// Where a member stands: behind how many of the reference's, and how far behind the last of those.
+    fn rank(&self, name: &str, key: &str) -> (usize, u8) {
+        if let Some(at) = ORDER.iter().position(|known| *known == name) {
+            return (at, 0);
+        }
+        self.place(key).map_or((ORDER.len(), 0), |before| {
+            let (at, behind) = self.rank(before, before);
+            (at, behind.saturating_add(1))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// The members of Ant Media Server 4.0, in its order, but for those of protocols,
 /// whose sections say where they stand; members that are ours follow them.
-pub(super) const ORDER: [&str; 178] = [
+pub(super) const ORDER: [&str; 176] = [
     "remoteAllowedCIDR",
     "mp4MuxingEnabled",
     "webMMuxingEnabled",
@@ -93,8 +93,6 @@ pub(super) const ORDER: [&str; 178] = [
     "httpForwardingBaseURL",
     "maxAnalyzeDurationMS",
     "disableIPv6Candidates",
-    "rtspPullTransportType",
-    "rtspTimeoutDurationMs",
     "maxFpsAccept",
     "maxResolutionAccept",
     "h264Enabled",

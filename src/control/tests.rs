@@ -89,7 +89,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
             own_addresses: vec!["192.0.2.1".parse().unwrap()],
             own_ports: vec![5080, 5443],
         },
-        addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("srt", 4200)]),
+        addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("rtsp", 5554), ("srt", 4200)]),
     }
 }
 

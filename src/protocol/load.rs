@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(parts("srt://h?streamid=live/s"), own("srt", false, Sockets::Datagrams, "h", 4200));
         assert_eq!(parts("http://h:5080/live/s.flv?x=1#y"), own("flv", false, Sockets::Stream, "h", 5080));
         assert_eq!(parts("wss://[::1]/live/a.flv"), own("ws-flv", true, Sockets::Stream, "::1", 443));
-        assert_eq!(scheme_list(), "rtmp, rtmps, srt, http, https, ws or wss");
-        assert_eq!(protocol_list(), ["rtmp", "srt", "whip", "whep", "flv", "ws-flv"]);
+        assert_eq!(scheme_list(), "rtmp, rtmps, rtsp, rtsps, srt, http, https, ws or wss");
+        assert_eq!(protocol_list(), ["rtmp", "rtsp", "srt", "whip", "whep", "flv", "ws-flv"]);
     }
 
     #[test]

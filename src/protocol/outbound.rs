@@ -52,7 +52,7 @@ pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Option<Box<dyn Ses
 #[must_use]
 pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Session>> {
     let client = pull_client(&order.target, seed)?;
-    Some(Box::new(PullSession::new(now, order.key.clone(), client)))
+    Some(Box::new(PullSession::new(now, order, client)))
 }
 
 /// The client that fetches what a target asks for.
@@ -125,6 +125,8 @@ mod tests {
         assert_eq!(parts("http://h/live/a.flv?t=1#x"), (80, Transport::Tcp, false));
         assert_eq!(parts("https://[::1]:5443/a.flv"), (5443, Transport::Tls, true));
         assert_eq!(parts("rtmps://h/a/b"), (443, Transport::Tls, true));
+        assert_eq!(parts("rtsp://u:p@h/a"), (554, Transport::Tcp, false));
+        assert_eq!(parts("rtsps://h/a"), (322, Transport::Tls, true));
         assert_eq!(parts("srt://h?streamid=a/b"), (4200, Transport::Udp, false));
         assert_eq!(parts("srt://:9000?mode=listener"), (9000, Transport::UdpListener, false));
         for url in
@@ -134,7 +136,7 @@ mod tests {
         }
         let fetched = read_source("http://h/live/a.m3u8").unwrap_err();
         assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV and MPEG-TS only");
-        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("rtsp://h/a"));
+        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("udp://h:1"));
     }
 
     #[test]

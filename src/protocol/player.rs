@@ -9,8 +9,8 @@ use flv::file::TagKind;
 use media::TrackId;
 
 use super::publisher::grant;
-use super::pull::{Client, ClientDatagrams, ClientEvent, ClientStream, Media};
-use super::ts;
+use super::pull::{Client, ClientDatagrams, ClientEvent, ClientStream, Media, Start};
+use super::{OpenPath, PathId, ts};
 use crate::mail::SessionSettings;
 
 /// What a player reports.
@@ -20,6 +20,10 @@ pub enum LoadEvent {
     Ready,
     /// It wants another byte stream to the same server in place of the one it has had.
     Reconnect,
+    /// It wants a UDP socket of its own beside its byte stream.
+    OpenPath(OpenPath),
+    /// It has no more use for one.
+    ClosePath(PathId),
     /// The body of a tag of FLV.
     Tag {
         /// What it is.
@@ -68,7 +72,10 @@ pub(super) struct PulledPlayer {
 impl PulledPlayer {
     /// On a connection that is being made.
     pub(super) fn new(now: Instant, mut client: Box<dyn Client>) -> Self {
-        client.begin(now, &SessionSettings::default());
+        client.begin(&Start { now, address: None, server: &SessionSettings::default(), app: None });
+        if let Some(units) = client.units() {
+            units.handle_grant(now, &grant());
+        }
         Self { client, depackager: None, ready: false, events: VecDeque::new() }
     }
 
@@ -119,6 +126,13 @@ impl LoadPlayer for PulledPlayer {
                     }
                 }
                 ClientEvent::Media(media) => self.take(media),
+                ClientEvent::Unit { unit, .. } => {
+                    let is_video = unit.track == TrackId::VIDEO;
+                    self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
+                }
+                ClientEvent::Begun | ClientEvent::Dropped(_) => {}
+                ClientEvent::OpenPath(wanted) => self.events.push_back(LoadEvent::OpenPath(wanted)),
+                ClientEvent::ClosePath(path) => self.events.push_back(LoadEvent::ClosePath(path)),
                 ClientEvent::Ended(reason) => self.events.push_back(LoadEvent::Closed(reason)),
             }
         }

@@ -11,6 +11,7 @@ use media::Tracks;
 use super::flv_mapping::{self, Outcome};
 use super::pull::{ClientDatagrams, ClientStream};
 use super::ts::TsPackage;
+use super::{OpenPath, PathId};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Entry, Package, Parts, Selection};
 use crate::mail::Grant;
@@ -23,6 +24,10 @@ pub enum PublisherEvent {
     Ready,
     /// It wants another byte stream to the same server in place of the one it has had.
     Reconnect,
+    /// It wants a UDP socket of its own beside its byte stream.
+    OpenPath(OpenPath),
+    /// It has no more use for one.
+    ClosePath(PathId),
     /// The end, with the reason.
     Closed(String),
 }

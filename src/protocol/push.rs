@@ -30,9 +30,24 @@ impl Attempt {
 
     /// The target takes the stream in this format.
     pub(super) fn broadcast(&mut self, now: Instant, format: Format) {
+        self.attach(format);
+        self.broadcasting(now);
+    }
+
+    /// The stream is needed in this format, before the target takes it.
+    pub(super) fn attach(&mut self, format: Format) {
+        self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
+    }
+
+    /// While it is held back nothing of the stream is sent.
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.events.push_back(Event::Pause { subscription: Handle::ONLY, paused });
+    }
+
+    /// The target takes the stream.
+    pub(super) fn broadcasting(&mut self, now: Instant) {
         self.broadcasting = true;
         self.look_at = Some(now + KEY_FRAME_LOOK);
-        self.events.push_back(Event::Attach { subscription: Handle::ONLY, format });
         self.events.push_back(Event::Push(PushState::Broadcasting));
     }
 

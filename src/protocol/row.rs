@@ -209,6 +209,8 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// Whether streams are fetched from there; else only the load generator plays them.
     pub(super) pulls: bool,
+    /// Whether a user and a password may stand before the host.
+    pub(super) takes_credentials: bool,
     /// What the load generator does there.
     pub(super) load: LoadUse,
     /// Reads a URL.
@@ -218,7 +220,7 @@ pub(super) struct Scheme {
 impl Scheme {
     /// Reads a URL of this scheme.
     pub(super) fn target(&self, url: &Url<'_>) -> Result<Target, UrlError> {
-        if url.authority.contains('@') {
+        if url.authority.contains('@') && !self.takes_credentials {
             return Err(UrlError::Credentials);
         }
         let Outbound { host, port, transport, request } = (self.read)(url, self)?;

@@ -53,7 +53,7 @@ fn create_checks_in_the_reference_s_order() {
         (200, failure("Auto start query needs an IP camera or stream source."))
     );
     assert_eq!(
-        create(&mut rig, "?autoStart=true", r#"{"type":"streamSource","streamUrl":"rtsp://h/1"}"#),
+        create(&mut rig, "?autoStart=true", r#"{"type":"streamSource","streamUrl":"udp://h:1"}"#),
         (
             200,
             r#"{"success":false,"message":"The scheme of the stream url is not supported by this version","dataId":"","errorId":-4}"#
@@ -62,7 +62,7 @@ fn create_checks_in_the_reference_s_order() {
     );
     assert_eq!(rig.get(&at("/count")), (200, r#"{"number":1}"#.into()), "nothing of this was stored");
     let (status, body) =
-        create(&mut rig, "?autoStart=false", r#"{"type":"streamSource","streamUrl":"rtsp://h/1"}"#);
+        create(&mut rig, "?autoStart=false", r#"{"type":"streamSource","streamUrl":"udp://h:1"}"#);
     assert!(status == 200 && body.contains(r#""type":"streamSource""#));
 }
 
@@ -106,7 +106,7 @@ fn updates_merge_and_tell() {
     // The whole record may be sent back.
     let (_, body) = rig.get(&at("/s"));
     assert_eq!(put(&mut rig, "s", &body), (200, PLAIN.into()));
-    rig.post(&at("/create"), r#"{"streamId":"p","type":"streamSource","streamUrl":"rtsp://h/1"}"#);
+    rig.post(&at("/create"), r#"{"streamId":"p","type":"streamSource","streamUrl":"udp://h:1"}"#);
     assert_eq!(put(&mut rig, "p", r#"{"streamUrl":"file:///x"}"#), (200, failure("Stream URL is not valid")));
 }
 
@@ -189,7 +189,7 @@ fn start_answers_honestly() {
     assert_eq!(rig.post(&at("/no/start"), ""), (200, failure("No Stream Exists with id:no")));
     let text = "Stream url is null and it's not an IP camera to get stream url for id:s";
     assert_eq!(rig.post(&at("/s/start"), ""), (200, failure(text)));
-    rig.post(&at("/create"), r#"{"streamId":"p","type":"streamSource","streamUrl":"rtsp://h/1"}"#);
+    rig.post(&at("/create"), r#"{"streamId":"p","type":"streamSource","streamUrl":"udp://h:1"}"#);
     assert!(rig.post(&at("/p/start"), "").1.contains(r#""success":false"#));
     let stopped = r#"{"success":false,"message":"No matching stream source in this server:p","dataId":"p","errorId":0}"#;
     assert_eq!(rig.post(&at("/p/stop"), ""), (200, stopped.into()));

@@ -234,7 +234,7 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     let (session, grant) = rig.delivers(worker, &order).unwrap();
     rig.take();
     for bad in
-        ["file:///x", "rtsp://h/1", "rtmp://127.0.0.1/live/s", "rtmp://169.254.1.1/a/b", "http://h/a.m3u8"]
+        ["file:///x", "udp://h:1", "rtmp://127.0.0.1/live/s", "rtmp://169.254.1.1/a/b", "http://h/a.m3u8"]
     {
         let put = rig.put("s", &format!(r#"{{"streamUrl":"{bad}"}}"#));
         assert_eq!(put, (200, failure("Stream URL is not valid")), "{bad}");
@@ -256,7 +256,7 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     assert_eq!(rig.pull().1.attempt, 3);
     rig.op("s", "stop");
     rig.take();
-    assert_eq!(rig.put("s", r#"{"streamUrl":"rtsp://h/1"}"#), (200, PLAIN.into()));
+    assert_eq!(rig.put("s", r#"{"streamUrl":"udp://h:1"}"#), (200, PLAIN.into()));
     assert!(rig.pulls().is_empty());
 }
 
@@ -266,7 +266,8 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
     let create =
         |rig: &mut Rig, url: &str| rig.post(&format!("{BROADCASTS}/create?autoStart=true"), &body("s", url));
     for url in [
-        "rtsp://h/1",
+        "rtsp://127.0.0.1:5554/live/s?token=1",
+        "rtsp://u:p@169.254.169.254/",
         "srt://127.0.0.1:4200?streamid=%23!::r=live/s",
         "srt://169.254.169.254:1?streamid=a/b",
         "udp://h:1",
@@ -302,7 +303,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
     assert_eq!(rig.get(&format!("{BROADCASTS}/count")).1, r#"{"number":0}"#);
     assert!(rig.pulls().is_empty());
     // Stored, because a later version may know it; refused when started.
-    assert_eq!(rig.post(&format!("{BROADCASTS}/create"), &body("t", "rtsp://h/1")).0, 200);
+    assert_eq!(rig.post(&format!("{BROADCASTS}/create"), &body("t", "udp://h:1")).0, 200);
     assert!(rig.op("t", "start").1.contains(r#""errorId":-4"#));
     assert_eq!(rig.state("t"), "created");
     // Another stream of this server is no loop.
@@ -430,7 +431,7 @@ fn sources_start_with_the_server_and_begin_anew_after_their_period() {
     for id in ["a", "b"] {
         rig.post(&format!("{BROADCASTS}/create"), &body(id, URL));
     }
-    rig.post(&format!("{BROADCASTS}/create"), &body("camera", "rtsp://h/1"));
+    rig.post(&format!("{BROADCASTS}/create"), &body("camera", "udp://h:1"));
     rig.create("plain");
     let app = [("startStreamFetcherAutomatically", "true"), ("restartStreamFetcherPeriod", "60")];
     let mut rig = Rig::start(config(&[], &app), rig.store);

@@ -13,7 +13,7 @@ use wire::{Datagrams, Gather, SendQueue};
 use super::{Destination, Load, Outcome, Tallies};
 use crate::bench::{Peer, PeerEvent, Sockets};
 use crate::io::driver::{Machine, Output};
-use crate::protocol::{PathEvent, PathId, Remote};
+use crate::protocol::{OpenPath, PathEvent, PathId, Remote, To};
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination as SendTo, Way};
@@ -56,11 +56,13 @@ impl Stream {
     }
 }
 
-/// A UDP socket.
+/// A UDP socket, or those that the peer has wanted beside its byte stream.
 #[derive(Debug)]
 struct Socket {
     /// In the write queue.
     writing: bool,
+    /// The connection that the driver knows it by.
+    generation: u32,
 }
 
 /// A peer and its connections. It stays when they are gone: it is what is reported.
@@ -84,6 +86,11 @@ struct Conn {
 }
 
 impl Conn {
+    /// Whether its socket is a connection of its own: it goes on without the byte stream.
+    fn has_own_socket(&self) -> bool {
+        self.socket.as_ref().is_some_and(|socket| socket.generation == DATAGRAMS)
+    }
+
     fn is_connecting(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.flow == Flow::Connecting)
     }
@@ -141,14 +148,15 @@ impl Generator {
             tag,
             to: Arc::clone(to),
             stream: (to.sockets != Sockets::Datagrams).then(Stream::connecting),
-            socket: (to.sockets != Sockets::Stream).then_some(Socket { writing: false }),
+            socket: (to.sockets != Sockets::Stream)
+                .then_some(Socket { writing: false, generation: DATAGRAMS }),
             ready: false,
             gone: None,
             dirty: false,
             scheduled: None,
         };
         if let (Some(local), Some(datagrams)) = (local, conn.peer.datagrams()) {
-            datagrams.handle_local(Load::now(), local);
+            datagrams.handle_local(Load::now(), PathId::default(), Some(local));
         }
         self.conns.push(conn);
         self.unsettled += 1;
@@ -222,11 +230,21 @@ impl Generator {
         let mut reconnects = false;
         let Some(conn) = self.conns.get_mut(index) else { return };
         while let Some(event) = conn.peer.poll_event() {
-            let settles = !matches!(event, PeerEvent::Reconnect) && !conn.ready && conn.gone.is_none();
+            let settles = matches!(event, PeerEvent::Ready | PeerEvent::Closed(_))
+                && !conn.ready
+                && conn.gone.is_none();
             self.unsettled -= usize::from(settles);
             match event {
                 PeerEvent::Ready => conn.ready = true,
                 PeerEvent::Reconnect => reconnects = true,
+                PeerEvent::OpenPath(OpenPath { path, bind, to }) => {
+                    conn.socket.get_or_insert(Socket { writing: false, generation: STREAM });
+                    let conn = id_of(index, STREAM);
+                    self.outputs.push_back(Output::OpenUdp { conn, path, bind, to });
+                }
+                PeerEvent::ClosePath(path) => {
+                    self.outputs.push_back(Output::CloseUdp { conn: id_of(index, STREAM), path });
+                }
                 PeerEvent::Closed(why) => {
                     conn.gone.get_or_insert(why);
                     conn.peer.close(Load::now());
@@ -291,7 +309,7 @@ impl Generator {
     fn hang_up(&mut self, index: usize, why: Option<&str>) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.peer.handle_hangup(Load::now(), why);
-        if conn.socket.is_some() {
+        if conn.has_own_socket() {
             self.close_stream(index);
         }
     }
@@ -324,9 +342,19 @@ impl Generator {
 }
 
 impl Machine for Generator {
-    fn handle_path(&mut self, _now: Now, id: ConnId, _path: PathId, event: PathEvent<'_>) {
+    fn handle_path(&mut self, _now: Now, id: ConnId, path: PathId, event: PathEvent<'_>) {
         let index = index_of(id);
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
+        if path != PathId::default() {
+            let local = match event {
+                PathEvent::Open { local } => local,
+                PathEvent::PeerClosed | PathEvent::Broken(_) => None,
+            };
+            if let Some(datagrams) = conn.peer.datagrams() {
+                datagrams.handle_local(Load::now(), path, local);
+            }
+            return self.touch(index);
+        }
         match event {
             PathEvent::Open { .. } => conn.stream.iter_mut().for_each(|stream| stream.flow = Flow::Open),
             PathEvent::Broken(why) if conn.is_connecting() => self.end(index, why),
@@ -346,12 +374,12 @@ impl Machine for Generator {
         self.touch(index);
     }
 
-    fn handle_datagram(&mut self, _now: Now, id: ConnId, _path: PathId, from: Remote, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, _now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]) {
         let index = index_of(id);
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
         let tally = self.tallies.received(conn.peer.role(), datagram.len());
         if let Some(datagrams) = conn.peer.datagrams() {
-            datagrams.handle_datagram(Load::now(), from.peer, datagram, tally);
+            datagrams.handle_datagram(Load::now(), path, from.peer, datagram, tally);
         }
         self.touch(index);
     }
@@ -424,7 +452,11 @@ impl Machine for Generator {
             Way::Bytes => conn.stream.iter_mut().for_each(|stream| stream.writing = false),
             Way::Datagrams => conn.socket.iter_mut().for_each(|socket| socket.writing = false),
         }
-        Some((id_of(index, if way == Way::Bytes { STREAM } else { DATAGRAMS }), way))
+        let generation = match way {
+            Way::Bytes => STREAM,
+            Way::Datagrams => conn.socket.as_ref().map_or(DATAGRAMS, |socket| socket.generation),
+        };
+        Some((id_of(index, generation), way))
     }
 
     fn has_writes(&self) -> bool {
@@ -456,15 +488,17 @@ impl Machine for Generator {
     fn gather_datagrams(&mut self, _now: Now, id: ConnId, out: &mut Datagrams) -> Option<SendTo> {
         let index = index_of(id);
         let conn = self.conns.get_mut(index)?;
-        let to = conn.peer.datagrams().and_then(|datagrams| datagrams.poll_datagrams(Load::now(), out));
+        let datagrams = conn.peer.datagrams();
+        let to = datagrams.map_or(To::PEER, |datagrams| datagrams.poll_datagrams(Load::now(), out));
         if out.is_empty() {
-            if conn.gone.is_some() && conn.socket.take().is_some() {
+            if conn.gone.is_some() && conn.has_own_socket() {
+                conn.socket = None;
                 self.outputs.push_back(Output::Close { conn: id, abort: false });
             }
             // What it has sent may have moved its deadline.
             self.schedule(index);
         }
-        Some(SendTo::Own(PathId::default(), to))
+        Some(SendTo::Own(to.path, to.remote.map(|remote| remote.peer)))
     }
 
     fn datagrams_sent(&mut self, _at: Instant, id: ConnId, taken: usize, _lost: usize) {

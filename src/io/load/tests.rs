@@ -11,6 +11,7 @@ use wire::{Datagrams, SendQueue};
 use super::*;
 use crate::bench::{PeerDatagrams, PeerEvent, PeerStream, Sockets};
 use crate::io::driver::Machine;
+use crate::protocol::{PathId, To};
 
 #[derive(Debug, Default)]
 struct Notes {
@@ -138,22 +139,29 @@ impl PeerStream for Arc<Mutex<Both>> {
 }
 
 impl PeerDatagrams for Arc<Mutex<Both>> {
-    fn handle_local(&mut self, _now: Now, local: SocketAddr) {
+    fn handle_local(&mut self, _now: Now, _path: PathId, local: Option<SocketAddr>) {
         let mut this = self.lock().unwrap();
-        (this.local, this.says) = (Some(local), Bytes::from_static(b"hello"));
+        (this.local, this.says) = (local, Bytes::from_static(b"hello"));
     }
 
-    fn handle_datagram(&mut self, _now: Now, from: SocketAddr, datagram: &mut [u8], _tally: &mut Tally) {
+    fn handle_datagram(
+        &mut self,
+        _now: Now,
+        _path: PathId,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        _tally: &mut Tally,
+    ) {
         let mut this = self.lock().unwrap();
         this.heard.extend_from_slice(datagram);
         this.to = Some(from);
         this.events.push_back(PeerEvent::Ready);
     }
 
-    fn poll_datagrams(&mut self, _now: Now, out: &mut Datagrams) -> Option<SocketAddr> {
-        let to = self.lock().unwrap().to.take()?;
+    fn poll_datagrams(&mut self, _now: Now, out: &mut Datagrams) -> To {
+        let Some(to) = self.lock().unwrap().to.take() else { return To::PEER };
         out.push(b"thanks", &[]);
-        Some(to)
+        To::of_socket(Some(to))
     }
 }
 

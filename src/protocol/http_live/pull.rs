@@ -11,8 +11,7 @@ use wire::SendQueue;
 use super::body::Body;
 use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
-use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start};
 
 /// Larger tags are not what a stream has.
 pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -76,9 +75,9 @@ impl ClientStream for HttpPull {
 }
 
 impl Client for HttpPull {
-    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
+    fn begin(&mut self, start: &Start<'_>) {
         self.asks = true;
-        self.head_until = now.checked_add(self.patience);
+        self.head_until = start.now.checked_add(self.patience);
     }
 
     fn handle_end(&mut self, _now: Instant) {

@@ -12,8 +12,7 @@ use wire::SendQueue;
 use super::pull::TAG_BYTES_MAX;
 use super::url::LiveUrl;
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
-use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Start};
 
 /// The client.
 #[derive(Debug)]
@@ -99,7 +98,7 @@ impl ClientStream for WsFlvClient {
 
 impl Client for WsFlvClient {
     /// The request is there from the start.
-    fn begin(&mut self, _now: Instant, _settings: &SessionSettings) {}
+    fn begin(&mut self, _start: &Start<'_>) {}
 
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
         Some(self)

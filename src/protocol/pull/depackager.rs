@@ -109,7 +109,12 @@ fn outcome_of(outcome: flv_mapping::Outcome, kind: TagKind, tracks: &Arc<Tracks>
 }
 
 fn output(unit: AccessUnit, tracks: &Arc<Tracks>) -> Output {
-    let track = tracks.get(unit.track).filter(|track| track.kind() != TrackKind::Data);
-    let ms = track.map(|track| track.timescale.to_ms(unit.dts));
+    let ms = time_of(&unit, tracks);
     Output::Unit { unit, tracks: Arc::clone(tracks), ms }
+}
+
+/// The time of a unit in milliseconds of the stream, when it is video or audio.
+pub(super) fn time_of(unit: &AccessUnit, tracks: &Tracks) -> Option<i64> {
+    let track = tracks.get(unit.track).filter(|track| track.kind() != TrackKind::Data)?;
+    Some(track.timescale.to_ms(unit.dts))
 }

@@ -18,17 +18,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flv::file::{Tag, TagKind};
+use media::{AccessUnit, Tracks};
 use wire::{Datagrams, SendQueue};
 
-use crate::mail::{Departure, Grant, PullState, Refusal, SessionSettings};
-use crate::protocol::usable::{Fault, Usable};
+use crate::config::AppSettings;
+use crate::mail::{Departure, Grant, PullOrder, PullState, Refusal, SessionSettings};
+use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
-    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, PathEvent, PathId, PublishAsk, Remote,
-    Reply, Session, Shared, To,
+    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId,
+    PublishAsk, Remote, Reply, Session, Shared, To,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
-use depackager::{Depackager, Output};
+use depackager::{Depackager, Output, time_of};
 
 /// Time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,6 +85,19 @@ impl Media {
     }
 }
 
+/// What a client begins with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start<'a> {
+    /// The time.
+    pub(super) now: Instant,
+    /// The address that is connected to, or waited at; the load generator does not say.
+    pub(super) address: Option<SocketAddr>,
+    /// The settings of the server.
+    pub(super) server: &'a SessionSettings,
+    /// Those of the application; the load generator has none.
+    pub(super) app: Option<&'a AppSettings>,
+}
+
 /// An event of a [`Client`].
 #[derive(Debug, PartialEq)]
 pub(super) enum ClientEvent {
@@ -92,6 +107,21 @@ pub(super) enum ClientEvent {
     Accepted,
     /// A piece of the stream.
     Media(Media),
+    /// The stream has begun; what follows are units, from the grant on ([`UnitClient`]).
+    Begun,
+    /// A unit.
+    Unit {
+        /// The unit.
+        unit: AccessUnit,
+        /// The tracks that decode it.
+        tracks: Arc<Tracks>,
+    },
+    /// Units that could not be used.
+    Dropped(u64),
+    /// Wants a UDP socket of its own; answered by [`ClientDatagrams::handle_local`].
+    OpenPath(OpenPath),
+    /// Closes one.
+    ClosePath(PathId),
     /// The end, with the reason.
     Ended(String),
 }
@@ -119,7 +149,7 @@ impl Patience {
 /// The protocol of a pull, over a byte stream or datagrams.
 pub(super) trait Client: Debug + Send {
     /// The connection is established.
-    fn begin(&mut self, now: Instant, settings: &SessionSettings);
+    fn begin(&mut self, start: &Start<'_>);
     /// The connection is gone. What came before is still polled.
     fn handle_end(&mut self, now: Instant);
     /// A deadline may have passed.
@@ -138,6 +168,10 @@ pub(super) trait Client: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         None
     }
+    /// Itself, if it makes units of what comes rather than hand on pieces of a container.
+    fn units(&mut self) -> Option<&mut dyn UnitClient> {
+        None
+    }
     /// Whether it may take as long as it likes until the first media: it waits to be called.
     fn waits(&self) -> bool {
         false
@@ -150,6 +184,14 @@ pub(super) trait Client: Debug + Send {
     fn name(&self) -> &'static str;
 }
 
+/// A client that makes units of what comes.
+pub(super) trait UnitClient {
+    /// Where the stream stands: what comes becomes units from there on.
+    fn handle_grant(&mut self, now: Instant, grant: &Grant);
+    /// What has come of the stream so far.
+    fn supply(&self) -> Supply;
+}
+
 /// A client over a byte stream.
 pub trait ClientStream {
     /// Bytes of the server.
@@ -160,12 +202,13 @@ pub trait ClientStream {
 
 /// A client over datagrams.
 pub trait ClientDatagrams {
-    /// Where the socket receives, once it is open and not connected to the server.
-    fn handle_local(&mut self, now: Instant, local: SocketAddr);
+    /// Where a socket receives, once it is open and not connected to the server. `None`: one that it wanted could not be
+    /// opened.
+    fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>);
     /// A datagram of the server; it may be opened in place.
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]);
-    /// Adds the datagrams that are to be sent, and says to whom where the socket has no peer.
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr>;
+    fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]);
+    /// Adds the datagrams that are to be sent, and says where to.
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To;
 }
 
 /// The state of an attempt.
@@ -182,7 +225,8 @@ enum Stage {
     Asked,
     /// The stream flows.
     Live {
-        depackager: Depackager,
+        /// `None`: the client makes the units.
+        depackager: Option<Depackager>,
         usable: Usable,
         stall: Instant,
         pace: Pace,
@@ -194,6 +238,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct PullSession {
     key: StreamKey,
+    address: SocketAddr,
     client: Box<dyn Client>,
     stage: Stage,
     held: VecDeque<Media>,
@@ -202,9 +247,10 @@ pub(crate) struct PullSession {
 }
 
 impl PullSession {
-    pub(super) fn new(now: Now, key: StreamKey, client: Box<dyn Client>) -> Self {
+    pub(super) fn new(now: Now, order: &PullOrder, client: Box<dyn Client>) -> Self {
         Self {
-            key,
+            key: order.key.clone(),
+            address: order.address,
             client,
             stage: Stage::Connecting { until: now.mono + CONNECT_TIMEOUT },
             held: VecDeque::new(),
@@ -221,6 +267,16 @@ impl PullSession {
                 // What counts is the first media.
                 Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
+                Some(ClientEvent::Begun) => self.ask(),
+                Some(ClientEvent::Unit { unit, tracks }) => {
+                    let ms = time_of(&unit, &tracks);
+                    self.ingest(now, [Output::Unit { unit, tracks, ms }]);
+                }
+                Some(ClientEvent::Dropped(units)) => {
+                    self.ingest(now, [Output::Dropped { units, media: true }]);
+                }
+                Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
+                Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
                 Some(ClientEvent::Ended(reason)) => self.end(&reason),
                 None => return,
             }
@@ -245,7 +301,7 @@ impl PullSession {
     fn take(&mut self, now: Instant, media: Media) {
         match &mut self.stage {
             Stage::Preparing { .. } => self.hold(media),
-            Stage::Live { .. } => self.ingest(now, &media),
+            Stage::Live { .. } => self.take_piece(now, &media),
             Stage::Connecting { .. } | Stage::Asked | Stage::Over => {}
         }
     }
@@ -261,27 +317,45 @@ impl PullSession {
         }
         self.held.push_back(media);
         if is_media {
-            self.stage = Stage::Asked;
-            let ask = PublishAsk {
-                key: self.key.clone(),
-                ingest: Ingest::PULL,
-                user_agent: String::new(),
-                params: Vec::new(),
-                via: Vec::new(),
-            };
-            self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+            self.ask();
         }
     }
 
-    fn ingest(&mut self, now: Instant, media: &Media) {
-        let Stage::Live { depackager, usable, stall, pace } = &mut self.stage else { return };
+    /// There is media: control is asked whether it may be published.
+    fn ask(&mut self) {
+        if !matches!(self.stage, Stage::Preparing { .. }) {
+            return;
+        }
+        self.stage = Stage::Asked;
+        let ask = PublishAsk {
+            key: self.key.clone(),
+            ingest: Ingest::PULL,
+            user_agent: String::new(),
+            params: Vec::new(),
+            via: Vec::new(),
+        };
+        self.events.push_back(Event::Publish { publication: Handle::ONLY, ask });
+    }
+
+    /// A piece of a container becomes units.
+    fn take_piece(&mut self, now: Instant, media: &Media) {
+        let Stage::Live { depackager: Some(depackager), usable, .. } = &mut self.stage else { return };
         let mut outputs = Vec::new();
         depackager.take(media, &mut outputs);
         let bad = depackager.why_bad().filter(|_| usable.is_first_bad());
         if let Some(reason) = bad {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
         }
-        let fault = usable.check(now, depackager.supply());
+        self.ingest(now, outputs);
+    }
+
+    fn ingest(&mut self, now: Instant, outputs: impl IntoIterator<Item = Output>) {
+        let Stage::Live { depackager, usable, stall, pace } = &mut self.stage else { return };
+        let supply = match depackager {
+            Some(depackager) => depackager.supply(),
+            None => self.client.units().map_or(Supply::Nothing, |units| units.supply()),
+        };
+        let fault = usable.check(now, supply);
         for output in outputs {
             match output {
                 Output::Unit { unit, tracks, ms } => {
@@ -319,7 +393,8 @@ impl PullSession {
         if matches!(self.stage, Stage::Connecting { .. }) {
             let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
             self.stage = Stage::Preparing { until: ctx.now.mono + patience };
-            self.client.begin(ctx.now.mono, ctx.server);
+            let (server, app) = (ctx.server, ctx.apps.get(&self.key.app).map(|app| &**app));
+            self.client.begin(&Start { now: ctx.now.mono, address: Some(self.address), server, app });
             self.events.push_back(Event::Pull(PullState::Preparing));
         }
     }
@@ -340,14 +415,31 @@ impl PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let depackager = Depackager::new(&grant, held.front());
+                let depackager = match self.client.units() {
+                    Some(units) => {
+                        units.handle_grant(now, &grant);
+                        None
+                    }
+                    None => Some(Depackager::new(&grant, held.front())),
+                };
                 let (usable, pace) = (Usable::default(), Pace::default());
                 self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
                 for media in held {
-                    self.ingest(now, &media);
+                    self.take_piece(now, &media);
                 }
             }
             Err(refusal) => self.end(&format!("refused here: {refusal:?}")),
+        }
+    }
+
+    /// Something happened to a socket that the client wanted.
+    fn handle_socket(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
+        let local = match event {
+            PathEvent::Open { local } => local,
+            PathEvent::PeerClosed | PathEvent::Broken(_) => None,
+        };
+        if let Some(datagrams) = self.client.datagrams() {
+            datagrams.handle_local(ctx.now.mono, path, local);
         }
     }
 
@@ -407,20 +499,22 @@ impl ByteStream for PullSession {
 }
 
 impl DatagramPeer for PullSession {
-    fn handle_datagram(&mut self, ctx: &Context<'_>, _path: PathId, from: Remote, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]) {
         if let Some(datagrams) = self.client.datagrams() {
-            datagrams.handle_datagram(ctx.now.mono, from.peer, datagram);
+            datagrams.handle_datagram(ctx.now.mono, path, from.peer, datagram);
         }
     }
 
     fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
-        let datagrams = self.client.datagrams();
-        To::of_socket(datagrams.and_then(|datagrams| datagrams.poll_datagrams(ctx.now.mono, out)))
+        self.client.datagrams().map_or(To::PEER, |datagrams| datagrams.poll_datagrams(ctx.now.mono, out))
     }
 }
 
 impl Session for PullSession {
-    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+    fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
+        if path != PathId::default() {
+            return self.handle_socket(ctx, path, event);
+        }
         match event {
             PathEvent::Open { .. } => self.established(ctx),
             PathEvent::PeerClosed => self.hung_up(ctx, "the server closed the connection"),

@@ -14,7 +14,7 @@ use crate::config::AppSettings;
 use crate::hub::Blobs;
 use crate::mail::SessionSettings;
 use crate::protocol::{Apps, outbound};
-use crate::types::StreamId;
+use crate::types::{PullId, StreamId};
 
 /// Nothing is published.
 static BLOBS: Blobs = Blobs::new();
@@ -37,7 +37,14 @@ impl Rig {
         let now = Now { mono: began, wall_ms: 0 };
         let target = outbound::read_source(url).unwrap();
         let client = outbound::pull_client(&target, Seed::from_number(1)).unwrap();
-        let session = PullSession::new(now, StreamKey::new("live", "s"), client);
+        let order = PullOrder {
+            pull: PullId(1),
+            attempt: 1,
+            key: StreamKey::new("live", "s"),
+            address: SocketAddr::from(([192, 0, 2, 1], 9)),
+            target,
+        };
+        let session = PullSession::new(now, &order, client);
         Self { session, now, began, apps: Apps::new(), server: SessionSettings::default() }
     }
 

@@ -9,8 +9,7 @@ use rtmp::{ClientConfig, ClientEvent, CloseReason, MediaKind};
 use wire::SendQueue;
 
 use super::url::RtmpUrl;
-use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, Patience};
+use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, Patience, Start};
 
 /// The client.
 #[derive(Debug)]
@@ -45,8 +44,8 @@ impl ClientStream for RtmpPull {
 }
 
 impl Client for RtmpPull {
-    fn begin(&mut self, now: Instant, _settings: &SessionSettings) {
-        let machine = rtmp::Client::play(now, Arc::clone(&self.config), self.seed.clone());
+    fn begin(&mut self, start: &Start<'_>) {
+        let machine = rtmp::Client::play(start.now, Arc::clone(&self.config), self.seed.clone());
         self.machine = Some(Box::new(machine));
     }
 

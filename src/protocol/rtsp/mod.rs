@@ -1,36 +1,122 @@
-//! RTSP: publishers and viewers on port 5554, over the connection itself or with datagrams beside it.
+//! RTSP: publishers and viewers on ports 5554 and 5555 (TLS), over the connection itself or with datagrams beside it;
+//! sources, and pushes to other servers.
 //!
 //! [`RtspSession`] puts the machine of the `rtsp` crate between a connection and the hub; packets of
 //! publishers become access units in [`super::rtp_mapping`], [`package::RtspPackage`] cuts units into the packets that all
-//! viewers share. [`pairs`] are the sockets of a session that has agreed on datagrams.
+//! viewers share. [`pairs`] are the sockets of a session that has agreed on datagrams. [`RtspPull`] and [`RtspPush`] are the
+//! client side.
 
+mod announce;
+mod load;
 mod package;
 mod pairs;
 mod publisher;
+mod pull;
+mod push;
 mod request;
 mod session;
 mod settings;
+mod url;
 mod viewer;
 
-use super::row::{Listener, Protocol, Security};
-use crate::types::Ingest;
+use std::time::Instant;
+
+use ::rtsp::Target;
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+
+use super::publisher::LoadPublisher;
+use super::pull::{Client, Patience};
+use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Request, Scheme, Security};
+use super::{Now, Session};
+use crate::auth::url::{Url, UrlError};
+use crate::mail::Transport;
+use crate::types::{Ingest, StreamKey};
+use load::RtspLoad;
+use pull::RtspPull;
+use push::RtspPush;
+use request::key_of;
 use session::RtspSession;
+use url::RtspUrl;
 
 /// The ingest of its streams.
 const INGEST: Ingest = Ingest { publish_type: "RTSP", name: "rtsp" };
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
-    listeners: &[Listener {
-        name: "rtsp",
-        security: Security::Plain,
-        manages: false,
-        publishers: true,
-        beside: None,
-        listen: settings::listen,
-        begin: |now, peer, seed| Box::new(RtspSession::new(now, peer, seed)),
-    }],
+    listeners: &[
+        Listener {
+            name: "rtsp",
+            security: Security::Plain,
+            manages: false,
+            publishers: true,
+            beside: None,
+            listen: settings::listen,
+            begin: |now, peer, seed| Box::new(RtspSession::new(now, peer, Security::Plain, seed)),
+        },
+        Listener {
+            name: "rtsps",
+            security: Security::Tls,
+            manages: false,
+            publishers: true,
+            beside: None,
+            listen: settings::listen_tls,
+            begin: |now, peer, seed| Box::new(RtspSession::new(now, peer, Security::Tls, seed)),
+        },
+    ],
     section: &settings::SECTION,
     formats: &[&package::FORMAT],
+    schemes: &[
+        Scheme {
+            name: "rtsp",
+            default_port: ::rtsp::uri::PORT,
+            pushes: true,
+            pulls: true,
+            takes_credentials: true,
+            load: LoadUse::both("rtsp"),
+            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "rtsps",
+            default_port: ::rtsp::uri::TLS_PORT,
+            pushes: true,
+            pulls: true,
+            takes_credentials: true,
+            load: LoadUse::both("rtsp"),
+            read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+    ],
     ..Protocol::NONE
 };
+
+fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let url = RtspUrl::read(url, scheme.default_port)?;
+    Ok(Outbound { host: url.host.clone(), port: url.port, transport, request: Box::new(url) })
+}
+
+impl Request for RtspUrl {
+    fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool {
+        [addresses.port("rtsp"), addresses.port("rtsps")].contains(&Some(port))
+            && key_of(&Target::of_track(&self.uri)).as_ref() == Some(key)
+    }
+
+    // The protocol has no word for the streams that one has gone through.
+    fn push(&self, now: Now, _via: &[String], seed: Seed) -> Option<Box<dyn Session>> {
+        Some(Box::new(RtspPush::new(now, self, seed)))
+    }
+
+    fn pull(&self, patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(RtspPull::new(self, patience, seed)))
+    }
+
+    fn publish(
+        &self,
+        now: Instant,
+        patience: Patience,
+        seed: Seed,
+        heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
+        Some(Box::new(RtspLoad::new(now, self, patience, seed, heads)))
+    }
+}

@@ -1,10 +1,13 @@
 //! The sockets of a session that has agreed on datagrams: for each track a pair, RTP's port even and RTCP's the next one
-//! (RFC 3550 §11), each connected to the peer's own. Nothing is taken from, or sent to, anybody else.
+//! (RFC 3550 §11). Those of an accepted connection are connected to the peer's own; a client that asks for a stream tells
+//! its ports before it knows the server's, and looks at where each datagram is from.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ::rtsp::{Ports, Transport};
+use ::rtsp::Ports;
 
+use crate::protocol::pull::ClientEvent;
 use crate::protocol::{Event, OpenPath, PathId};
 
 /// Tracks that may have sockets.
@@ -12,13 +15,40 @@ const PAIRS_MAX: usize = 16;
 /// Attempts to find two ports next to each other.
 const TRIES_MAX: u8 = 16;
 
+/// What is asked of the owner of sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// To open one.
+    Open(OpenPath),
+    /// To close one.
+    Close(PathId),
+}
+
+impl From<Ask> for Event {
+    fn from(ask: Ask) -> Self {
+        match ask {
+            Ask::Open(wanted) => Self::OpenPath(wanted),
+            Ask::Close(path) => Self::ClosePath(path),
+        }
+    }
+}
+
+impl From<Ask> for ClientEvent {
+    fn from(ask: Ask) -> Self {
+        match ask {
+            Ask::Open(wanted) => Self::OpenPath(wanted),
+            Ask::Close(path) => Self::ClosePath(path),
+        }
+    }
+}
+
 /// What became of a socket.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened {
     /// Another one is being opened.
     NotYet,
-    /// The pair of a track is there.
-    Pair(Transport),
+    /// The pair of a track is there, at these ports.
+    Pair(usize, Ports),
     /// None could be found.
     Failed,
 }
@@ -27,8 +57,7 @@ pub(super) enum Opened {
 #[derive(Debug)]
 struct Opening {
     track: usize,
-    transport: Transport,
-    peer: Ports,
+    peer: Option<Ports>,
     /// The port of RTP, once it is open.
     rtp: Option<u16>,
     tries: u8,
@@ -40,6 +69,7 @@ pub(super) struct Pairs {
     peer: IpAddr,
     opening: Option<Opening>,
     open: Vec<usize>,
+    asks: VecDeque<Ask>,
 }
 
 /// The path of a track's RTP, or of its RTCP. The stream itself has 0.
@@ -55,87 +85,82 @@ pub(super) fn track_of(path: PathId) -> Option<(usize, bool)> {
 }
 
 impl Pairs {
+    /// Of a peer with this address, or of one whose family it has.
     pub(super) const fn new(peer: IpAddr) -> Self {
-        Self { peer, opening: None, open: Vec::new() }
+        Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }
 
-    /// Begins to open the pair of a track. False: it has too many, or has one.
-    pub(super) fn open(
-        &mut self,
-        track: usize,
-        transport: Transport,
-        events: &mut impl Extend<Event>,
-    ) -> bool {
-        let Some(peer) = transport.client_ports.filter(|_| track < PAIRS_MAX) else { return false };
-        if self.opening.is_some() || self.open.contains(&track) {
+    /// What the owner of the sockets is asked, since this was called before.
+    pub(super) fn take_asks<A: From<Ask>>(&mut self) -> impl Iterator<Item = A> {
+        self.asks.drain(..).map(A::from)
+    }
+
+    /// Begins to open the pair of a track, connected to the peer's ports if they are known. False: it has too many, or has
+    /// one.
+    pub(super) fn open(&mut self, track: usize, peer: Option<Ports>) -> bool {
+        if track >= PAIRS_MAX || self.opening.is_some() || self.open.contains(&track) {
             return false;
         }
-        self.opening = Some(Opening { track, transport, peer, rtp: None, tries: 0 });
-        self.ask(0, events);
+        self.opening = Some(Opening { track, peer, rtp: None, tries: 0 });
+        self.ask(0);
         true
     }
 
     /// Asks for RTP's socket at this port; 0: any.
-    fn ask(&self, port: u16, events: &mut impl Extend<Event>) {
+    fn ask(&mut self, port: u16) {
         let Some(opening) = &self.opening else { return };
-        let to = SocketAddr::new(self.peer, opening.peer.rtp);
-        events.extend([self.wanted(opening.track, false, port, to)]);
+        let (track, to) = (opening.track, opening.peer.map(|peer| peer.rtp));
+        self.want(track, false, port, to);
     }
 
-    fn wanted(&self, track: usize, is_rtcp: bool, port: u16, to: SocketAddr) -> Event {
+    fn want(&mut self, track: usize, is_rtcp: bool, port: u16, to: Option<u16>) {
         let any = if self.peer.is_ipv4() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
         } else {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
         };
         let bind = Some(SocketAddr::new(any, port));
-        Event::OpenPath(OpenPath { path: path_of(track, is_rtcp), bind, to: Some(to) })
+        let to = to.map(|port| SocketAddr::new(self.peer, port));
+        self.asks.push_back(Ask::Open(OpenPath { path: path_of(track, is_rtcp), bind, to }));
     }
 
     /// A socket is open at this port, or could not be opened (`None`).
-    pub(super) fn opened(
-        &mut self,
-        path: PathId,
-        local: Option<u16>,
-        events: &mut impl Extend<Event>,
-    ) -> Opened {
+    pub(super) fn opened(&mut self, path: PathId, local: Option<u16>) -> Opened {
         let Some(opening) = &mut self.opening else { return Opened::NotYet };
-        let rtp_path = path_of(opening.track, false);
+        let (track, rtp_path) = (opening.track, path_of(opening.track, false));
         match (local, opening.rtp) {
             (Some(port), None) if port % 2 == 0 && path == rtp_path => {
                 opening.rtp = Some(port);
-                let to = SocketAddr::new(self.peer, opening.peer.rtcp);
-                let track = opening.track;
-                events.extend([self.wanted(track, true, port.saturating_add(1), to)]);
+                let to = opening.peer.map(|peer| peer.rtcp);
+                self.want(track, true, port.saturating_add(1), to);
                 Opened::NotYet
             }
             (Some(_), Some(rtp)) => {
-                let Some(opening) = self.opening.take() else { return Opened::NotYet };
-                self.open.push(opening.track);
-                let server_ports = Ports::from_rtp(rtp);
-                Opened::Pair(Transport { server_ports, ..opening.transport })
+                self.opening = None;
+                self.open.push(track);
+                Ports::from_rtp(rtp).map_or(Opened::Failed, |ports| Opened::Pair(track, ports))
             }
             (found, _) => {
                 opening.tries = opening.tries.saturating_add(1);
                 opening.rtp = None;
-                if opening.tries >= TRIES_MAX {
+                let gives_up = opening.tries >= TRIES_MAX;
+                self.asks.push_back(Ask::Close(rtp_path));
+                if gives_up {
                     self.opening = None;
-                    events.extend([Event::ClosePath(rtp_path)]);
                     return Opened::Failed;
                 }
-                events.extend([Event::ClosePath(rtp_path)]);
                 // Behind an odd port there is an even one.
-                self.ask(found.map_or(0, |odd| odd.checked_add(1).unwrap_or(0)), events);
+                self.ask(found.map_or(0, |odd| odd.checked_add(1).unwrap_or(0)));
                 Opened::NotYet
             }
         }
     }
 
     /// Closes all of them.
-    pub(super) fn close(&mut self, events: &mut impl Extend<Event>) {
+    pub(super) fn close(&mut self) {
         let opening = self.opening.take().map(|opening| opening.track);
         for track in self.open.drain(..).chain(opening) {
-            events.extend([false, true].map(|is_rtcp| Event::ClosePath(path_of(track, is_rtcp))));
+            self.asks.extend([false, true].map(|is_rtcp| Ask::Close(path_of(track, is_rtcp))));
         }
     }
 }
@@ -144,8 +169,12 @@ impl Pairs {
 mod tests {
     use super::*;
 
-    fn wanted(event: Option<Event>) -> (PathId, u16, SocketAddr) {
-        let Some(Event::OpenPath(open)) = event else { panic!("{event:?}") };
+    fn asks(pairs: &mut Pairs) -> Vec<Ask> {
+        pairs.take_asks().collect()
+    }
+
+    fn wanted(ask: Ask) -> (PathId, u16, SocketAddr) {
+        let Ask::Open(open) = ask else { panic!("{ask:?}") };
         (open.path, open.bind.unwrap().port(), open.to.unwrap())
     }
 
@@ -153,37 +182,31 @@ mod tests {
     fn p_08_sockets_are_connected_to_the_peer_whatever_it_calls_its_destination() {
         let peer: IpAddr = "192.0.2.1".parse().unwrap();
         let mut pairs = Pairs::new(peer);
-        let mut events = std::collections::VecDeque::new();
-        let asked = Transport {
-            destination: Some("198.51.100.7".to_owned()),
-            ..Transport::udp(Ports::from_rtp(7000).unwrap())
-        };
-        assert!(pairs.open(1, asked, &mut events));
+        assert!(pairs.open(1, Ports::from_rtp(7000)));
         let to = |port| SocketAddr::new(peer, port);
-        assert_eq!(wanted(events.pop_front()), (PathId(3), 0, to(7000)));
+        assert_eq!(asks(&mut pairs).into_iter().map(wanted).collect::<Vec<_>>(), [(PathId(3), 0, to(7000))]);
         // An odd port: the next one is tried.
-        assert!(matches!(pairs.opened(PathId(3), Some(50_001), &mut events), Opened::NotYet));
-        assert!(matches!(events.pop_front(), Some(Event::ClosePath(PathId(3)))));
-        assert_eq!(wanted(events.pop_front()), (PathId(3), 50_002, to(7000)));
-        assert!(matches!(pairs.opened(PathId(3), Some(50_002), &mut events), Opened::NotYet));
-        assert_eq!(wanted(events.pop_front()), (PathId(4), 50_003, to(7001)));
-        let Opened::Pair(transport) = pairs.opened(PathId(4), Some(50_003), &mut events) else { panic!() };
-        assert_eq!(transport.server_ports, Ports::from_rtp(50_002));
+        assert_eq!(pairs.opened(PathId(3), Some(50_001)), Opened::NotYet);
+        let next = asks(&mut pairs);
+        assert_eq!((next[0], wanted(next[1])), (Ask::Close(PathId(3)), (PathId(3), 50_002, to(7000))));
+        assert_eq!(pairs.opened(PathId(3), Some(50_002)), Opened::NotYet);
+        assert_eq!(wanted(asks(&mut pairs)[0]), (PathId(4), 50_003, to(7001)));
+        let ports = Ports::from_rtp(50_002).unwrap();
+        assert_eq!(pairs.opened(PathId(4), Some(50_003)), Opened::Pair(1, ports));
         assert_eq!(
             (track_of(PathId(3)), track_of(PathId(4)), track_of(PathId(0))),
             (Some((1, false)), Some((1, true)), None)
         );
-        pairs.close(&mut events);
-        assert_eq!(events.len(), 2);
+        pairs.close();
+        assert_eq!(asks(&mut pairs).len(), 2);
     }
 
     #[test]
     fn ports_that_are_all_taken_end_the_search() {
         let mut pairs = Pairs::new("::1".parse().unwrap());
-        let mut events = Vec::new();
-        assert!(pairs.open(0, Transport::udp(Ports::from_rtp(7000).unwrap()), &mut events));
+        assert!(pairs.open(0, Ports::from_rtp(7000)));
         let mut tries = 0;
-        while !matches!(pairs.opened(PathId(1), None, &mut events), Opened::Failed) {
+        while pairs.opened(PathId(1), None) != Opened::Failed {
             tries += 1;
             assert!(tries < 100);
         }

@@ -22,6 +22,7 @@ use super::request::{key_of, no_subscription_status, params_of, refusal_status};
 use super::viewer::{self, Viewer};
 use crate::hub::{Delivery, Selection};
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
+use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
 use crate::protocol::{
     About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, PlayAsk, PublishAsk, Remote,
@@ -55,9 +56,13 @@ enum Role {
 /// The session of an accepted connection.
 #[derive(Debug)]
 pub(crate) struct RtspSession {
+    /// Of the connection; datagrams have none.
+    security: Security,
     machine: Box<Server>,
     role: Role,
     pairs: Pairs,
+    /// The transport whose sockets are being opened.
+    setting_up: Option<Transport>,
     events: std::collections::VecDeque<Event>,
     format: Format,
     known: bool,
@@ -65,11 +70,13 @@ pub(crate) struct RtspSession {
 }
 
 impl RtspSession {
-    pub(crate) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
+    pub(crate) fn new(now: Now, peer: SocketAddr, security: Security, seed: Seed) -> Self {
         Self {
+            security,
             machine: Box::new(Server::new(now.mono, Arc::clone(&CONFIG), seed)),
             role: Role::None,
             pairs: Pairs::new(peer.ip()),
+            setting_up: None,
             events: std::collections::VecDeque::new(),
             format: Format::new(&package::FORMAT, 0),
             known: false,
@@ -143,7 +150,11 @@ impl RtspSession {
     /// A track is given its way: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
-        let (index, mut transports) = (request.track, request.transports.into_iter());
+        // Who asks for TLS would not have media go around it.
+        let is_plain = self.security == Security::Plain;
+        let transports = request.transports.into_iter();
+        let mut transports = transports.filter(|transport| is_plain || transport.lower == Lower::Tcp);
+        let index = request.track;
         let found = match &mut self.role {
             Role::Publisher(_) => transports.next(),
             Role::Viewer(viewer) => {
@@ -167,7 +178,12 @@ impl RtspSession {
         };
         match transport.lower {
             Lower::Tcp => self.machine.accept_setup(now, transport),
-            Lower::Udp if self.pairs.open(index, transport, &mut self.events) => {}
+            Lower::Udp
+                if transport.client_ports.is_some() && self.pairs.open(index, transport.client_ports) =>
+            {
+                self.setting_up = Some(transport);
+                self.events.extend(self.pairs.take_asks());
+            }
             Lower::Udp => self.machine.reject(now, Status::UNSUPPORTED_TRANSPORT),
         }
     }
@@ -274,7 +290,8 @@ impl RtspSession {
             }
             Role::None => {}
         }
-        self.pairs.close(&mut self.events);
+        self.pairs.close();
+        self.events.extend(self.pairs.take_asks());
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
@@ -290,10 +307,15 @@ impl RtspSession {
     /// A socket of the session's own is open, or is not.
     fn opened(&mut self, ctx: &Context<'_>, path: PathId, local: Option<SocketAddr>) {
         let port = local.map(|local| local.port());
-        match self.pairs.opened(path, port, &mut self.events) {
-            Opened::NotYet => {}
-            Opened::Pair(transport) => self.machine.accept_setup(ctx.now.mono, transport),
-            Opened::Failed => self.machine.reject(ctx.now.mono, Status::UNAVAILABLE),
+        let opened = self.pairs.opened(path, port);
+        self.events.extend(self.pairs.take_asks());
+        match (opened, &self.setting_up) {
+            (Opened::Pair(_, ports), Some(transport)) => {
+                let transport = Transport { server_ports: Some(ports), ..transport.clone() };
+                self.machine.accept_setup(ctx.now.mono, transport);
+            }
+            (Opened::Failed, _) => self.machine.reject(ctx.now.mono, Status::UNAVAILABLE),
+            (Opened::NotYet | Opened::Pair(..), _) => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use super::url::SrtAddress;
 use crate::mail::SessionSettings;
 use crate::protocol::publisher::{LoadPublisher, PublisherEvent, TsMux};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
+use crate::protocol::{PathId, To};
 
 /// The publisher.
 #[derive(Debug)]
@@ -32,16 +33,16 @@ impl SrtLoad {
 }
 
 impl ClientDatagrams for SrtLoad {
-    fn handle_local(&mut self, _now: Instant, _local: SocketAddr) {
+    fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
         // The server knows where it calls from.
     }
 
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
         self.publishing.connection.handle_datagram(now, from, datagram);
     }
 
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.publishing.connection.poll_datagrams(now, out)
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
+        To::of_socket(self.publishing.connection.poll_datagrams(now, out))
     }
 }
 

@@ -83,6 +83,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         default_port: 4200,
         pushes: true,
         pulls: true,
+        takes_credentials: false,
         load: LoadUse { sockets: Sockets::Datagrams, ..LoadUse::both("srt") },
         read: |url, scheme| {
             let SrtUrl { host, port, address } = SrtUrl::read(url, scheme.default_port)?;

@@ -11,8 +11,8 @@ use super::outbound::{OutboundConnection, OutboundEvent};
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::url::SrtAddress;
-use crate::mail::SessionSettings;
-use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media};
+use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media, Start};
+use crate::protocol::{PathId, To};
 use crate::stats::Figures;
 
 /// The client.
@@ -31,25 +31,25 @@ impl SrtPull {
 }
 
 impl ClientDatagrams for SrtPull {
-    fn handle_local(&mut self, _now: Instant, _local: SocketAddr) {
+    fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
         // The server knows where it calls from.
     }
 
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
         if let Some(connection) = &mut self.connection {
             connection.handle_datagram(now, from, datagram);
         }
     }
 
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.connection.as_mut()?.poll_datagrams(now, out)
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
+        To::of_socket(self.connection.as_mut().and_then(|connection| connection.poll_datagrams(now, out)))
     }
 }
 
 impl Client for SrtPull {
-    fn begin(&mut self, now: Instant, settings: &SessionSettings) {
-        let connection =
-            OutboundConnection::new(now, SrtSettings::of(settings), &self.address, self.seed.clone());
+    fn begin(&mut self, start: &Start<'_>) {
+        let settings = SrtSettings::of(start.server);
+        let connection = OutboundConnection::new(start.now, settings, &self.address, self.seed.clone());
         self.connection = Some(Box::new(connection));
     }
 

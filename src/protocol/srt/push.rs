@@ -41,8 +41,8 @@ impl SrtPush {
             match event {
                 PublisherEvent::Ready => self.attempt.broadcast(now, Format::new(&super::FORMAT, 0)),
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
-                // It has no byte stream.
-                PublisherEvent::Reconnect => {}
+                // It has one socket, and no byte stream.
+                PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {}
             }
         }
     }

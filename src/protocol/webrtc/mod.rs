@@ -70,6 +70,7 @@ const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse)
         default_port,
         pushes: false,
         pulls: false,
+        takes_credentials: false,
         load,
         read: if tls { load::read_tls } else { load::read },
     }

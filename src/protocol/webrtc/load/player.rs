@@ -13,6 +13,7 @@ use super::Endpoint;
 use super::client::{ClientEvent, RtcClient};
 use crate::protocol::player::{LoadEvent, LoadPlayer};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
+use crate::protocol::{PathId, To};
 
 /// What is offered to be sent, with the first payload type of each codec.
 const VIDEO: [(Codec, u8); 5] =
@@ -37,16 +38,18 @@ impl RtcPlayer {
 }
 
 impl ClientDatagrams for RtcPlayer {
-    fn handle_local(&mut self, now: Instant, local: SocketAddr) {
-        self.0.handle_local(now, local);
+    fn handle_local(&mut self, now: Instant, _path: PathId, local: Option<SocketAddr>) {
+        if let Some(local) = local {
+            self.0.handle_local(now, local);
+        }
     }
 
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
         self.0.handle_datagram(now, from, datagram);
     }
 
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
-        self.0.poll_datagrams(now, |_| None, out)
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
+        To::of_socket(self.0.poll_datagrams(now, |_| None, out))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 use crate::protocol::webrtc::negotiation;
 use crate::protocol::webrtc::package::RtcPackage;
+use crate::protocol::{PathId, To};
 
 /// The name of the stream in the offer; the endpoint's URL has the one that counts.
 const STREAM: &str = "bench";
@@ -53,15 +54,17 @@ impl RtcPublisher {
 }
 
 impl ClientDatagrams for RtcPublisher {
-    fn handle_local(&mut self, now: Instant, local: SocketAddr) {
-        self.client.handle_local(now, local);
+    fn handle_local(&mut self, now: Instant, _path: PathId, local: Option<SocketAddr>) {
+        if let Some(local) = local {
+            self.client.handle_local(now, local);
+        }
     }
 
-    fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
         self.client.handle_datagram(now, from, datagram);
     }
 
-    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<SocketAddr> {
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
         let tracks = [MediaKind::Audio, MediaKind::Video]
             .map(|kind| self.client.section_of(&kind).zip(self.track_of(&kind)));
         let package = &self.mux.package;
@@ -69,7 +72,7 @@ impl ClientDatagrams for RtcPublisher {
             let (_, track) = tracks.iter().flatten().find(|(of, _)| *of == section)?;
             package.log(*track)
         };
-        self.client.poll_datagrams(now, log, out)
+        To::of_socket(self.client.poll_datagrams(now, log, out))
     }
 }
 

@@ -1,0 +1,65 @@
+//! What a client describes to a server that it publishes to, and how its tracks are to be set up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::rtsp::{Channels, Client, ClientConfig, TrackSetup};
+use crypto::Seed;
+use media::{Track, TrackId};
+use sdp::{Connection, Description, Host};
+
+use super::package::channel_of;
+use super::url::RtspUrl;
+use crate::protocol::rtp_mapping::describe::section_of;
+
+/// The tracks of a stream as sections.
+#[derive(Debug, Default)]
+pub(super) struct Announcement {
+    pub(super) description: Description,
+    /// In the order of the sections.
+    pub(super) tracks: Vec<TrackId>,
+}
+
+impl Announcement {
+    /// Of those tracks that RTP carries.
+    pub(super) fn of<'a>(tracks: impl Iterator<Item = &'a Track>) -> Self {
+        let mut new = Self::default();
+        "millstream".clone_into(&mut new.description.name);
+        new.description.connection = Some(Connection::new(Host::UNSPECIFIED));
+        for track in tracks {
+            if let Some(section) = section_of(track) {
+                new.description.media.push(section);
+                new.tracks.push(track.id);
+            }
+        }
+        new
+    }
+
+    /// The channels that a track's packets are cut for.
+    pub(super) fn channels(&self, section: usize) -> Option<Channels> {
+        Channels::from_rtp(channel_of(*self.tracks.get(section)?))
+    }
+
+    /// Each section in the connection, on the channels that its packets are cut for.
+    pub(super) fn interleaved(&self) -> Vec<TrackSetup> {
+        (0..self.tracks.len())
+            .filter_map(|section| Some(TrackSetup::on_channels(section, self.channels(section)?)))
+            .collect()
+    }
+
+    /// A client that publishes it.
+    pub(super) fn publish(
+        &self,
+        now: Instant,
+        (url, timeout): (&RtspUrl, Duration),
+        seed: Seed,
+        setups: &[TrackSetup],
+    ) -> Client {
+        let config = ClientConfig {
+            request_timeout: timeout,
+            falls_back_to_tcp: false,
+            ..ClientConfig::new(url.uri.clone())
+        };
+        Client::publish(now, Arc::new(config), seed, self.description.clone(), setups)
+    }
+}

@@ -1,0 +1,265 @@
+//! A publisher for the load generator: a clip cut as viewers of the server have it cut, in the connection or, when the URL
+//! says so, as datagrams.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use ::rtsp::{Client, ClientEvent, CloseReason, Ports, TrackSetup};
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+use media::TrackKind;
+use wire::{Datagrams, SendQueue};
+
+use super::announce::Announcement;
+use super::package::{FRAME_HEAD_BYTES, RtspPackage, channel_of};
+use super::pairs::{Ask, Opened, Pairs, path_of};
+use super::settings::Carriage;
+use super::url::RtspUrl;
+use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
+use crate::protocol::pull::{ClientDatagrams, ClientStream, Patience};
+use crate::protocol::{PathId, Remote, To};
+
+impl From<Ask> for PublisherEvent {
+    fn from(ask: Ask) -> Self {
+        match ask {
+            Ask::Open(wanted) => Self::OpenPath(wanted),
+            Ask::Close(path) => Self::ClosePath(path),
+        }
+    }
+}
+
+/// A packet that goes as a datagram.
+#[derive(Debug)]
+struct Packet {
+    path: PathId,
+    to: SocketAddr,
+    head: Bytes,
+    payload: Bytes,
+}
+
+/// The publisher.
+#[derive(Debug)]
+pub(super) struct RtspLoad {
+    url: RtspUrl,
+    timeout: Duration,
+    seed: Seed,
+    mux: FlvMux<RtspPackage>,
+    announcement: Announcement,
+    /// `None`: its sockets are being opened.
+    machine: Option<Box<Client>>,
+    pairs: Pairs,
+    /// Of this side, by section.
+    ports: Vec<Ports>,
+    /// Where packets of a section go, by section.
+    server: Vec<Option<Ports>>,
+    /// The server's address; with a name it must be this machine.
+    host: IpAddr,
+    media: SendQueue,
+    waiting: VecDeque<Packet>,
+    events: VecDeque<PublisherEvent>,
+}
+
+impl RtspLoad {
+    /// `heads` are the parameter sets of the clip: what RTP carries of it is announced.
+    pub(super) fn new(
+        now: Instant,
+        url: &RtspUrl,
+        patience: Patience,
+        seed: Seed,
+        heads: &[(TagKind, Bytes)],
+    ) -> Self {
+        let mut mux = FlvMux::new(RtspPackage::default());
+        for (kind, body) in heads {
+            mux.unit(now, *kind, 0, body);
+        }
+        let announcement = Announcement::of(mux.tracks().iter());
+        let host = url.host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut new = Self {
+            url: url.clone(),
+            timeout: patience.handshake,
+            seed,
+            mux,
+            server: vec![None; announcement.tracks.len()],
+            announcement,
+            machine: None,
+            pairs: Pairs::new(host),
+            ports: Vec::new(),
+            host,
+            media: SendQueue::new(),
+            waiting: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        match url.carriage {
+            Some(Carriage::Datagrams) => new.open_next(now),
+            Some(Carriage::Interleaved | Carriage::Either) | None => {
+                new.announce(now, &new.announcement.interleaved());
+            }
+        }
+        new
+    }
+
+    fn announce(&mut self, now: Instant, setups: &[TrackSetup]) {
+        let how = (&self.url, self.timeout);
+        let machine = self.announcement.publish(now, how, self.seed.clone(), setups);
+        self.machine = Some(Box::new(machine));
+    }
+
+    /// Has the next pair of sockets opened; when all are there the server is told.
+    fn open_next(&mut self, now: Instant) {
+        if self.ports.len() < self.announcement.tracks.len() {
+            self.pairs.open(self.ports.len(), None);
+            self.events.extend(self.pairs.take_asks::<PublisherEvent>());
+            return;
+        }
+        let setups: Vec<TrackSetup> =
+            self.ports.iter().enumerate().map(|(section, ports)| TrackSetup::udp(section, *ports)).collect();
+        self.announce(now, &setups);
+    }
+
+    /// Where a packet on a channel goes as a datagram.
+    fn datagram_way(&self, channel: u8) -> Option<(PathId, SocketAddr)> {
+        let section = self.announcement.tracks.iter().position(|track| channel_of(*track) == channel & !1)?;
+        let is_rtcp = channel & 1 == 1;
+        let ports = (*self.server.get(section)?)?;
+        let port = if is_rtcp { ports.rtcp } else { ports.rtp };
+        Some((path_of(section, is_rtcp), SocketAddr::new(self.host, port)))
+    }
+}
+
+impl ClientStream for RtspLoad {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_bytes(now, bytes)
+        {
+            tracing::debug!(%error, "server of a publisher broke the protocol");
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+        out.append(&mut self.media);
+    }
+}
+
+impl ClientDatagrams for RtspLoad {
+    fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>) {
+        let opened = self.pairs.opened(path, local.map(|local| local.port()));
+        self.events.extend(self.pairs.take_asks::<PublisherEvent>());
+        match opened {
+            Opened::NotYet => {}
+            Opened::Pair(_, ports) => {
+                self.ports.push(ports);
+                self.open_next(now);
+            }
+            Opened::Failed => self.events.push_back(PublisherEvent::Closed("no ports are free".to_owned())),
+        }
+    }
+
+    fn handle_datagram(&mut self, _now: Instant, _path: PathId, _from: SocketAddr, _datagram: &mut [u8]) {
+        // How its packets arrive is of no use.
+    }
+
+    fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) -> To {
+        let Some((path, to)) = self.waiting.front().map(|packet| (packet.path, packet.to)) else {
+            return To::PEER;
+        };
+        while let Some(packet) = self.waiting.front().filter(|packet| packet.path == path)
+            && out.has_room(packet.head.len().saturating_add(packet.payload.len()))
+        {
+            out.push(&packet.head, &packet.payload);
+            self.waiting.pop_front();
+        }
+        To { path, remote: Some(Remote::of(to)), last: false }
+    }
+}
+
+impl LoadPublisher for RtspLoad {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
+    }
+
+    fn carries(&self, kind: TagKind) -> bool {
+        let kind = match kind {
+            TagKind::Video => TrackKind::Video,
+            TagKind::Audio => TrackKind::Audio,
+            TagKind::Data | TagKind::Other(_) => return false,
+        };
+        let announced = |id| self.announcement.tracks.contains(&id);
+        self.mux.tracks().iter().any(|track| track.kind() == kind && announced(track.id))
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::PeerClosed);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_timeout(now)
+        {
+            tracing::debug!(%error, "publisher timeout");
+        }
+    }
+
+    fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
+        let Some((_, parts)) = self.mux.unit(now, kind, timestamp, &body) else { return };
+        for pair in parts.slices().chunks_exact(2) {
+            let [head, payload] = pair else { continue };
+            let Some(&[_, channel, _, _]) = head.first_chunk::<FRAME_HEAD_BYTES>() else { continue };
+            match self.datagram_way(channel) {
+                Some((path, to)) => {
+                    let (head, payload) = (head.slice(FRAME_HEAD_BYTES..), payload.clone());
+                    self.waiting.push_back(Packet { path, to, head, payload });
+                }
+                None => {
+                    self.media.push(head.clone());
+                    self.media.push(payload.clone());
+                }
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<PublisherEvent> {
+        while self.events.is_empty() {
+            match self.machine.as_mut()?.poll_event()? {
+                ClientEvent::SetUp { track, transport } => {
+                    if let Some(server) = self.server.get_mut(track) {
+                        *server = transport.server_ports;
+                    }
+                }
+                ClientEvent::Ready { .. } => self.events.push_back(PublisherEvent::Ready),
+                ClientEvent::Rejected { status, reason } => {
+                    self.events.push_back(PublisherEvent::Closed(format!("RTSP {} {reason}", status.code())));
+                }
+                ClientEvent::Closed(reason) => {
+                    self.events.push_back(PublisherEvent::Closed(reason.to_string()));
+                }
+                ClientEvent::Described(_)
+                | ClientEvent::NotInterleaved
+                | ClientEvent::Interleaved(_)
+                | ClientEvent::Announced(_)
+                | ClientEvent::Redirect { .. } => {}
+            }
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.as_ref().and_then(|machine| machine.poll_timeout())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::Requested);
+        }
+    }
+}

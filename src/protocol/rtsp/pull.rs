@@ -1,0 +1,445 @@
+//! A pull: the stream of a camera, a recorder or another server.
+//!
+//! Packets come in the connection, or as datagrams to sockets that are opened before the server is told of them. Those
+//! sockets take datagrams of whoever sends: what is not from the server's address and ports is dropped (RFC 7826 §21.2.3).
+//! Before the first of them come this side sends one to each of the server's ports, so that address translators on the way
+//! let the others in.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::rtsp::{ClientConfig, ClientEvent as Told, CloseReason, Lower, Ports, Status, TrackSetup, Transport};
+use bytes::Bytes;
+use crypto::Seed;
+use rtp::Ssrc;
+use rtp::rtcp::Compound;
+use sdp::Description;
+use wire::{Datagrams, SendQueue};
+
+use super::pairs::{Opened, Pairs, path_of, track_of};
+use super::settings::{Carriage, RtspAppSettings};
+use super::url::RtspUrl;
+use super::viewer::after;
+use crate::auth::redact;
+use crate::mail::Grant;
+use crate::protocol::pull::{
+    Client, ClientDatagrams, ClientEvent, ClientStream, Patience, Start, UnitClient,
+};
+use crate::protocol::rtp_mapping::{Depackager, Source};
+use crate::protocol::usable::Supply;
+use crate::protocol::{PathId, Remote, To};
+
+/// Between two receiver reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// Packets that wait for the grant; those behind them are lost.
+const WAITING_MAX: usize = 512;
+/// Units that wait for somebody who takes them no faster than they are to be seen. Datagrams that come meanwhile are lost.
+const UNITS_MAX: usize = 2048;
+/// Bytes of a report.
+const REPORT_BYTES_MAX: usize = 256;
+
+/// A packet of a section.
+#[derive(Debug)]
+struct Arrived {
+    section: usize,
+    is_rtcp: bool,
+    packet: Bytes,
+}
+
+/// What becomes of packets.
+#[derive(Debug)]
+enum Intake {
+    /// Nothing is described yet.
+    None,
+    /// The stream is described; its packets wait for the grant.
+    Described { sources: Vec<Option<Source>>, waiting: VecDeque<Arrived> },
+    /// They become units.
+    Granted(Box<Depackager>),
+}
+
+/// The ways of a track's packets.
+#[derive(Debug)]
+struct Way {
+    section: usize,
+    /// Of this side, when it has sockets.
+    ports: Option<Ports>,
+    /// Of the server, when it says so.
+    server: Option<Ports>,
+    lower: Lower,
+}
+
+/// A datagram that is to be sent.
+#[derive(Debug)]
+struct Outgoing {
+    path: PathId,
+    to: SocketAddr,
+    payload: Bytes,
+}
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct RtspPull {
+    config: ClientConfig,
+    seed: Seed,
+    /// As the URL says.
+    asked: Option<Carriage>,
+    carriage: Carriage,
+    /// Begins when the connection is there.
+    machine: Option<Box<::rtsp::Client>>,
+    /// The server's address, when it is known.
+    server: Option<IpAddr>,
+    pairs: Pairs,
+    ways: Vec<Way>,
+    intake: Intake,
+    begun: bool,
+    /// One that came before the description.
+    grant: Option<Grant>,
+    report_at: Option<Instant>,
+    outgoing: VecDeque<Outgoing>,
+    events: VecDeque<ClientEvent>,
+}
+
+impl RtspPull {
+    pub(super) fn new(url: &RtspUrl, patience: Patience, seed: Seed) -> Self {
+        let config = ClientConfig {
+            request_timeout: patience.handshake,
+            stall_timeout: Some(patience.stall),
+            ..ClientConfig::new(url.uri.clone())
+        };
+        Self {
+            config,
+            seed,
+            asked: url.carriage,
+            carriage: Carriage::Either,
+            machine: None,
+            server: None,
+            pairs: Pairs::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            ways: Vec::new(),
+            intake: Intake::None,
+            begun: false,
+            grant: None,
+            report_at: None,
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes what the machine has to say.
+    fn drain_machine(&mut self, now: Instant) {
+        while let Some(told) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
+            match told {
+                Told::Described(description) => self.described(now, &description),
+                Told::NotInterleaved => self.open_next(now),
+                Told::SetUp { track, transport } => self.set_up(track, &transport),
+                Told::Ready { .. } => {
+                    self.report_at = Some(after(now, REPORT_INTERVAL));
+                    self.events.push_back(ClientEvent::Accepted);
+                }
+                Told::Interleaved(frame) => self.packet(now, frame.track, frame.is_rtcp, &frame.payload),
+                Told::Announced(_) => self.end("the server describes the stream anew"),
+                Told::Redirect { location } => {
+                    self.end(&format!("moved to {} (redirects are not followed)", redact(&location)));
+                }
+                Told::Rejected { status, reason } => self.end(&refusal(status, &reason)),
+                Told::Closed(CloseReason::PeerClosed) => self.end("the server ended the stream"),
+                Told::Closed(reason) => self.end(&reason.to_string()),
+            }
+        }
+    }
+
+    fn end(&mut self, reason: &str) {
+        self.events.push_back(ClientEvent::Ended(reason.to_owned()));
+    }
+
+    /// Chooses what can be carried.
+    fn described(&mut self, now: Instant, description: &Description) {
+        let sources: Vec<_> =
+            description.media.iter().map(|media| Source::of(&media.rtp_formats().next()?)).collect();
+        let carried = sources.iter().enumerate().filter(|(_, source)| source.is_some());
+        self.ways = carried
+            .take(media::TRACKS_MAX)
+            .map(|(section, _)| Way { section, ports: None, server: None, lower: Lower::Tcp })
+            .collect();
+        if self.ways.is_empty() {
+            return self.end("nothing of the stream can be carried");
+        }
+        self.intake = match self.grant.take() {
+            Some(grant) => Intake::Granted(Box::new(Depackager::new(now, &grant, sources))),
+            None => Intake::Described { sources, waiting: VecDeque::new() },
+        };
+        match self.carriage {
+            Carriage::Interleaved | Carriage::Either => self.choose(now),
+            Carriage::Datagrams => self.open_next(now),
+        }
+    }
+
+    /// Has the next pair of sockets opened; when all are there the server is told.
+    fn open_next(&mut self, now: Instant) {
+        match self.ways.iter().find(|way| way.ports.is_none()).map(|way| way.section) {
+            Some(section) if self.pairs.open(section, None) => self.events.extend(self.pairs.take_asks()),
+            Some(_) => self.end("there are no ports for its datagrams"),
+            None => self.choose(now),
+        }
+    }
+
+    fn choose(&mut self, now: Instant) {
+        let setup = |way: &Way| match way.ports {
+            Some(ports) => TrackSetup::udp(way.section, ports),
+            None => TrackSetup::interleaved(way.section),
+        };
+        let tracks: Vec<TrackSetup> = self.ways.iter().map(setup).collect();
+        if let Some(machine) = &mut self.machine {
+            machine.setup(now, &tracks);
+        }
+    }
+
+    /// A track has its way; the server's ports are reached out to.
+    fn set_up(&mut self, section: usize, transport: &Transport) {
+        let Some(way) = self.ways.iter_mut().find(|way| way.section == section) else { return };
+        (way.lower, way.server) = (transport.lower, transport.server_ports);
+        let (Some(server), Some(ports), Lower::Udp) = (self.server, way.server, way.lower) else { return };
+        let mut report = Compound::new(REPORT_BYTES_MAX);
+        report.receiver_reports(Ssrc(0), &[]);
+        let rtcp = Bytes::from(report.into_bytes());
+        // Version 2 and nothing else: a packet of no source.
+        let mut rtp = [0; rtp::HEADER_BYTES];
+        rtp[0] = 0x80;
+        let rtp = Bytes::copy_from_slice(&rtp);
+        let of = |is_rtcp, port, payload| Outgoing {
+            path: path_of(section, is_rtcp),
+            to: SocketAddr::new(server, port),
+            payload,
+        };
+        self.outgoing.extend([of(false, ports.rtp, rtp), of(true, ports.rtcp, rtcp)]);
+    }
+
+    /// Whether a datagram on a track's path is the server's.
+    fn is_servers(&self, section: usize, is_rtcp: bool, from: SocketAddr) -> bool {
+        let Some(way) = self.ways.iter().find(|way| way.section == section) else { return false };
+        let port = way.server.map(|ports| if is_rtcp { ports.rtcp } else { ports.rtp });
+        way.lower == Lower::Udp
+            && self.server.is_none_or(|server| server == from.ip())
+            && port.is_none_or(|port| port == from.port())
+    }
+
+    fn packet(&mut self, now: Instant, section: usize, is_rtcp: bool, packet: &[u8]) {
+        match &mut self.intake {
+            Intake::None => {}
+            Intake::Described { waiting, .. } => {
+                if waiting.len() < WAITING_MAX {
+                    waiting.push_back(Arrived { section, is_rtcp, packet: Bytes::copy_from_slice(packet) });
+                }
+                if !is_rtcp && !std::mem::replace(&mut self.begun, true) {
+                    self.events.push_back(ClientEvent::Begun);
+                }
+            }
+            Intake::Granted(depackager) => {
+                if is_rtcp {
+                    depackager.handle_rtcp(now, section, packet);
+                } else if depackager.handle_rtp(now, section, packet)
+                    && let Some(machine) = &mut self.machine
+                {
+                    machine.media_progress(now);
+                }
+                self.take_units();
+            }
+        }
+    }
+
+    fn take_units(&mut self) {
+        let Intake::Granted(depackager) = &mut self.intake else { return };
+        while let Some((unit, tracks)) = depackager.poll_unit() {
+            self.events.push_back(ClientEvent::Unit { unit, tracks });
+        }
+        let dropped = depackager.take_dropped();
+        if dropped > 0 {
+            self.events.push_back(ClientEvent::Dropped(dropped));
+        }
+    }
+
+    /// Tells the server how its packets arrive.
+    fn report(&mut self, now: Instant) {
+        if self.report_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.report_at = Some(after(now, REPORT_INTERVAL));
+        let Intake::Granted(depackager) = &mut self.intake else { return };
+        for way in &self.ways {
+            let Some(report) = depackager.report(now, way.section).map(Bytes::from) else { continue };
+            match (way.lower, self.server.zip(way.server)) {
+                (Lower::Tcp, _) => {
+                    if let Some(machine) = &mut self.machine {
+                        machine.send_frame(way.section, true, report);
+                    }
+                }
+                (Lower::Udp, Some((server, ports))) => self.outgoing.push_back(Outgoing {
+                    path: path_of(way.section, true),
+                    to: SocketAddr::new(server, ports.rtcp),
+                    payload: report,
+                }),
+                (Lower::Udp, None) => {}
+            }
+        }
+    }
+}
+
+/// What a server refuses with.
+fn refusal(status: Status, reason: &str) -> String {
+    format!("RTSP {} {reason}", status.code())
+}
+
+impl ClientStream for RtspPull {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_bytes(now, bytes)
+        {
+            tracing::debug!(%error, "server of a pull broke the protocol");
+        }
+        self.drain_machine(now);
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = &mut self.machine {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl ClientDatagrams for RtspPull {
+    fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>) {
+        let opened = self.pairs.opened(path, local.map(|local| local.port()));
+        self.events.extend(self.pairs.take_asks::<ClientEvent>());
+        match opened {
+            Opened::NotYet => {}
+            Opened::Pair(section, ports) => {
+                if let Some(way) = self.ways.iter_mut().find(|way| way.section == section) {
+                    way.ports = Some(ports);
+                }
+                self.open_next(now);
+            }
+            Opened::Failed => self.end("there are no ports for its datagrams"),
+        }
+    }
+
+    fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]) {
+        let Some((section, is_rtcp)) = track_of(path) else { return };
+        if self.is_servers(section, is_rtcp, from) && self.events.len() < UNITS_MAX {
+            self.packet(now, section, is_rtcp, datagram);
+        }
+    }
+
+    fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) -> To {
+        // One at a time: each has a path of its own.
+        let Some(Outgoing { path, to, payload }) = self.outgoing.pop_front() else { return To::PEER };
+        out.push(&payload, &[]);
+        To { path, remote: Some(Remote::of(to)), last: self.outgoing.is_empty() }
+    }
+}
+
+impl UnitClient for RtspPull {
+    fn handle_grant(&mut self, now: Instant, grant: &Grant) {
+        let Intake::Described { sources, waiting } = std::mem::replace(&mut self.intake, Intake::None) else {
+            self.grant = Some(grant.clone());
+            return;
+        };
+        self.intake = Intake::Granted(Box::new(Depackager::new(now, grant, sources)));
+        for Arrived { section, is_rtcp, packet } in waiting {
+            self.packet(now, section, is_rtcp, &packet);
+        }
+    }
+
+    fn supply(&self) -> Supply {
+        match &self.intake {
+            Intake::Granted(depackager) => depackager.supply(),
+            Intake::None | Intake::Described { .. } => Supply::Nothing,
+        }
+    }
+}
+
+impl Client for RtspPull {
+    fn begin(&mut self, start: &Start<'_>) {
+        if let Some(settings) = start.app.and_then(RtspAppSettings::of) {
+            self.config.request_timeout = settings.timeout;
+            self.carriage = settings.carriage;
+        }
+        self.carriage = self.asked.unwrap_or(self.carriage);
+        if self.config.uri.tls {
+            // Datagrams would be for everybody to see.
+            self.carriage = Carriage::Interleaved;
+        }
+        self.config.falls_back_to_udp = self.carriage == Carriage::Either;
+        self.config.falls_back_to_tcp = self.carriage == Carriage::Either;
+        self.server = start.address.map(|address| address.ip());
+        if let Some(server) = self.server {
+            self.pairs = Pairs::new(server);
+        }
+        let config = Arc::new(self.config.clone());
+        self.machine = Some(Box::new(::rtsp::Client::play(start.now, config, self.seed.clone())));
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::PeerClosed);
+        }
+        self.drain_machine(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine
+            && let Err(error) = machine.handle_timeout(now)
+        {
+            tracing::debug!(%error, "pull timeout");
+        }
+        self.drain_machine(now);
+        if let Intake::Granted(depackager) = &mut self.intake {
+            depackager.handle_timeout(now);
+            self.take_units();
+        }
+        self.report(now);
+    }
+
+    fn close(&mut self, now: Instant) {
+        if let Some(machine) = &mut self.machine {
+            machine.close(now, CloseReason::Requested);
+        }
+    }
+
+    fn poll(&mut self) -> Option<ClientEvent> {
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // A burst leaves no memory behind.
+            self.events.shrink_to(8);
+        }
+        event
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let machine = self.machine.as_ref().and_then(|machine| machine.poll_timeout());
+        let intake = match &self.intake {
+            Intake::Granted(depackager) => depackager.poll_timeout(),
+            Intake::None | Intake::Described { .. } => None,
+        };
+        [machine, intake, self.report_at].into_iter().flatten().min()
+    }
+
+    fn name(&self) -> &'static str {
+        "rtsp-pull"
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
+    }
+
+    fn units(&mut self) -> Option<&mut dyn UnitClient> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! A push: publishes one of our streams to another RTSP server. Its supervisor is control; one session is one attempt.
+//!
+//! 1. The connection is there: the stream is attached, and held back until there is an answer to all that follows.
+//! 2. Its tracks are known: `ANNOUNCE` describes them, `SETUP` asks for each on the channels that its packets are cut for.
+//! 3. `RECORD` is answered: what is cut for viewers goes out as it is.
+
+use std::time::{Duration, Instant};
+
+use ::rtsp::{Client, ClientEvent, CloseReason, Lower, Transport};
+use crypto::Seed;
+use media::Tracks;
+use wire::SendQueue;
+
+use super::announce::Announcement;
+use super::package;
+use super::url::RtspUrl;
+use super::viewer::after;
+use crate::protocol::push::Attempt;
+use crate::protocol::{About, ByteStream, Context, Event, Format, PathEvent, PathId, Reply, Session};
+use crate::types::Now;
+
+/// How long the tracks of a stream that has none yet are waited for.
+const TRACKS_WITHIN: Duration = Duration::from_secs(10);
+/// From a request to its answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How far an attempt has come.
+#[derive(Debug)]
+enum Stage {
+    /// Until then there must be a connection.
+    Connecting(Instant),
+    /// Until then there must be tracks.
+    AwaitsTracks(Instant),
+    /// The target is told of them.
+    Announced(Box<Announced>),
+    Over,
+}
+
+/// A stream that the target is told of.
+#[derive(Debug)]
+struct Announced {
+    machine: Client,
+    announcement: Announcement,
+}
+
+/// An attempt of a push.
+#[derive(Debug)]
+pub(crate) struct RtspPush {
+    url: RtspUrl,
+    seed: Seed,
+    format: Format,
+    stage: Stage,
+    attempt: Attempt,
+}
+
+impl RtspPush {
+    pub(super) fn new(now: Now, url: &RtspUrl, seed: Seed) -> Self {
+        Self {
+            url: url.clone(),
+            seed,
+            format: Format::new(&package::FORMAT, 0),
+            stage: Stage::Connecting(after(now.mono, crate::protocol::CONNECT_TIMEOUT)),
+            attempt: Attempt::default(),
+        }
+    }
+
+    const fn machine(&mut self) -> Option<&mut Client> {
+        match &mut self.stage {
+            Stage::Announced(announced) => Some(&mut announced.machine),
+            Stage::Connecting(_) | Stage::AwaitsTracks(_) | Stage::Over => None,
+        }
+    }
+
+    fn connected(&mut self, ctx: &Context<'_>) {
+        if matches!(self.stage, Stage::Connecting(_)) {
+            self.stage = Stage::AwaitsTracks(after(ctx.now.mono, TRACKS_WITHIN));
+            self.attempt.prepare();
+            self.attempt.attach(self.format);
+            self.attempt.pause(true);
+        }
+    }
+
+    fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
+        if tracks.is_empty() || !matches!(self.stage, Stage::AwaitsTracks(_)) {
+            return;
+        }
+        let announcement = Announcement::of(self.format.choose(tracks).iter());
+        if announcement.tracks.is_empty() {
+            return self.end("RTSP carries none of the tracks");
+        }
+        let (now, seed) = (ctx.now.mono, self.seed.clone());
+        let machine =
+            announcement.publish(now, (&self.url, ANSWER_WITHIN), seed, &announcement.interleaved());
+        self.stage = Stage::Announced(Box::new(Announced { machine, announcement }));
+    }
+
+    fn drain_machine(&mut self, now: Instant) {
+        while let Some(event) = self.machine().and_then(Client::poll_event) {
+            match event {
+                ClientEvent::SetUp { track, transport } => self.set_up(now, track, &transport),
+                ClientEvent::Ready { .. } => {
+                    self.attempt.broadcasting(now);
+                    self.attempt.pause(false);
+                }
+                ClientEvent::Redirect { .. } => self.end("the target redirects, which is not followed"),
+                ClientEvent::Rejected { status, reason } => {
+                    self.end(&format!("RTSP {} {reason}", status.code()));
+                }
+                ClientEvent::Closed(CloseReason::PeerClosed) => self.end("the target closed the connection"),
+                ClientEvent::Closed(reason) => self.end(&reason.to_string()),
+                // A target says how packets arrive, which is of no use.
+                ClientEvent::Interleaved(_)
+                | ClientEvent::Described(_)
+                | ClientEvent::NotInterleaved
+                | ClientEvent::Announced(_) => {}
+            }
+        }
+    }
+
+    /// The packets are cut for all viewers alike: the target takes them on their channels, or not at all.
+    fn set_up(&mut self, now: Instant, section: usize, transport: &Transport) {
+        let Stage::Announced(announced) = &mut self.stage else { return };
+        let wanted = announced.announcement.channels(section);
+        if transport.lower != Lower::Tcp || transport.channels != wanted {
+            announced.machine.close(now, CloseReason::Requested);
+            self.end("the target wants other channels");
+        }
+    }
+
+    fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
+        let now = ctx.now.mono;
+        self.drain_machine(now);
+        self.end(reason);
+        if let Some(machine) = self.machine() {
+            machine.close(now, CloseReason::PeerClosed);
+        }
+    }
+
+    fn end(&mut self, reason: &str) {
+        self.attempt.end(reason);
+        if !matches!(self.stage, Stage::Announced(_)) {
+            self.stage = Stage::Over;
+        }
+    }
+}
+
+impl ByteStream for RtspPush {
+    fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]) {
+        if let Some(machine) = self.machine()
+            && let Err(error) = machine.handle_bytes(ctx.now.mono, bytes)
+        {
+            tracing::debug!(%error, "target of a push broke the protocol");
+        }
+    }
+
+    fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
+        // The machine's keep-alive goes by time: a target that takes nothing is noticed by the worker.
+    }
+
+    fn wants_bytes(&self) -> bool {
+        !self.attempt.is_over()
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        if let Some(machine) = self.machine() {
+            machine.poll_transmit(out);
+        }
+    }
+}
+
+impl Session for RtspPush {
+    fn handle_path(&mut self, ctx: &Context<'_>, _path: PathId, event: PathEvent<'_>) {
+        match event {
+            PathEvent::Open { .. } => self.connected(ctx),
+            PathEvent::PeerClosed => self.hung_up(ctx, "the target closed the connection"),
+            PathEvent::Broken(reason) => self.hung_up(ctx, reason),
+        }
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Subscribe { verdict: Ok(tracks), .. } | Reply::TracksKnown { tracks, .. } => {
+                self.tracks_known(ctx, tracks);
+            }
+            Reply::SubscriptionEnded { .. } => self.close(ctx, "the stream ended"),
+            Reply::Subscribe { verdict: Err(_), .. } => self.close(ctx, "the stream is not there"),
+            Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
+            | Reply::Rest(_)
+            | Reply::Job(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_)
+            | Reply::Held(_)
+            | Reply::Carries
+            | Reply::Uncarried => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        let now = ctx.now.mono;
+        match &self.stage {
+            Stage::Connecting(until) if *until <= now => self.end("connect timed out"),
+            Stage::AwaitsTracks(until) if *until <= now => self.end("the stream has no tracks"),
+            Stage::Connecting(_) | Stage::AwaitsTracks(_) | Stage::Announced(_) | Stage::Over => {}
+        }
+        if let Some(machine) = self.machine()
+            && let Err(error) = machine.handle_timeout(now)
+        {
+            tracing::debug!(%error, "push timeout");
+        }
+        self.attempt.handle_timeout(now);
+    }
+
+    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
+        if !self.attempt.has_events() {
+            self.drain_machine(ctx.now.mono);
+        }
+        self.attempt.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match &self.stage {
+            Stage::Connecting(until) | Stage::AwaitsTracks(until) => Some(*until),
+            Stage::Announced(announced) => announced.machine.poll_timeout(),
+            Stage::Over => None,
+        };
+        [own, self.attempt.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
+        self.attempt.finish();
+        match self.machine() {
+            Some(machine) => machine.close(ctx.now.mono, CloseReason::Requested),
+            None => self.end(reason),
+        }
+    }
+
+    fn about(&self) -> About {
+        About { protocol: "rtsp-push", is_media: true, is_authenticated: true }
+    }
+
+    fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
+        Some(self)
+    }
+}
