@@ -111,7 +111,7 @@ pub trait PeerStream {
 pub trait PeerDatagrams {
     /// Where a socket receives, once it is open and not connected to the server. `None`: one that it wanted could not be
     /// opened.
-    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>);
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally);
     /// A datagram of the server; it may be opened in place.
     fn handle_datagram(
         &mut self,

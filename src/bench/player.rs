@@ -222,10 +222,11 @@ impl PeerDatagrams for Player {
         self.drain(now, tally);
     }
 
-    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>) {
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
             datagrams.handle_local(now.mono, path, local);
         }
+        self.drain(now, tally);
     }
 
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To {

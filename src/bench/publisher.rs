@@ -120,7 +120,10 @@ impl Publisher {
         let deadline = Some(now.mono + options.timeout);
         let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
         let pacer = Pacer::new(options, carries);
-        Self { client, pacer, deadline, events: VecDeque::new() }
+        let mut new = Self { client, pacer, deadline, events: VecDeque::new() };
+        // It may want sockets before anything else.
+        new.drain(now);
+        new
     }
 
     fn drain(&mut self, now: Now) {
@@ -267,10 +270,11 @@ impl PeerDatagrams for Publisher {
         self.drain(now);
     }
 
-    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>) {
+    fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, _tally: &mut Tally) {
         if let Some(datagrams) = self.client.as_mut().and_then(|client| client.datagrams()) {
             datagrams.handle_local(now.mono, path, local);
         }
+        self.drain(now);
     }
 
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To {

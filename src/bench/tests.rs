@@ -275,7 +275,7 @@ fn local() -> SocketAddr {
 
 /// Opens the session of a peer; its first request.
 fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Direction) -> String {
-    peer.datagrams().unwrap().handle_local(clock.now(), PathId::default(), Some(local()));
+    peer.datagrams().unwrap().handle_local(clock.now(), PathId::default(), Some(local()), &mut tally());
     let request = sent(peer);
     let answer = rtc.answer(clock, &request, direction);
     for piece in answer.chunks(100) {
@@ -384,7 +384,7 @@ fn refusals_of_whep_have_a_reason() {
     let (clock, mut counted) = (Clock::new(), tally());
     let asked = || {
         let mut player = player(&clock, "http://h/live/whep/s");
-        player.handle_local(clock.now(), PathId::default(), Some(local()));
+        player.handle_local(clock.now(), PathId::default(), Some(local()), &mut tally());
         player
     };
     for (answer, reason) in [

@@ -132,6 +132,28 @@ fn publishers_of_whip_and_players_of_whep_lose_nothing_and_leave_nothing() {
 }
 
 #[test]
+fn publishers_and_players_of_rtsp_lose_nothing_over_the_connection_and_over_datagrams() {
+    let server = Server::start(&[]);
+    for (way, options) in [("tcp", &[][..]), ("udp", &[]), ("tls", &["--insecure"])] {
+        let url = match way {
+            "tls" => format!("rtsps://{}/live/tls{{n}}", server.rtsps.unwrap()),
+            _ => server.rtsp_url(&format!("live/{way}{{n}}?{way}")),
+        };
+        let publish = [&["--count", "2", "--bitrate", "1000"], options].concat();
+        let publisher = Publisher::start(&server, &url, &publish);
+        wait_for("both publishers", secs(10), || {
+            server.api().broadcast("live", &format!("{way}1")).is_some()
+        });
+        let (report, ok) = play(&url, &[&["--count", "4", "--streams", "2"], options].concat());
+        assert!(ok, "{way}: {report}");
+        assert_eq!(report["protocol"], "rtsp");
+        check_players(&report, 4);
+        let published = publisher.stop();
+        assert_eq!(published["connections"]["ready"], 2, "{way}: {published}");
+    }
+}
+
+#[test]
 fn publishers_of_rtmps_and_of_a_file() {
     let server = Server::start(&[]);
     let file = server.home().join("clip.flv");

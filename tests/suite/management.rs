@@ -326,6 +326,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("contentSecurityPolicyHeaderValue", _) => json!("default-src 'self'"),
             ("webhookContentType", _) => json!("application/x-www-form-urlencoded"),
             ("audio.silence", _) => json!("all"),
+            ("rtspPullTransportType", _) => json!("1"),
             ("hlsTime" | "hlsListSize", _) => json!("9"),
             (name, Value::String(_))
                 if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") =>

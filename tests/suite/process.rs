@@ -83,12 +83,13 @@ fn the_ready_line_is_all_of_standard_output() {
     std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
     let ready: serde_json::Value = serde_json::from_str(&first).unwrap();
     let keys: Vec<&String> = ready.as_object().unwrap().keys().collect();
-    let expected = ["event", "pid", "version", "http", "https", "rtmp", "rtmps", "rtsp", "srt", "webrtc"];
+    let expected =
+        ["event", "pid", "version", "http", "https", "rtmp", "rtmps", "rtsp", "rtsps", "srt", "webrtc"];
     assert_eq!(keys, expected);
     assert_eq!(ready["event"], "ready");
     assert_eq!(ready["pid"], child.id());
     assert_eq!(ready["version"], env!("CARGO_PKG_VERSION"));
-    assert!(ready["rtsp"].is_string());
+    assert!(ready["rtsp"].is_string() && ready["rtsps"].is_string());
     // A port of each worker.
     let of_workers = ready["webrtc"].as_array().unwrap();
     let is_port =

@@ -10,7 +10,10 @@ use netsim::{MediaSource, Verifier};
 use rtmp::{Config, Event, PlayTracks, Server as Machine};
 use wire::SendQueue;
 
-use crate::support::{Bystander, Nginx, Player, Publisher, Server, frame_md5, ms, own_port, secs, wait_for};
+use crate::support::{
+    Bystander, Home, Nginx, Player, Program, Publisher, Server, frame_md5, media_file, ms, own_port, secs,
+    source_packets, wait_for,
+};
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
@@ -61,6 +64,45 @@ fn u_01_into_nginx_stopped_and_started_again() {
 }
 
 #[test]
+fn into_another_server_over_rtsp_and_back_after_its_restart() {
+    let file = media_file(true, 12);
+    let home = Home::new();
+    let path = home.path().join("home");
+    let (plain, tls) = (own_port("127.0.0.1"), own_port("127.0.0.1"));
+    let settings = [format!("rtsp.port={}", plain.port()), format!("rtsps.port={}", tls.port())];
+    let settings = settings.each_ref().map(String::as_str);
+    let mut target = Server::start_in(&path, &settings);
+    let own_home = Home::new();
+    let mut command = Server::command(&own_home.path().join("home"), &[]);
+    let server = Server::spawn(command.env("SSL_CERT_FILE", path.join("conf/fullchain.pem")));
+    create_with_endpoint(&server, "s1", &format!("rtsp://{plain}/live/copy?key=1"));
+    add_endpoint(&server, "s1", &format!("rtsps://localhost:{}/live/safe", tls.port()));
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/s1"));
+    let source = source_packets(&file);
+    for round in 0..2 {
+        for id in ["copy", "safe"] {
+            wait_for("the push", secs(20), || {
+                target.api().broadcast("live", id).is_some_and(|record| record["status"] == "broadcasting")
+            });
+            assert_eq!(target.api().broadcast("live", id).unwrap()["publishType"], "RTSP");
+            let played = frame_md5(&target.rtmp_url(&format!("live/{id}")), Some(3));
+            let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
+            assert!(played.len() > 100 && played.iter().all(|packet| hashes.contains(&packet.4)));
+        }
+        if round == 0 {
+            target.kill();
+            wait_for("the loss to show", secs(10), || endpoint_status(&server, "s1") != "broadcasting");
+            target = Server::start_in(&path, &settings);
+        }
+    }
+    // Nobody pushes to a stream that is there, or to itself.
+    let own = server.rtsp_url("live/s1");
+    let reply =
+        server.api().post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{own}"}}"#));
+    assert_eq!(reply.json()["success"], false);
+}
+
+#[test]
 fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     let server = Server::start(&["server.workers=2"]);
     create_with_endpoint(&server, "s1", &server.rtmp_url("LiveApp/copy"));
@@ -90,13 +132,13 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
 
 #[test]
 fn an_endpoint_added_while_live_starts_at_once_and_the_copy_equals_the_source() {
-    let file = crate::support::media_file(true, 12);
+    let file = media_file(true, 12);
     let server = Server::start(&[]);
-    let _publisher = crate::support::Program::ffmpeg_publish(&file, &server.rtmp_url("live/s1"));
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/s1"));
     wait_for("the stream", secs(20), || server.api().broadcast("live", "s1").is_some());
     add_endpoint(&server, "s1", &server.rtmp_url("LiveApp/copy"));
     wait_for("the copy", secs(10), || server.api().broadcast("LiveApp", "copy").is_some());
-    let source = crate::support::source_packets(&file);
+    let source = source_packets(&file);
     let played = frame_md5(&server.rtmp_url("LiveApp/copy"), Some(4));
     let hashes: std::collections::HashSet<_> = source.iter().map(|packet| &packet.4).collect();
     assert!(played.len() > 150 && played.iter().all(|packet| hashes.contains(&packet.4)), "{}", played.len());

@@ -46,7 +46,7 @@ struct Upstream {
 impl Upstream {
     fn start() -> Self {
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let settings = vec![format!("rtmp.port={}", free()), format!("http.port={}", free())];
+        let settings = ["rtmp", "http", "rtsp"].map(|name| format!("{name}.port={}", free())).to_vec();
         let mut upstream = Self { home: Home::new(), settings, server: None };
         upstream.resume();
         upstream
@@ -78,7 +78,7 @@ fn start_trusting(file: &Path) -> Server {
 }
 
 #[test]
-fn what_is_pulled_equals_what_was_published_over_rtmp_rtmps_http_and_https() {
+fn what_is_pulled_equals_what_was_published_over_every_protocol() {
     let file = media_file(true, 12);
     let upstream = Server::start(&["server.workers=2"]);
     let _publisher = Program::ffmpeg_publish(&file, &upstream.rtmp_url("live/origin"));
@@ -89,6 +89,9 @@ fn what_is_pulled_equals_what_was_published_over_rtmp_rtmps_http_and_https() {
         ("rtmps", format!("rtmps://localhost:{}/live/origin", upstream.rtmps.unwrap().port())),
         ("http", flv_url(&upstream, "origin")),
         ("https", format!("https://localhost:{}/live/origin.flv", upstream.https.unwrap().port())),
+        ("rtsp", upstream.rtsp_url("live/origin")),
+        ("rtsp-udp", format!("{}?udp", upstream.rtsp_url("live/origin"))),
+        ("rtsps", format!("rtsps://localhost:{}/live/origin", upstream.rtsps.unwrap().port())),
     ];
     for (id, url) in &urls {
         start_source(&server, id, url);
@@ -202,13 +205,12 @@ fn u_02_a_source_that_is_killed_and_comes_back_keeps_its_viewers() {
     let publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
     start_source(&server, "rtmp", &upstream.server().rtmp_url("live/origin"));
     start_source(&server, "flv", &flv_url(upstream.server(), "origin"));
-    wait_for_status(&server, "rtmp", &["broadcasting"]);
-    wait_for_status(&server, "flv", &["broadcasting"]);
-    let viewers = [
-        Player::start(server.rtmp, "live", "rtmp"),
-        Player::start(server.rtmp, "live", "rtmp"),
-        Player::start(server.rtmp, "live", "flv"),
-    ];
+    start_source(&server, "rtsp", &upstream.server().rtsp_url("live/origin"));
+    start_source(&server, "rtsp-udp", &format!("{}?udp", upstream.server().rtsp_url("live/origin")));
+    let ids = ["rtmp", "flv", "rtsp", "rtsp-udp"];
+    ids.iter().for_each(|id| wait_for_status(&server, id, &["broadcasting"]));
+    let viewers: Vec<Player> =
+        ids.iter().chain(&["rtmp"]).map(|id| Player::start(server.rtmp, "live", id)).collect();
     let go_on = |more: u64| {
         let before: Vec<u64> = viewers.iter().map(Player::units).collect();
         wait_for("every viewer to go on", secs(40), || {
@@ -218,18 +220,16 @@ fn u_02_a_source_that_is_killed_and_comes_back_keeps_its_viewers() {
     go_on(60);
     upstream.kill();
     publisher.stop();
-    wait_for_status(&server, "rtmp", &["finished", "preparing"]);
-    wait_for_status(&server, "flv", &["finished", "preparing"]);
+    ids.iter().for_each(|id| wait_for_status(&server, id, &["finished", "preparing"]));
     // The id stays the source's.
     assert!(RtmpPeer::publish(server.rtmp, "live", "rtmp").is_err());
     upstream.resume();
     let publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
-    wait_for_status(&server, "rtmp", &["broadcasting"]);
-    wait_for_status(&server, "flv", &["broadcasting"]);
+    ids.iter().for_each(|id| wait_for_status(&server, id, &["broadcasting"]));
     go_on(60);
     assert!(viewers.iter().all(Player::is_playing));
     publisher.stop();
-    for id in ["rtmp", "flv"] {
+    for id in ids {
         server.api().post(&format!("{BROADCASTS}/{id}/stop"), "");
     }
     wait_for("the viewers to be let go", secs(10), || viewers.iter().all(|viewer| !viewer.is_playing()));
@@ -244,21 +244,25 @@ fn u_02_a_source_that_freezes_is_noticed_and_its_viewers_go_on_when_it_does() {
     let upstream = Upstream::start();
     let server = Server::start(&[]);
     let _publisher = Publisher::start(upstream.server().rtmp, "live", "origin");
-    for (id, url) in
-        [("rtmp", upstream.server().rtmp_url("live/origin")), ("flv", flv_url(upstream.server(), "origin"))]
-    {
-        start_source(&server, id, &url);
+    let rtsp = upstream.server().rtsp_url("live/origin");
+    let sources = [
+        ("rtmp", upstream.server().rtmp_url("live/origin")),
+        ("flv", flv_url(upstream.server(), "origin")),
+        ("rtsp-udp", format!("{rtsp}?udp")),
+        ("rtsp", rtsp),
+    ];
+    for (id, url) in &sources {
+        start_source(&server, id, url);
         wait_for_status(&server, id, &["broadcasting"]);
     }
-    let viewers = [Player::start(server.rtmp, "live", "rtmp"), Player::start(server.rtmp, "live", "flv")];
+    let viewers = sources.each_ref().map(|(id, _)| Player::start(server.rtmp, "live", id));
     wait_for("the viewers", secs(10), || viewers.iter().all(|viewer| viewer.units() > 60));
     upstream.server().signal("STOP");
     wait_for_status(&server, "rtmp", &["finished"]);
-    wait_for_status(&server, "flv", &["finished", "preparing"]);
+    sources.iter().for_each(|(id, _)| wait_for_status(&server, id, &["finished", "preparing"]));
     assert!(server.log().contains("frozen: no media for 4 s"));
     upstream.server().signal("CONT");
-    wait_for_status(&server, "rtmp", &["broadcasting"]);
-    wait_for_status(&server, "flv", &["broadcasting"]);
+    sources.iter().for_each(|(id, _)| wait_for_status(&server, id, &["broadcasting"]));
     let before: Vec<u64> = viewers.iter().map(Player::units).collect();
     wait_for("the viewers to go on", secs(40), || {
         viewers.iter().zip(&before).all(|(viewer, before)| viewer.units() > before + 60)
@@ -415,6 +419,16 @@ fn u_20_u_21_hostile_servers_are_failed_pulls_and_nothing_else() {
         ("rtmp", Vec::new()),
         ("rtmp", vec![0xff; 8192]),
         ("rtmp", b"\x03".to_vec()),
+        ("rtsp", Vec::new()),
+        ("rtsp", vec![b'$'; 100_000]),
+        ("rtsp", b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+        ("rtsp", b"RTSP/1.0 302 Found\r\nCSeq: 1\r\nLocation: rtsp://127.0.0.1/\r\n\r\n".to_vec()),
+        ("rtsp", b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 4294967296\r\n\r\n".to_vec()),
+        (
+            "rtsp",
+            b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\nRTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: 3\r\n\r\nv=0"
+                .to_vec(),
+        ),
         ("http", b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n".to_vec()),
         ("http", vec![b'x'; 100_000]),
         ("http", [&flv[..], b"\x09\xff\xff\xff\0\0\0\0\0\0\0"].concat()),

@@ -182,6 +182,9 @@ impl Driver {
     /// An event of a session that may have a stream beside sockets of its own. They share a token: reading tells whose it was.
     pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
         let Some(socket) = self.socket(id) else { return };
+        if socket.connecting {
+            return self.connect_event(now, machine, id, false);
+        }
         socket.readable = true;
         self.make_ready(id);
         if event.is_writable() {

@@ -155,8 +155,9 @@ impl Generator {
             dirty: false,
             scheduled: None,
         };
+        let tally = self.tallies.of(conn.peer.role());
         if let (Some(local), Some(datagrams)) = (local, conn.peer.datagrams()) {
-            datagrams.handle_local(Load::now(), PathId::default(), Some(local));
+            datagrams.handle_local(Load::now(), PathId::default(), Some(local), tally);
         }
         self.conns.push(conn);
         self.unsettled += 1;
@@ -350,8 +351,9 @@ impl Machine for Generator {
                 PathEvent::Open { local } => local,
                 PathEvent::PeerClosed | PathEvent::Broken(_) => None,
             };
+            let tally = self.tallies.of(conn.peer.role());
             if let Some(datagrams) = conn.peer.datagrams() {
-                datagrams.handle_local(Load::now(), path, local);
+                datagrams.handle_local(Load::now(), path, local, tally);
             }
             return self.touch(index);
         }

@@ -139,7 +139,7 @@ impl PeerStream for Arc<Mutex<Both>> {
 }
 
 impl PeerDatagrams for Arc<Mutex<Both>> {
-    fn handle_local(&mut self, _now: Now, _path: PathId, local: Option<SocketAddr>) {
+    fn handle_local(&mut self, _now: Now, _path: PathId, local: Option<SocketAddr>, _tally: &mut Tally) {
         let mut this = self.lock().unwrap();
         (this.local, this.says) = (local, Bytes::from_static(b"hello"));
     }

@@ -35,7 +35,8 @@ fn c_08_nothing_listens_but_what_the_ready_line_says() {
         rows.map(|row| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap()).collect()
     };
     let of_streams = |server: &Server| -> BTreeSet<u16> {
-        let told = [Some(server.http), server.https, Some(server.rtmp), server.rtmps, server.rtsp];
+        let told =
+            [Some(server.http), server.https, Some(server.rtmp), server.rtmps, server.rtsp, server.rtsps];
         told.into_iter().flatten().map(|address| address.port()).collect()
     };
     let without = Server::start(&["server.workers=2", "webrtc.tcp=false"]);

@@ -50,6 +50,7 @@ pub struct Server {
     pub rtmp: SocketAddr,
     pub rtmps: Option<SocketAddr>,
     pub rtsp: Option<SocketAddr>,
+    pub rtsps: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
@@ -87,6 +88,7 @@ impl Server {
             "rtmp.port=0",
             "rtmps.port=0",
             "rtsp.port=0",
+            "rtsps.port=0",
             "server.srt_port=0",
             "webrtc.port=0",
         ]
@@ -133,6 +135,7 @@ impl Server {
             rtmp: address("rtmp").unwrap(),
             rtmps: address("rtmps"),
             rtsp: address("rtsp"),
+            rtsps: address("rtsps"),
             srt: address("srt"),
             webrtc: of_workers.filter_map(|address| address.as_str()?.parse().ok()).collect(),
             child,
