@@ -335,12 +335,13 @@ impl Control {
     }
 }
 
-/// Peers are waited for at addresses of this machine only.
+/// Peers are waited for at addresses of this machine, and in multicast groups that are not denied.
 fn wait_at(address: SocketAddr, policy: &OutboundPolicy) -> Step {
-    if address.ip().is_unspecified() || policy.is_own(address.ip()) {
-        Step::Connect(address)
-    } else {
-        Step::Failed("the address to listen at is not one of this machine".to_owned())
+    match address.ip() {
+        ip if ip.is_unspecified() || policy.is_own(ip) => Step::Connect(address),
+        ip if ip.is_multicast() && !policy.deny.contains(ip) => Step::Connect(address),
+        ip if ip.is_multicast() => Step::Failed("the group is denied by outbound.deny".to_owned()),
+        _ => Step::Failed("the address to listen at is not one of this machine".to_owned()),
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use media::Position;
 
 use super::*;
-use crate::auth::cidr;
 use crate::http::{Headers, Method, Request, Version};
 use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, Work};
 use crate::mail::{Departure, Grant, PublishRequest, PushOrder, PushState, Refusal, Report, SourceFigures};
@@ -74,8 +73,8 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
+    let settings = Arc::new(ServerSettings::of(schema(), server).unwrap());
     ControlConfig {
-        server: Arc::new(ServerSettings::of(schema(), server).unwrap()),
         apps: ["live", "LiveApp"]
             .iter()
             .map(|n| Arc::new(AppSettings::of(schema(), n, app).unwrap()))
@@ -84,12 +83,13 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
         node: "node1".into(),
         host_address: "192.0.2.1".into(),
         outbound: OutboundPolicy {
-            deny: cidr::parse("").unwrap(),
+            deny: settings.outbound.deny.clone(),
             public_only: false,
             own_addresses: vec!["192.0.2.1".parse().unwrap()],
             own_ports: vec![5080, 5443],
         },
         addresses: Addresses::of(&[("rtmp", 1935), ("rtmps", 8443), ("rtsp", 5554), ("srt", 4200)]),
+        server: settings,
     }
 }
 

@@ -45,7 +45,22 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
     let address = bind.or(to).ok_or(io::ErrorKind::InvalidInput)?;
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
-        socket.bind(&bind.into())?;
+        match bind.ip() {
+            // Only what is sent to the group comes, and other programs may be in it, too.
+            IpAddr::V4(group) if group.is_multicast() => {
+                socket.set_reuse_address(true)?;
+                socket.bind(&bind.into())?;
+                // Where the routes lead; on a machine without any, only its own programs can send.
+                let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
+                joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
+            }
+            IpAddr::V6(group) if group.is_multicast() => {
+                socket.set_reuse_address(true)?;
+                socket.bind(&bind.into())?;
+                socket.join_multicast_v6(&group, 0)?;
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => socket.bind(&bind.into())?,
+        }
     }
     if let Some(to) = to {
         socket.connect(&to.into())?;
@@ -114,6 +129,27 @@ mod tests {
         let (address, _listeners) = listen(Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0, 2).unwrap();
         let again = listen(Some(address.ip()), address.port(), 2).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_socket_at_a_group_hears_what_is_sent_to_it() {
+        let group: SocketAddr = "239.255.77.1:0".parse().unwrap();
+        let receivers = [(); 2].map(|()| open_udp(Some(group), None).unwrap());
+        let port = receivers[0].local_addr().unwrap().port();
+        let second = open_udp(Some(SocketAddr::new(group.ip(), port)), None).unwrap();
+        let sender = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        let to = SocketAddr::new(group.ip(), port).into();
+        if sender.send_to(b"hello", &to).is_err() {
+            // No route leads anywhere.
+            sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+            sender.send_to(b"hello", &to).unwrap();
+        }
+        for receiver in [&receivers[0], &second] {
+            receiver.set_nonblocking(false).unwrap();
+            receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            let mut datagram = [0; 16];
+            assert_eq!(receiver.recv(&mut datagram).unwrap(), 5, "two programs may listen");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl LoadTarget {
     /// What is wrong with it.
     pub fn read(url: &str) -> Result<Self, UrlError> {
         let url = Url::parse(url)?;
-        let scheme = schemes().find(|scheme| scheme.name == url.scheme && scheme.load.takes(&url));
+        let scheme = loaded().find(|scheme| scheme.name == url.scheme && scheme.load.takes(&url));
         let scheme = scheme.ok_or(UrlError::Scheme)?;
         Ok(Self { scheme, target: scheme.target(&url)? })
     }
@@ -98,10 +98,15 @@ impl LoadTarget {
     }
 }
 
-/// The schemes that load goes to, as a sentence has them.
+/// The schemes that load goes to.
+fn loaded() -> impl Iterator<Item = &'static Scheme> {
+    schemes().filter(|scheme| scheme.load.plays || scheme.load.publishes)
+}
+
+/// Their names, as a sentence has them.
 #[must_use]
 pub fn scheme_list() -> String {
-    let names = distinct(schemes().map(|scheme| scheme.name));
+    let names = distinct(loaded().map(|scheme| scheme.name));
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         Some(_) | None => names.concat(),
@@ -111,7 +116,7 @@ pub fn scheme_list() -> String {
 /// What is spoken over those schemes.
 #[must_use]
 pub fn protocol_list() -> Vec<&'static str> {
-    distinct(schemes().map(|scheme| scheme.load.protocol))
+    distinct(loaded().map(|scheme| scheme.load.protocol))
 }
 
 /// Each name once, in their order.

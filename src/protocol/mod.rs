@@ -26,6 +26,7 @@ mod session;
 pub mod sinks;
 mod srt;
 mod ts;
+mod udp;
 mod usable;
 mod webrtc;
 

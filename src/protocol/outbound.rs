@@ -136,7 +136,7 @@ mod tests {
         }
         let fetched = read_source("http://h/live/a.m3u8").unwrap_err();
         assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV and MPEG-TS only");
-        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("udp://h:1"));
+        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("rtp://h:1"));
     }
 
     #[test]

@@ -3,17 +3,18 @@
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, derived, http, http_live, rtmp, rtsp, srt, webrtc};
+use super::{Format, derived, http, http_live, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
 /// The protocols of this build.
-pub(super) static PROTOCOLS: [&Protocol; 6] = [
+pub(super) static PROTOCOLS: [&Protocol; 7] = [
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
     &rtsp::PROTOCOL,
     &srt::PROTOCOL,
+    &udp::PROTOCOL,
     &webrtc::PROTOCOL,
     &http_live::PROTOCOL,
 ];

@@ -244,6 +244,11 @@ pub(super) struct LoadUse {
 }
 
 impl LoadUse {
+    /// Nothing.
+    pub(super) const fn none(protocol: &'static str) -> Self {
+        Self { plays: false, ..Self::plays(protocol) }
+    }
+
     /// Plays over a byte stream.
     pub(super) const fn plays(protocol: &'static str) -> Self {
         Self { protocol, plays: true, publishes: false, sockets: Sockets::Stream, segment: None }

@@ -157,6 +157,35 @@ fn a_transport_stream_over_http_is_pulled_live_or_as_a_file() {
 }
 
 #[test]
+fn a_transport_stream_in_datagrams_is_waited_for_and_comes_back_after_a_silence() {
+    let file = ts_file(true, 40);
+    let server = Server::start(&[]);
+    let address = own_port("127.0.0.1");
+    start_source(&server, "s", &format!("udp://@{address}?overrun_nonfatal=1"));
+    assert_eq!(status(&server, "s"), "preparing");
+    let send = || {
+        let mut sender = Command::new("ffmpeg");
+        sender.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&file);
+        sender.args(["-c", "copy", "-f", "mpegts", &format!("udp://{address}?pkt_size=1316")]);
+        Program::start(&mut sender)
+    };
+    let sender = send();
+    wait_for_status(&server, "s", &["broadcasting"]);
+    let source = unit_md5(file.to_str().unwrap(), None);
+    let played = unit_md5(&server.rtmp_url("live/s"), Some(4));
+    (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &played)));
+    let player = Player::start(server.rtmp, "live", "s");
+    wait_for("the video", secs(10), || player.units() > 60);
+    drop(sender);
+    wait_for_status(&server, "s", &["finished", "preparing"]);
+    let before = player.units();
+    let _sender = send();
+    wait_for_status(&server, "s", &["broadcasting"]);
+    wait_for("the video to go on", secs(20), || player.units() > before + 60);
+    assert!(player.is_playing());
+}
+
+#[test]
 fn a_pull_passes_frames_and_times_on_unchanged() {
     let file = media_file(true, 12);
     let upstream = Server::start(&[]);

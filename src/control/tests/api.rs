@@ -56,7 +56,7 @@ fn create_checks_in_the_reference_s_order() {
         create(&mut rig, "?autoStart=true", r#"{"type":"streamSource","streamUrl":"udp://h:1"}"#),
         (
             200,
-            r#"{"success":false,"message":"The scheme of the stream url is not supported by this version","dataId":"","errorId":-4}"#
+            r#"{"success":false,"message":"udp:// needs an address to receive at, not a name","dataId":"","errorId":-4}"#
                 .into()
         )
     );

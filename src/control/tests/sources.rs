@@ -311,6 +311,22 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
 }
 
 #[test]
+fn u_31_datagrams_are_waited_for_here_and_in_groups_that_are_not_denied() {
+    let mut rig = Rig::with(&[("outbound.deny", "239.7.0.0/16")], &[]);
+    for (id, url, waits) in [
+        ("any", "udp://:5000", true),
+        ("own", "udp://192.0.2.1:5000", true),
+        ("group", "udp://@239.1.2.3:5000", true),
+        ("denied", "udp://239.7.0.1:5000", false),
+        ("foreign", "udp://198.51.100.1:5000", false),
+    ] {
+        rig.source(id, url);
+        assert_eq!(rig.pulls().len(), usize::from(waits), "{url}");
+        assert_eq!(rig.state(id), if waits { "preparing" } else { "finished" });
+    }
+}
+
+#[test]
 fn starts_that_are_refused() {
     let mut rig = Rig::with(&[("limits.pulls", "1")], &[]);
     assert_eq!(rig.op("no", "start"), (200, failure("No Stream Exists with id:no")));

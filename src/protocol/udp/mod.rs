@@ -1,0 +1,67 @@
+//! MPEG-TS in plain datagrams, as encoders and headends send it: a stream source that is waited for at an address of this
+//! machine, or at a multicast group. There is no connection, and nobody is asked who it is: the first sender is the source,
+//! until it falls silent.
+
+mod pull;
+mod url;
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+
+use super::publisher::LoadPublisher;
+use super::pull::{Client, Patience};
+use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
+use super::{Now, Session};
+use crate::mail::Transport;
+use crate::types::StreamKey;
+use pull::UdpPull;
+use url::UdpUrl;
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    schemes: &[Scheme {
+        name: "udp",
+        default_port: 1234,
+        pushes: false,
+        pulls: true,
+        takes_credentials: true,
+        load: LoadUse::none("udp"),
+        read: |url, scheme| {
+            let UdpUrl { host, port } = UdpUrl::read(url, scheme.default_port)?;
+            Ok(Outbound { host, port, transport: Transport::UdpListener, request: Box::new(Packets) })
+        },
+    }],
+    ..Protocol::NONE
+};
+
+/// Whatever is sent there.
+#[derive(Debug)]
+struct Packets;
+
+impl Request for Packets {
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        // This server sends no such packets.
+        false
+    }
+
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(UdpPull::default()))
+    }
+
+    fn publish(
+        &self,
+        _now: Instant,
+        _patience: Patience,
+        _seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
+        None
+    }
+}
