@@ -267,6 +267,7 @@ impl Control {
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::NextServer { pull, attempt, server } => self.next_server(pull, attempt, server),
             ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.drain {

@@ -13,18 +13,22 @@
 //! have nothing to send round.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::auth::{UrlError, redact};
 use crate::config::AppSettings;
-use crate::mail::{Grant, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target, ToWorker};
+use crate::jobs::{Outcome, Work};
+use crate::mail::{
+    Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
+    ToWorker,
+};
 use crate::protocol::outbound;
 use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
-use super::supervisor::{Job, RemoteHost};
+use super::supervisor::{Job, RemoteHost, allowed};
 use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one.
@@ -259,6 +263,42 @@ impl Control {
             }
             PullState::Failed(reason) | PullState::Lost(reason) => self.pull_failed(now, id, &reason),
         }
+    }
+
+    /// An attempt goes on at another server, whose address has to pass the policy as the first one's had.
+    pub(super) fn next_server(&mut self, pull: PullId, attempt: u64, server: NextServer) {
+        let remote = match server.host.parse::<IpAddr>() {
+            Ok(address) => Ok(vec![SocketAddr::new(address, server.port)]),
+            Err(_) => {
+                let work = Work::Resolve { host: server.host.clone(), port: server.port };
+                let next = server.clone();
+                let sent = self.submit(work, move |control, _, outcome| {
+                    control.go_on(pull, attempt, next, outcome.resolved());
+                });
+                if sent {
+                    return;
+                }
+                Outcome::Busy.resolved()
+            }
+        };
+        self.go_on(pull, attempt, server, remote);
+    }
+
+    /// Tells the worker of an attempt where it goes on, or why not.
+    fn go_on(
+        &mut self,
+        pull: PullId,
+        attempt: u64,
+        server: NextServer,
+        resolved: Result<Vec<SocketAddr>, String>,
+    ) {
+        let job = Job::Pull(pull);
+        let Some(worker) = self.outbound.supervisor.worker_of(job) else { return };
+        if !self.outbound.supervisor.is_current(job, attempt) {
+            return;
+        }
+        let address = resolved.and_then(|addresses| allowed(&addresses, 1, &self.config.outbound));
+        self.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
     }
 
     pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {

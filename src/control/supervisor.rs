@@ -152,7 +152,6 @@ impl Supervisor {
         self.enter(job, Phase::Idle);
         let attempt = self.attempt_of(job)?;
         let step = match answer.result {
-            Ok(addresses) if addresses.is_empty() => Step::Failed("the host has no address".to_owned()),
             Ok(addresses) => choose(&addresses, attempt, policy),
             Err(reason) => Step::Failed(reason),
         };
@@ -253,7 +252,8 @@ impl Supervisor {
         self.tasks.get(&job).map(|task| task.attempt)
     }
 
-    fn worker_of(&self, job: Job) -> Option<WorkerId> {
+    /// The worker that has an open attempt.
+    pub(super) fn worker_of(&self, job: Job) -> Option<WorkerId> {
         match self.tasks.get(&job)?.phase {
             Phase::Open { worker, .. } => Some(worker),
             Phase::Waiting(_) | Phase::Resolving { .. } | Phase::Idle => None,
@@ -345,17 +345,22 @@ fn wait_at(address: SocketAddr, policy: &OutboundPolicy) -> Step {
     }
 }
 
-/// Attempts take turns through the addresses that the policy allows.
 fn choose(addresses: &[SocketAddr], attempt: u64, policy: &OutboundPolicy) -> Step {
+    allowed(addresses, attempt, policy).map_or_else(Step::Failed, Step::Connect)
+}
+
+/// Attempts take turns through the addresses that the policy allows.
+pub(super) fn allowed(
+    addresses: &[SocketAddr],
+    attempt: u64,
+    policy: &OutboundPolicy,
+) -> Result<SocketAddr, String> {
     let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|a| policy.check(*a).is_ok()).collect();
     let turn = usize::try_from(attempt.saturating_sub(1)).unwrap_or(0);
-    match turn.checked_rem(allowed.len()).and_then(|at| allowed.get(at).copied()) {
-        Some(address) => Step::Connect(address),
-        None => {
-            let denied = addresses.iter().find_map(|a| policy.check(*a).err());
-            Step::Failed(denied.map_or_else(String::new, |denied| denied.to_string()))
-        }
-    }
+    turn.checked_rem(allowed.len()).and_then(|at| allowed.get(at).copied()).ok_or_else(|| {
+        let denied = addresses.iter().find_map(|a| policy.check(*a).err());
+        denied.map_or_else(|| "the host has no address".to_owned(), |denied| denied.to_string())
+    })
 }
 
 fn pause(failed_before: u32, random: &mut Random) -> Duration {

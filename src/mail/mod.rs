@@ -19,7 +19,7 @@ pub use message::Message;
 pub use outbound::{Target, Transport};
 pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
-pub use pull::{PullOrder, PullState};
+pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
 pub use report::{Report, SourceFigures, ViewerCounts};
 
@@ -141,6 +141,15 @@ pub enum ToControl {
         /// The new state.
         state: PullState,
     },
+    /// A pull goes on at another server; answered by [`ToWorker::GoOn`].
+    NextServer {
+        /// The pull.
+        pull: PullId,
+        /// The attempt that asks.
+        attempt: u64,
+        /// The server.
+        server: NextServer,
+    },
     /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
     Wanted(StreamKey),
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
@@ -236,6 +245,8 @@ pub enum ToWorker {
     StartPull(Box<PullOrder>),
     /// End a pull; no news of it is wanted any more.
     StopPull(PullId),
+    /// Where a pull goes on: the answer to [`ToControl::NextServer`].
+    GoOn(Box<NextAddress>),
     /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
     AutoStart(Vec<(StreamKey, bool)>),
     /// Tell what was counted; answer [`ToControl::Measured`].

@@ -16,6 +16,30 @@ pub enum PullState {
     Lost(String),
 }
 
+/// Another server that a pull goes on at, over a byte stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextServer {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Under TLS.
+    pub tls: bool,
+}
+
+/// The answer to a pull that wants to go on at another server.
+#[derive(Debug, Clone)]
+pub struct NextAddress {
+    /// The pull.
+    pub pull: PullId,
+    /// The attempt that asked.
+    pub attempt: u64,
+    /// The server.
+    pub server: NextServer,
+    /// The address to connect to, resolved and checked against the outbound policy; or why there is none.
+    pub address: Result<SocketAddr, String>,
+}
+
 /// Opens one attempt of a pull on the worker that gets it.
 #[derive(Debug, Clone)]
 pub struct PullOrder {

@@ -131,6 +131,10 @@ impl LoadPlayer for PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) => {}
+                // The load generator measures the server that it was told of.
+                ClientEvent::NextServer(_) => {
+                    self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));
+                }
                 ClientEvent::OpenPath(wanted) => self.events.push_back(LoadEvent::OpenPath(wanted)),
                 ClientEvent::ClosePath(path) => self.events.push_back(LoadEvent::ClosePath(path)),
                 ClientEvent::Ended(reason) => self.events.push_back(LoadEvent::Closed(reason)),

@@ -22,7 +22,8 @@ use crate::auth::access::Params;
 use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
-    Departure, Grant, Message, NoSubscription, PullState, PushState, Refusal, SessionSettings, StreamEnd,
+    Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, Refusal, SessionSettings,
+    StreamEnd,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
@@ -254,6 +255,8 @@ pub enum Event {
     OpenPath(OpenPath),
     /// Closes a UDP socket of its own.
     ClosePath(PathId),
+    /// A pull goes on at another server: its byte stream is closed, and the next one is told by [`Session::handle_path`].
+    NextServer(NextServer),
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
 }

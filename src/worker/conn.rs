@@ -245,6 +245,11 @@ impl Conn {
         Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
     }
 
+    /// Its byte stream begins anew, and is being established.
+    pub(super) fn reconnect(&mut self) {
+        self.bytes = Some(ByteLink::new(Flow::Connecting));
+    }
+
     /// A session over datagrams.
     pub(super) fn datagrams(
         peer: SocketAddr,
@@ -319,7 +324,8 @@ impl Conn {
     /// Bytes of its own that wait: not those behind its cursors.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
-            || self.bytes.as_ref().is_some_and(|link| !link.queue.is_empty())
+            // Before there is a connection nothing can be sent.
+            || self.bytes.as_ref().is_some_and(|link| link.flow != Flow::Connecting && !link.queue.is_empty())
             || self.playing().any(|playing| playing.subscriber.cursor.has_rest())
     }
 

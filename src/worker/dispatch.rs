@@ -154,6 +154,7 @@ impl Worker {
                 self.agenda.outputs.push_back(Output::OpenUdp { conn: id, path, bind, to });
             }
             Event::ClosePath(path) => self.close_path(id, path),
+            Event::NextServer(server) => self.ask_next_server(id, server),
             Event::Closed(reason) => self.close_reported(id, reason),
         }
     }

@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 
 use super::conn::{Conn, Purpose, Subscription};
 use super::{Output, Worker};
-use crate::mail::{Departure, PullOrder, PullState, PushOrder, PushState, Target, ToControl, Transport};
-use crate::protocol::{PathId, Session, outbound, sinks};
+use crate::mail::{
+    Departure, NextAddress, NextServer, PullOrder, PullState, PushOrder, PushState, Target, ToControl,
+    Transport,
+};
+use crate::protocol::{PathEvent, PathId, Session, outbound, sinks};
 use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
 
 /// The connections that control has ordered.
@@ -109,6 +112,37 @@ impl Worker {
         }
         self.call(id, |session, ctx| session.close(ctx, "pull stopped"));
         self.touch(id);
+    }
+
+    /// A pull goes on at another server: what it was connected to is closed, and control says where that is.
+    pub(super) fn ask_next_server(&mut self, id: ConnId, server: NextServer) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Purpose::Pull { pull, attempt } = conn.purpose else { return };
+        conn.reconnect();
+        self.agenda.outputs.push_back(Output::Close { conn: id, abort: true });
+        self.tell(ToControl::NextServer { pull, attempt, server });
+    }
+
+    /// Control says where a pull goes on.
+    pub(super) fn go_on(&mut self, next: NextAddress) {
+        let Some(id) = self.orders.pulls.get(&next.pull).copied() else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let purpose = Purpose::Pull { pull: next.pull, attempt: next.attempt };
+        if conn.purpose != purpose || !conn.is_connecting() {
+            return;
+        }
+        match next.address {
+            Ok(address) => {
+                conn.peer = address;
+                let tls_name = next.server.tls.then(|| next.server.host.into_boxed_str());
+                self.agenda.outputs.push_back(Output::Connect { conn: id, address, tls_name });
+            }
+            Err(reason) => {
+                let path = PathId::default();
+                self.call(id, |session, ctx| session.handle_path(ctx, path, PathEvent::Broken(&reason)));
+                self.touch(id);
+            }
+        }
     }
 
     pub(super) fn pull_news(&mut self, id: ConnId, state: PullState) {

@@ -81,6 +81,7 @@ impl Worker {
             ToWorker::StopPush(push) => self.stop_push(push),
             ToWorker::StartPull(order) => self.start_pull(&order),
             ToWorker::StopPull(pull) => self.stop_pull(pull),
+            ToWorker::GoOn(next) => self.go_on(*next),
             ToWorker::StartSink { kind, stream } => self.start_sink(kind, stream),
             ToWorker::AutoStart(streams) => self.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.measure(per_stream),

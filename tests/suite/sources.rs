@@ -89,6 +89,7 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
         ("rtmps", format!("rtmps://localhost:{}/live/origin", upstream.rtmps.unwrap().port())),
         ("http", flv_url(&upstream, "origin")),
         ("https", format!("https://localhost:{}/live/origin.flv", upstream.https.unwrap().port())),
+        ("moved", format!("http://{}/a.flv", moved_to(&flv_url(&upstream, "origin")))),
         ("rtsp", upstream.rtsp_url("live/origin")),
         ("rtsp-udp", format!("{}?udp", upstream.rtsp_url("live/origin"))),
         ("rtsps", format!("rtsps://localhost:{}/live/origin", upstream.rtsps.unwrap().port())),
@@ -127,6 +128,11 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
     wait_for("the origin's viewers to be gone", secs(10), || {
         upstream.api().broadcast("live", "origin").unwrap()["rtmpViewerCount"] == 0
     });
+}
+
+/// Sends every caller on to this URL.
+fn moved_to(url: &str) -> SocketAddr {
+    hostile(format!("HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n").into_bytes())
 }
 
 /// Gives every caller this file at once, as a server of files does, and keeps the connection.
@@ -404,6 +410,11 @@ fn u_31_u_34_what_is_denied_is_not_connected_to() {
     start_source(&server, "named", &format!("rtmp://localhost:{}/live/x", address.port()));
     wait_for_status(&server, "named", &["finished"]);
     wait_for("the reason", secs(10), || server.log().contains("denied by outbound.deny"));
+    // U-33: where a redirect leads has to pass, too.
+    let redirecting = Server::start(&["outbound.deny=127.0.0.2/32"]);
+    let elsewhere = format!("http://127.0.0.2:{}/x.flv", address.port());
+    start_source(&redirecting, "moved", &format!("http://{}/x.flv", moved_to(&elsewhere)));
+    wait_for("the reason", secs(10), || redirecting.log().contains("denied by outbound.deny"));
     assert!(decoy.accept().is_err(), "nobody came");
 
     let server = Server::start(&[]);

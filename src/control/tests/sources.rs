@@ -1,7 +1,7 @@
 //! Stream sources: starts, attempts, statuses, and the races between them.
 
 use super::*;
-use crate::mail::{PullOrder, PullState};
+use crate::mail::{NextServer, PullOrder, PullState};
 use crate::protocol::outbound::request_text;
 use crate::types::PullId;
 
@@ -308,6 +308,49 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
     assert_eq!(rig.state("t"), "created");
     // Another stream of this server is no loop.
     rig.source("u", "rtmp://127.0.0.1/live/other");
+}
+
+#[test]
+fn u_32_u_33_where_a_pull_goes_on_passes_the_policy_at_each_hop() {
+    let mut rig = Rig::with(&[("outbound.deny", "10.0.0.0/8")], &[]);
+    rig.source("s", URL);
+    let (_, order) = rig.pull();
+    rig.take();
+    let ask = |rig: &mut Rig, host: &str, port, attempt| {
+        let server = NextServer { host: host.to_owned(), port, tls: false };
+        rig.mail(ToControl::NextServer { pull: order.pull, attempt, server });
+    };
+    let answers = |rig: &mut Rig| -> Vec<Result<String, String>> {
+        let posted = rig.take();
+        let answer = |(_, message): &(WorkerId, ToWorker)| match message {
+            ToWorker::GoOn(next) => Some(next.address.clone().map(|address| address.to_string())),
+            _ => None,
+        };
+        posted.iter().filter_map(answer).collect()
+    };
+    let lookup = |rig: &mut Rig, addresses: &[&str]| {
+        let id = rig.resolves.pop().unwrap().id;
+        let result = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        rig.done(id, Outcome::Resolved(Ok(result)));
+    };
+    let first = order.attempt;
+    ask(&mut rig, "198.51.100.7", 81, first);
+    assert_eq!(answers(&mut rig), [Ok("198.51.100.7:81".to_owned())]);
+    for (host, port) in [("10.1.2.3", 80), ("169.254.169.254", 80), ("127.0.0.1", 5080), ("0.0.0.0", 80)] {
+        ask(&mut rig, host, port, first);
+        assert!(matches!(&answers(&mut rig)[..], [Err(_)]), "{host}");
+    }
+    // By a name the answer of the resolver counts, address by address.
+    ask(&mut rig, "edge.example", 80, first);
+    assert!(answers(&mut rig).is_empty(), "not before the resolver has answered");
+    lookup(&mut rig, &["10.1.2.3:80", "198.51.100.9:80"]);
+    assert_eq!(answers(&mut rig), [Ok("198.51.100.9:80".to_owned())]);
+    ask(&mut rig, "edge.example", 80, first);
+    lookup(&mut rig, &["10.1.2.3:80"]);
+    assert!(matches!(&answers(&mut rig)[..], [Err(why)] if why.contains("outbound.deny")));
+    // An attempt that is over has no say.
+    ask(&mut rig, "198.51.100.7", 81, first + 1);
+    assert!(answers(&mut rig).is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Live streams over HTTP, with TLS or without: the body of a GET is an FLV file, or a transport stream, that does not end.
 //!
-//! The content type is not looked at, the first bytes are. Redirects are not followed: the address of where they
-//! lead would have to pass the outbound policy first, which is control's.
+//! The content type is not looked at, the first bytes are. Redirects are followed, each in a connection of its own, whose
+//! address control has checked.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,23 @@ use wire::SendQueue;
 use super::body::Body;
 use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+use crate::mail::NextServer;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start};
 
 /// Larger tags are not what a stream has.
 pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
+/// Redirects that are followed.
+const REDIRECTS_MAX: u8 = 5;
 
 /// The client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
-    request: Bytes,
+    /// What is asked for now.
+    url: LiveUrl,
+    redirects: u8,
+    /// Nothing more is expected of this connection.
+    leaves: bool,
     /// The request is to be sent.
     asks: bool,
     /// Time from the request to the head of the response.
@@ -35,7 +42,9 @@ pub(super) struct HttpPull {
 impl HttpPull {
     pub(super) fn new(url: &LiveUrl, patience: Patience) -> Self {
         Self {
-            request: client::get(&url.authority, &url.target, false).into(),
+            url: url.clone(),
+            redirects: 0,
+            leaves: false,
             asks: false,
             patience: patience.handshake,
             head_until: None,
@@ -55,13 +64,37 @@ impl HttpPull {
         if head.status == OK {
             return ClientEvent::Accepted;
         }
-        let hint = if (300..400).contains(&head.status) { " (redirects are not followed)" } else { "" };
-        ClientEvent::Ended(format!("HTTP {} {}{hint}", head.status, head.reason))
+        if (300..400).contains(&head.status)
+            && let Some(location) = head.header("location").and_then(|value| std::str::from_utf8(value).ok())
+        {
+            return self.redirected(location).unwrap_or_else(|why| ClientEvent::Ended(why.to_owned()));
+        }
+        ClientEvent::Ended(format!("HTTP {} {}", head.status, head.reason))
+    }
+
+    /// Goes where the server says that the stream is.
+    fn redirected(&mut self, location: &str) -> Result<ClientEvent, &'static str> {
+        if self.redirects >= REDIRECTS_MAX {
+            return Err("the server redirects too often");
+        }
+        self.redirects = self.redirects.saturating_add(1);
+        self.url =
+            self.url.moved(location).ok_or("the server redirects to where nothing can be pulled from")?;
+        self.response = ResponseReader::new();
+        // It may have closed behind its answer already.
+        self.ended = None;
+        self.asks = false;
+        self.leaves = true;
+        let LiveUrl { host, port, tls, .. } = self.url.clone();
+        Ok(ClientEvent::NextServer(NextServer { host, port, tls }))
     }
 }
 
 impl ClientStream for HttpPull {
     fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) {
+        if self.leaves {
+            return;
+        }
         if let Err(error) = self.response.handle_bytes(bytes) {
             self.end(error.to_string());
         }
@@ -69,7 +102,7 @@ impl ClientStream for HttpPull {
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
         if std::mem::take(&mut self.asks) {
-            out.push(self.request.clone());
+            out.push(Bytes::from(client::get(&self.url.authority, &self.url.target, false)));
         }
     }
 }
@@ -77,6 +110,7 @@ impl ClientStream for HttpPull {
 impl Client for HttpPull {
     fn begin(&mut self, start: &Start<'_>) {
         self.asks = true;
+        self.leaves = false;
         self.head_until = start.now.checked_add(self.patience);
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct LiveUrl {
     pub(crate) authority: String,
     /// Path and query.
     pub(crate) target: String,
+    /// Under TLS.
+    pub(crate) tls: bool,
 }
 
 impl LiveUrl {
@@ -27,7 +29,34 @@ impl LiveUrl {
             return Err(UrlError::Unsupported("Over HTTP this version pulls FLV and MPEG-TS only"));
         }
         let authority = url::authority(&host, port, default_port);
-        Ok(Self { host, port, authority, target })
+        Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
+    }
+
+    /// Where a redirect leads: a reference relative to this URL (RFC 3986 §4.2). The name of a stream there may end as it likes.
+    pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let whole = match reference {
+            absolute if absolute.contains("://") => absolute.to_owned(),
+            reference if reference.starts_with("//") => format!("{scheme}:{reference}"),
+            path if path.starts_with('/') => format!("{scheme}://{}{path}", self.authority),
+            name => {
+                let path = self.target.split('?').next().unwrap_or("/");
+                if name.starts_with('?') {
+                    return self.moved(&format!("{path}{name}"));
+                }
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                format!("{scheme}://{}{folder}/{name}", self.authority)
+            }
+        };
+        let url = Url::parse(&whole).ok()?;
+        let default_port = match url.scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let (host, port) = url.host_and_port(default_port).ok()?;
+        let authority = url::authority(&host, port, default_port);
+        Some(Self { host, port, authority, target: url.request_target(), tls: url.scheme == "https" })
     }
 }
 
@@ -56,6 +85,29 @@ mod tests {
         assert_eq!(parts("http://h/live/a.flv?t=1#x"), own("h", 80, "/live/a.flv?t=1"));
         assert_eq!(parts("https://[::1]:5443/a.flv"), own("[::1]:5443", 5443, "/a.flv"));
         assert_eq!(parts("http://h?a=b"), own("h", 80, "/?a=b"));
+    }
+
+    #[test]
+    fn u_33_redirects_lead_to_other_servers_and_nothing_else() {
+        let from = LiveUrl::read(&Url::parse("http://h:8080/live/cam?x=1").unwrap(), 80).unwrap();
+        let moved = |to: &str| {
+            let url = from.moved(to)?;
+            Some(format!("{} {} {} {} {}", url.host, url.port, url.authority, url.target, url.tls))
+        };
+        for (to, wanted) in [
+            ("https://edge/a.flv?t=2#x", "edge 443 edge /a.flv?t=2 true"),
+            ("//edge:81/a", "edge 81 edge:81 /a false"),
+            ("/other.flv", "h 8080 h:8080 /other.flv false"),
+            ("b.flv?y", "h 8080 h:8080 /live/b.flv?y false"),
+            ("?y=2", "h 8080 h:8080 /live/cam?y=2 false"),
+        ] {
+            assert_eq!(moved(to).as_deref(), Some(wanted), "{to}");
+        }
+        for to in
+            ["file:///etc/passwd", "rtmp://h/a/b", "http://u:p@h/a", "http://h/a b", "//", "http://h:0/"]
+        {
+            assert_eq!(moved(to), None, "{to}");
+        }
     }
 
     #[test]

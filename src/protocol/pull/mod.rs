@@ -22,7 +22,7 @@ use media::{AccessUnit, Tracks};
 use wire::{Datagrams, SendQueue};
 
 use crate::config::AppSettings;
-use crate::mail::{Departure, Grant, PullOrder, PullState, Refusal, SessionSettings};
+use crate::mail::{Departure, Grant, NextServer, PullOrder, PullState, Refusal, SessionSettings};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
     About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId,
@@ -118,6 +118,8 @@ pub(super) enum ClientEvent {
     },
     /// Units that could not be used.
     Dropped(u64),
+    /// Goes on at another server, in a connection of its own: [`Client::begin`] says when it is there.
+    NextServer(NextServer),
     /// Wants a UDP socket of its own; answered by [`ClientDatagrams::handle_local`].
     OpenPath(OpenPath),
     /// Closes one.
@@ -148,7 +150,7 @@ impl Patience {
 
 /// The protocol of a pull, over a byte stream or datagrams.
 pub(super) trait Client: Debug + Send {
-    /// The connection is established.
+    /// The connection is established; another one, when the client has asked for it.
     fn begin(&mut self, start: &Start<'_>);
     /// The connection is gone. What came before is still polled.
     fn handle_end(&mut self, now: Instant);
@@ -241,6 +243,8 @@ pub(crate) struct PullSession {
     address: SocketAddr,
     client: Box<dyn Client>,
     stage: Stage,
+    /// On the way to another server.
+    moves: bool,
     held: VecDeque<Media>,
     bad: u32,
     events: VecDeque<Event>,
@@ -253,6 +257,7 @@ impl PullSession {
             address: order.address,
             client,
             stage: Stage::Connecting { until: now.mono + CONNECT_TIMEOUT },
+            moves: false,
             held: VecDeque::new(),
             bad: 0,
             events: VecDeque::new(),
@@ -274,6 +279,10 @@ impl PullSession {
                 }
                 Some(ClientEvent::Dropped(units)) => {
                     self.ingest(now, [Output::Dropped { units, media: true }]);
+                }
+                Some(ClientEvent::NextServer(server)) => {
+                    self.moves = true;
+                    self.events.push_back(Event::NextServer(server));
                 }
                 Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
                 Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
@@ -393,14 +402,17 @@ impl PullSession {
         if matches!(self.stage, Stage::Connecting { .. }) {
             let patience = if self.client.waits() { WAIT_MAX } else { PREPARE_TIMEOUT };
             self.stage = Stage::Preparing { until: ctx.now.mono + patience };
+            self.events.push_back(Event::Pull(PullState::Preparing));
+        }
+        self.moves = false;
+        if !matches!(self.stage, Stage::Over) {
             let (server, app) = (ctx.server, ctx.apps.get(&self.key.app).map(|app| &**app));
             self.client.begin(&Start { now: ctx.now.mono, address: Some(self.address), server, app });
-            self.events.push_back(Event::Pull(PullState::Preparing));
         }
     }
 
     fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
-        if matches!(self.stage, Stage::Connecting { .. }) {
+        if self.moves || matches!(self.stage, Stage::Connecting { .. }) {
             self.end(reason);
         } else {
             self.client.handle_end(ctx.now.mono);

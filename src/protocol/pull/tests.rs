@@ -223,10 +223,7 @@ fn u_20_servers_that_are_silent_or_break_the_rules() {
     let encrypted = TagHead { kind: TagKind::Other(0x29), size: 5, timestamp: 0 }.write();
     for (answer, why) in [
         (b"SSH-2.0-x\r\n\r\n".to_vec(), "malformed response"),
-        (
-            b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            "HTTP 302",
-        ),
+        (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".to_vec(), "HTTP 302"),
         (b"HTTP/1.1 404 Not\x07 Found\r\nContent-Length: 0\r\n\r\n".to_vec(), ""),
         ([b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'x'; 20_000]].concat(), "response head too large"),
         ([HEAD, b"<html>no flv</html>"].concat(), ""),
@@ -265,6 +262,56 @@ fn chunked_bodies_are_read_and_ends_are_told_after_what_came_before() {
     rig.call(|session, ctx| session.handle_bytes(ctx, &tag(INTER, 66)));
     rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed));
     assert_eq!(rig.events(), ["unit 66", "Lost", "lost: the server ended the stream", "closed"]);
+}
+
+#[test]
+fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.sent();
+    let redirect = |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nxyz");
+    let next = |events: &[String]| events.iter().find(|event| event.starts_with("NextServer")).cloned();
+    // The server closes behind its answer: that is no end.
+    rig.call(|session, ctx| {
+        session.handle_bytes(ctx, redirect("http://edge:81/b.flv").as_bytes());
+        session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed);
+    });
+    let asked = next(&rig.events()).unwrap();
+    assert!(asked.contains(r#"host: "edge", port: 81, tls: false"#), "{asked}");
+    assert_eq!(rig.connected(), [""; 0], "it is the same attempt");
+    assert!(rig.sent().starts_with(b"GET /b.flv HTTP/1.1\r\nHost: edge:81\r\n"));
+    rig.give(HEAD);
+    assert_eq!(rig.give(&file(&[(CONFIG, 0), (KEY, 0)])), ["publish"]);
+
+    let mut rig = Rig::flv();
+    rig.connected();
+    for hop in 0..6 {
+        let events = rig.give(redirect("/again.flv").as_bytes());
+        assert_eq!(next(&events).is_some(), hop < 5, "{hop}");
+        match hop {
+            5 => assert_eq!(events[1], "failed: the server redirects too often"),
+            _ => assert_eq!(rig.connected(), [""; 0]),
+        }
+    }
+    let mut rig = Rig::flv();
+    rig.connected();
+    let events = rig.give(redirect("file:///etc/passwd").as_bytes());
+    assert!(next(&events).is_none() && events[1].starts_with("failed: the server redirects to where"));
+    // An answer that comes before anything was asked does not have the next server asked twice.
+    let mut rig = Rig::flv();
+    rig.call(|session, ctx| {
+        session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None });
+        session.handle_bytes(ctx, redirect("/b.flv").as_bytes());
+    });
+    assert!(next(&rig.events()).is_some() && rig.sent().is_empty());
+    rig.connected();
+    assert_eq!(rig.sent().windows(4).filter(|bytes| bytes == b"GET ").count(), 1);
+    // What control does not allow, or cannot find.
+    let mut rig = Rig::flv();
+    rig.connected();
+    rig.give(redirect("http://169.254.169.254/").as_bytes());
+    rig.call(|session, ctx| session.handle_path(ctx, PathId::default(), PathEvent::Broken("denied")));
+    assert_eq!(rig.events(), ["Lost", "failed: denied", "closed"]);
 }
 
 #[test]
