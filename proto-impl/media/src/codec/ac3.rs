@@ -97,6 +97,126 @@ impl Syncframe {
     }
 }
 
+/// Channels by acmod, without the one for low frequencies (table 4.3).
+const CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
+/// Dependent substreams of the one program that is described.
+const DEPENDENTS_MAX: u8 = 15;
+
+/// What an MP4 file says of a track, read from its first unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Hz.
+    pub sample_rate: u32,
+    /// Channels, with the one for low frequencies; without those that dependent substreams add.
+    pub channels: u8,
+    /// The payload of the AC3SpecificBox (`dac3`, §F.4) or of the EC3SpecificBox (`dec3`, §F.6).
+    pub record: Vec<u8>,
+}
+
+impl Description {
+    /// Reads the syncframes of an access unit.
+    pub fn of_unit(unit: &[u8]) -> Result<Self, Error> {
+        let first = Syncframe::read(unit)?;
+        if first.enhanced { Self::of_enhanced(unit, &first) } else { Self::of_ac3(unit, &first) }
+    }
+
+    /// ```text
+    /// fscod(2) | bsid(5) | bsmod(3) | acmod(3) | lfeon(1) | bit_rate_code(5) | 0(5)
+    /// ```
+    fn of_ac3(unit: &[u8], frame: &Syncframe) -> Result<Self, Error> {
+        let mut bits = BitReader::new(unit);
+        bits.skip(32)?;
+        let (fscod, frmsizecod) = (bits.bits(2)?, bits.bits(6)?);
+        let (bsid, bsmod, acmod) = (bits.bits(5)?, bits.bits(3)?, bits.bits(3)?);
+        // cmixlev, surmixlev, dsurmod (§4.3.2).
+        let mixes = [acmod & 1 != 0 && acmod != 1, acmod & 4 != 0, acmod == 2];
+        bits.skip(mixes.into_iter().filter(|is| *is).count() * 2)?;
+        let lfe = bits.bits(1)?;
+        let fields =
+            fscod << 22 | bsid << 17 | bsmod << 14 | acmod << 11 | lfe << 10 | (frmsizecod >> 1) << 5;
+        let record = fields.to_be_bytes().into_iter().skip(1).collect();
+        Ok(Self { sample_rate: frame.sample_rate, channels: channels(acmod, lfe), record })
+    }
+
+    /// One independent substream, and what depends on it.
+    ///
+    /// ```text
+    /// data_rate(13) | num_ind_sub(3) | fscod(2) | bsid(5) | 0 | asvc(1) | bsmod(3) | acmod(3) | lfeon(1) | 0(3)
+    /// | num_dep_sub(4) | chan_loc(9), or 0
+    /// ```
+    fn of_enhanced(unit: &[u8], first: &Syncframe) -> Result<Self, Error> {
+        let head = EnhancedHead::read(unit)?;
+        let (mut dependents, mut locations, mut bytes) = (0, 0, first.bytes);
+        let mut rest = unit.get(first.bytes..).unwrap_or_default();
+        while let Ok(frame) = Syncframe::read(rest)
+            && frame.dependent
+            && dependents < DEPENDENTS_MAX
+        {
+            dependents += 1;
+            bytes = bytes.saturating_add(frame.bytes);
+            locations |= EnhancedHead::read(rest)?.locations;
+            rest = rest.get(frame.bytes..).unwrap_or_default();
+        }
+        let bits_each_second =
+            bytes as u64 * 8 * u64::from(first.sample_rate) / u64::from(first.samples.max(1));
+        let rate = u64::min(bits_each_second / 1000, (1 << 13) - 1);
+        let substream = u64::from(head.fscod << 14 | head.bsid << 9 | head.acmod << 1 | head.lfe);
+        let (fields, field_bytes) = if dependents == 0 {
+            (rate << 27 | substream << 8, 5)
+        } else {
+            (rate << 35 | substream << 16 | u64::from(dependents) << 9 | u64::from(locations), 6)
+        };
+        let record = fields.to_be_bytes().into_iter().skip(8 - field_bytes).collect();
+        Ok(Self { sample_rate: first.sample_rate, channels: channels(head.acmod, head.lfe), record })
+    }
+}
+
+fn channels(acmod: u32, lfe: u32) -> u8 {
+    let full = usize::try_from(acmod).ok().and_then(|acmod| CHANNELS.get(acmod)).copied();
+    full.unwrap_or(2) + u8::from(lfe != 0)
+}
+
+/// What `dec3` repeats of a substream's head (§E.1.2.2).
+#[derive(Debug)]
+struct EnhancedHead {
+    fscod: u32,
+    bsid: u32,
+    acmod: u32,
+    lfe: u32,
+    /// chan_loc of a dependent substream (table F.6.1), from its chanmap (table E.1.7); else 0.
+    locations: u16,
+}
+
+impl EnhancedHead {
+    fn read(frame: &[u8]) -> Result<Self, Error> {
+        let mut bits = BitReader::new(frame);
+        bits.skip(16)?;
+        let stream_type = bits.bits(2)?;
+        bits.skip(14)?;
+        let fscod = bits.bits(2)?;
+        // fscod2 or numblkscod.
+        bits.skip(2)?;
+        let (acmod, lfe, bsid) = (bits.bits(3)?, bits.bits(1)?, bits.bits(5)?);
+        let mut locations = 0;
+        if stream_type == DEPENDENT {
+            // dialnorm and compr, of 1+1 twice.
+            for _ in 0..if acmod == 0 { 2 } else { 1 } {
+                bits.skip(5)?;
+                if bits.bit()? {
+                    bits.skip(8)?;
+                }
+            }
+            if bits.bit()? {
+                // Its fifth bit is Lc/Rc, the first of chan_loc; the last of those is the second LFE, its fourteenth.
+                let map = bits.bits(16)?.reverse_bits() >> 16;
+                let low = (map >> 5) & 0xff;
+                locations = u16::try_from(low | (map >> 14 & 1) << 8).unwrap_or(0);
+            }
+        }
+        Ok(Self { fscod, bsid, acmod, lfe, locations })
+    }
+}
+
 /// Samples of each channel of the syncframes that `frames` holds, and their rate. `None` when the first is none.
 pub(crate) fn samples(frames: &[u8]) -> Option<(u64, u32)> {
     let first = Syncframe::read(frames).ok()?;
@@ -146,5 +266,30 @@ mod tests {
             assert!(Syncframe::read(&lies).is_err(), "{at}");
         }
         assert!(Syncframe::read(&[0x0b, 0x77, 0, 0, 0x30, 0x80]).is_err());
+    }
+
+    #[test]
+    fn what_mp4_says_of_a_track() {
+        // ffmpeg: mono at 48 kHz, 96 kbit/s both.
+        let ac3 = [0x0b, 0x77, 0x48, 0x0d, 0x0c, 0x40, 0x2f, 0x84];
+        let of =
+            |unit: &[u8]| Description::of_unit(unit).map(|one| (one.sample_rate, one.channels, one.record));
+        assert_eq!(of(&ac3), Ok((48_000, 1, vec![0x10, 0x08, 0xc0])));
+        let eac3 = [0x0b, 0x77, 0x00, 0xbf, 0x32, 0x87, 0xc0, 0x00];
+        assert_eq!(of(&eac3), Ok((48_000, 1, vec![3, 0, 0x20, 2, 0])));
+        // 5.1, and a dependent substream of 2 channels behind it: Lrs/Rrs.
+        let frame = |head: [u8; 4], tail: [u8; 6]| {
+            let mut frame = vec![0; 8];
+            frame.splice(..2, [0x0b, 0x77]);
+            frame.splice(2..6, head);
+            frame.splice(6..8, tail);
+            frame
+        };
+        let main = frame([0x00, 0x05, 0x3f, 0x80], [0; 6]);
+        let more = frame([0x40, 0x05, 0x34, 0x82], [0x02, 0x02, 0, 0, 0, 0]);
+        let (rate, channels, record) = of(&[main, more].concat()).unwrap();
+        assert_eq!((rate, channels, record.len()), (48_000, 6, 6));
+        assert_eq!(record[2..], [0x20, 0x0f, 0x02, 0x02]);
+        (0..8).for_each(|end| assert!(of(&ac3[..end.min(6)]).is_err() || end >= 6));
     }
 }

@@ -1,7 +1,7 @@
 //! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP wants the stream marker and the block with its
 //! head; ffmpeg writes the block's 34 bytes alone. Both are accepted and forwarded unchanged.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader};
 
 use super::{CONFIG_BYTES_MAX, Error};
@@ -10,6 +10,8 @@ use super::{CONFIG_BYTES_MAX, Error};
 const MARKER: &[u8; 4] = b"fLaC";
 /// Bytes of STREAMINFO.
 const STREAMINFO_BYTES: u32 = 34;
+/// last-metadata-block flag and block type of a STREAMINFO without blocks behind it (§8.1).
+const LAST_STREAMINFO: u8 = 0x80;
 /// Bits of STREAMINFO before the sample rate: block sizes and frame sizes.
 const BITS_BEFORE_RATE: usize = 16 + 16 + 24 + 24;
 
@@ -49,6 +51,38 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Reads the payload of a FLACSpecificBox (`dfLa`; Encapsulation of FLAC in ISO Base Media File Format §3.3.2): version
+    /// and flags, then metadata blocks with their heads.
+    pub fn of_dfla(payload: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(payload);
+        if reader.u32()? != 0 {
+            return Err(Error::Invalid("dfLa version or flags"));
+        }
+        let blocks = reader.rest();
+        let mut out = BytesMut::with_capacity(blocks.len().saturating_add(MARKER.len()));
+        out.put_slice(MARKER);
+        out.put_slice(blocks);
+        Self::read(out.freeze())
+    }
+
+    /// The payload of a FLACSpecificBox; see [`Self::of_dfla`].
+    #[must_use]
+    pub fn dfla(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.record.len().saturating_add(8));
+        out.put_u32(0);
+        match self.record.strip_prefix(MARKER) {
+            Some(blocks) => out.put_slice(blocks),
+            None => {
+                out.put_u8(LAST_STREAMINFO);
+                out.put_uint(STREAMINFO_BYTES.into(), 3);
+                out.put_slice(self.record.get(..STREAMINFO_BYTES as usize).unwrap_or(&self.record));
+            }
+        }
+        out.freeze()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +114,19 @@ mod tests {
         assert_eq!(Config::read(other.into()), Err(Error::Invalid("STREAMINFO head")));
         assert_eq!(Config::read(vec![0; 34].into()), Err(Error::Invalid("sample rate")));
         assert_eq!(Config::read(vec![1; 65_537].into()), Err(Error::TooLarge(65_537)));
+    }
+
+    #[test]
+    fn the_box_of_mp4_has_the_blocks_with_their_heads() {
+        let mut info = vec![0; 34];
+        info[10..13].copy_from_slice(&[0x0b, 0xb8, 0x02]);
+        let alone = Config::read(Bytes::from(info.clone())).unwrap();
+        let boxed = alone.dfla();
+        assert_eq!(boxed, [&[0, 0, 0, 0, 0x80, 0, 0, 34][..], &info].concat());
+        let config = Config::of_dfla(&boxed).unwrap();
+        assert_eq!((config.sample_rate, config.channels), (48_000, alone.channels));
+        assert_eq!((config.record.len(), config.dfla()), (42, boxed.clone()));
+        assert!(Config::of_dfla(&[&[1], &boxed[1..]].concat()).is_err());
+        (0..boxed.len()).for_each(|end| assert!(Config::of_dfla(&boxed[..end]).is_err(), "cut at {end}"));
     }
 }

@@ -96,6 +96,46 @@ impl Config {
     }
 }
 
+/// Bytes of an identification header before its channel mapping.
+const HEAD_BYTES: usize = 19;
+
+impl Config {
+    /// Reads the payload of an OpusSpecificBox (`dOps`; Encapsulation of Opus in ISO Base Media File Format §4.3.2): an
+    /// identification header without its magic, of version 0, and big-endian.
+    pub fn of_dops(payload: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(payload);
+        if reader.u8()? != 0 {
+            return Err(Error::Invalid("dOps version"));
+        }
+        let channels = reader.u8()?;
+        let (pre_skip, rate, gain) = (reader.u16()?, reader.u32()?, reader.u16()?);
+        let mut out = BytesMut::with_capacity(HEAD_BYTES.saturating_add(reader.remaining()));
+        out.put_slice(MAGIC);
+        out.put_slice(&[1, channels]);
+        out.put_u16_le(pre_skip);
+        out.put_u32_le(rate);
+        out.put_u16_le(gain);
+        out.put_slice(reader.rest());
+        Self::read(out.freeze())
+    }
+
+    /// The payload of an OpusSpecificBox; see [`Self::of_dops`].
+    pub fn dops(&self) -> Result<Bytes, Error> {
+        if self.record.is_empty() {
+            return Self::of_channels(self.channels)?.dops();
+        }
+        let mut reader = Reader::new(&self.record);
+        reader.take(MAGIC.len() + 1)?;
+        let mut out = BytesMut::with_capacity(self.record.len());
+        out.put_slice(&[0, reader.u8()?]);
+        out.put_u16(u16::from_le_bytes(reader.array()?));
+        out.put_u32(reader.u32_le()?);
+        out.put_u16(u16::from_le_bytes(reader.array()?));
+        out.put_slice(reader.rest());
+        Ok(out.freeze())
+    }
+}
+
 /// Samples at 48 kHz of a packet (RFC 6716 §3.1 and §3.2); `None` of what is no packet.
 #[must_use]
 pub fn packet_samples(packet: &[u8]) -> Option<u32> {
@@ -232,6 +272,23 @@ mod tests {
         {
             assert!(Control::read(lie).is_err(), "{lie:?}");
         }
+    }
+
+    #[test]
+    fn the_box_of_mp4_is_the_header_in_another_order() {
+        // ffmpeg.
+        let dops = [0, 2, 1, 0x38, 0, 0, 0xbb, 0x80, 0, 0, 0];
+        let config = Config::of_dops(&dops).unwrap();
+        assert_eq!((&config.record[..], config.pre_skip), (HEAD, 312));
+        assert_eq!(config.dops().unwrap(), dops[..]);
+        for channels in 1..=8 {
+            let config = Config::of_channels(channels).unwrap();
+            assert_eq!(Config::of_dops(&config.dops().unwrap()).unwrap(), config);
+        }
+        let none = Config::read(Bytes::new()).unwrap();
+        assert_eq!(Config::of_dops(&none.dops().unwrap()).unwrap().channels, 2);
+        assert!(Config::of_dops(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        (0..dops.len()).for_each(|end| assert!(Config::of_dops(&dops[..end]).is_err(), "cut at {end}"));
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! Which sample comes next in the file.
+
+use std::collections::VecDeque;
+
+use super::EMPTY_SAMPLES_MAX;
+use super::fragment::Run;
+use super::tables::{Row, Walk};
+use crate::Error;
+
+/// A walk, and the sample that it has come to.
+#[derive(Debug)]
+struct Ahead {
+    track: usize,
+    walk: Walk,
+    row: Option<Row>,
+}
+
+/// The samples that are to come, of the tables of a plain file and of the fragment before the media.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    walks: Vec<Ahead>,
+    runs: VecDeque<Run>,
+    /// The next sample of the first run.
+    run_row: Option<Row>,
+    /// Samples without a byte, in a row.
+    empty: u32,
+}
+
+impl Schedule {
+    /// The samples of the tables, by the index of their tracks.
+    pub(super) fn of_tables(walks: Vec<(usize, Walk)>) -> Result<Self, Error> {
+        let mut schedule = Self::default();
+        for (track, walk) in walks {
+            let mut ahead = Ahead { track, walk, row: None };
+            ahead.row = advance(&mut schedule.empty, || ahead.walk.next())?;
+            schedule.walks.push(ahead);
+        }
+        Ok(schedule)
+    }
+
+    /// Adds the runs of a fragment; those before have been taken.
+    pub(super) fn put_runs(&mut self, runs: VecDeque<Run>) -> Result<(), Error> {
+        self.runs = runs;
+        self.advance_runs()
+    }
+
+    /// Whether samples of a fragment are still to come.
+    pub(super) fn has_runs(&self) -> bool {
+        self.run_row.is_some()
+    }
+
+    /// The next sample in the file, and the index of its track.
+    pub(super) fn peek(&self) -> Option<(usize, Row)> {
+        let of_walks = self.walks.iter().filter_map(|ahead| Some((ahead.track, ahead.row?)));
+        let of_runs = self.runs.front().and_then(|run| Some((run.track, self.run_row?)));
+        of_walks.chain(of_runs).min_by_key(|(_, row)| row.offset)
+    }
+
+    /// Takes the sample that [`Self::peek`] gives.
+    pub(super) fn pop(&mut self) -> Result<(), Error> {
+        let Some((track, row)) = self.peek() else { return Ok(()) };
+        let same = |ahead: &&mut Ahead| ahead.track == track && ahead.row == Some(row);
+        match self.walks.iter_mut().find(same) {
+            Some(ahead) => {
+                ahead.row = advance(&mut self.empty, || ahead.walk.next())?;
+                Ok(())
+            }
+            None => self.advance_runs(),
+        }
+    }
+
+    fn advance_runs(&mut self) -> Result<(), Error> {
+        self.run_row = None;
+        while let Some(run) = self.runs.front_mut() {
+            self.run_row = advance(&mut self.empty, || run.next())?;
+            if self.run_row.is_some() {
+                return Ok(());
+            }
+            self.runs.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// The next sample that has bytes; the others mean nothing for sound and pictures.
+fn advance(
+    empty: &mut u32,
+    mut next: impl FnMut() -> Result<Option<Row>, Error>,
+) -> Result<Option<Row>, Error> {
+    loop {
+        match next()? {
+            Some(row) if row.size == 0 => {
+                *empty = empty.saturating_add(1);
+                if *empty > EMPTY_SAMPLES_MAX {
+                    return Err(Error::TooManyEmptySamples);
+                }
+            }
+            other => {
+                *empty = 0;
+                return Ok(other);
+            }
+        }
+    }
+}

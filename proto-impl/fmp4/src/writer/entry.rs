@@ -1,0 +1,147 @@
+//! Sample entries (ISO/IEC 14496-12 §8.5.2 and §12): a configuration as `stsd` has it.
+
+use bytes::Bytes;
+use media::CodecConfig;
+use media::codec::{aac, ac3, mp3, opus};
+
+use super::out::Out;
+use super::Description;
+use crate::Error;
+use crate::esds::{self, OBJECT_TYPE_AAC, OBJECT_TYPE_MPEG1_AUDIO, OBJECT_TYPE_MPEG2_AUDIO};
+
+/// 72 dpi in 16.16: what the standard wants as resolution.
+const RESOLUTION: u32 = 0x48_0000;
+/// VPCodecConfigurationBox of a stream of which nothing is known: version 1, profile 0, 8 bits of 4:2:0, colours unspecified.
+const VPCC_UNKNOWN: [u8; 12] = [1, 0, 0, 0, 0, 10, 0x82, 2, 2, 2, 0, 0];
+/// Hz below which MP3 is that of MPEG-2.
+const MPEG1_RATE_MIN: u32 = 32_000;
+
+/// Writes the entry of a track.
+pub(super) fn write(out: &mut Out, track: &Description) -> Result<(), Error> {
+    let in_band = |is: &'static [u8; 4], not: &'static [u8; 4]| if track.in_band { is } else { not };
+    match &track.config {
+        CodecConfig::H264(config) => visual(out, track, in_band(b"avc3", b"avc1"), b"avcC", &config.record),
+        CodecConfig::H265(config) => visual(out, track, in_band(b"hev1", b"hvc1"), b"hvcC", &config.record),
+        CodecConfig::Av1(config) => visual(out, track, b"av01", b"av1C", &config.record),
+        CodecConfig::Vp9(config) => visual(out, track, b"vp09", b"vpcC", &config.record),
+        CodecConfig::Vp8(config) if config.record.is_empty() => {
+            visual(out, track, b"vp08", b"vpcC", &VPCC_UNKNOWN);
+        }
+        CodecConfig::Vp8(config) => visual(out, track, b"vp08", b"vpcC", &config.record),
+        CodecConfig::Aac(config) => aac(out, track, config),
+        CodecConfig::Mp3(config) => mp3(out, track, *config),
+        CodecConfig::Opus(config) => {
+            let dops = config.dops()?;
+            let sound = Sound { channels: config.channels, sample_rate: opus::SAMPLE_RATE };
+            audio(out, track, b"Opus", sound, |out| {
+                out.boxed(b"dOps", |out| {
+                    out.bytes(&dops);
+                });
+            });
+        }
+        CodecConfig::Flac(config) => {
+            let sound = Sound { channels: config.channels, sample_rate: config.sample_rate };
+            audio(out, track, b"fLaC", sound, |out| {
+                out.boxed(b"dfLa", |out| {
+                    out.bytes(&config.dfla());
+                });
+            });
+        }
+        CodecConfig::Ac3(_) => dolby(out, track, b"ac-3", b"dac3")?,
+        CodecConfig::Eac3(_) => dolby(out, track, b"ec-3", b"dec3")?,
+        CodecConfig::G711(_) => return Err(Error::Codec(track.config.codec())),
+    }
+    Ok(())
+}
+
+/// A VisualSampleEntry (§12.1.3) with one box of parameters.
+fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], record: &[u8]) {
+    let (width, height) = track.picture_size().unwrap_or((0, 0));
+    let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
+    out.boxed(kind, |out| {
+        // data_reference_index 1.
+        out.zeros(6).u16(1).zeros(16).u16(side(width)).u16(side(height));
+        // No compressorname; depth 24, and -1.
+        out.u32(RESOLUTION).u32(RESOLUTION).u32(0).u16(1).zeros(32).u16(24).u16(u16::MAX);
+        out.boxed(name, |out| {
+            out.bytes(record);
+        });
+        if let Some(colour) = track.colour {
+            out.boxed(b"colr", |out| {
+                out.bytes(b"nclx").u16(colour.primaries).u16(colour.transfer).u16(colour.matrix);
+                out.u8(if colour.full_range { 0x80 } else { 0 });
+            });
+        }
+        if let Some((width, height)) = track.pixel_aspect {
+            out.boxed(b"pasp", |out| {
+                out.u32(width).u32(height);
+            });
+        }
+        bit_rate(out, track);
+    });
+}
+
+/// Channels and rate of an AudioSampleEntry.
+#[derive(Debug, Clone, Copy)]
+struct Sound {
+    channels: u8,
+    sample_rate: u32,
+}
+
+/// An AudioSampleEntry (§12.2.3) with the boxes that `boxes` writes.
+fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes: impl FnOnce(&mut Out)) {
+    out.boxed(kind, |out| {
+        out.zeros(6).u16(1).zeros(8).u16(sound.channels.into()).u16(16).u32(0);
+        // 16.16; 0 where it does not fit, then the codec's own box tells.
+        out.u16(u16::try_from(sound.sample_rate).unwrap_or(0)).u16(0);
+        boxes(out);
+        bit_rate(out, track);
+    });
+}
+
+fn aac(out: &mut Out, track: &Description, config: &aac::Config) {
+    // ISO/IEC 14496-3 table 1.19; 0 is told by the stream.
+    let channels = match config.channel_configuration {
+        0 => 2,
+        7 => 8,
+        other => other,
+    };
+    let sound = Sound { channels, sample_rate: config.sample_rate };
+    with_esds(out, track, sound, OBJECT_TYPE_AAC, &config.record);
+}
+
+fn mp3(out: &mut Out, track: &Description, config: mp3::Config) {
+    let object_type =
+        if config.sample_rate < MPEG1_RATE_MIN { OBJECT_TYPE_MPEG2_AUDIO } else { OBJECT_TYPE_MPEG1_AUDIO };
+    let sound = Sound { channels: config.channels, sample_rate: config.sample_rate };
+    with_esds(out, track, sound, object_type, &Bytes::new());
+}
+
+/// An MP4AudioSampleEntry (ISO/IEC 14496-14 §5.6).
+fn with_esds(out: &mut Out, track: &Description, sound: Sound, object_type: u8, info: &Bytes) {
+    let rate = track.bit_rate.unwrap_or_default();
+    audio(out, track, b"mp4a", sound, |out| {
+        out.full(b"esds", 0, 0, |out| esds::write(out, track.id, object_type, info, rate));
+    });
+}
+
+/// AC-3 and E-AC-3 (ETSI TS 102 366 §F.2, §F.5), of which the first unit tells.
+fn dolby(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4]) -> Result<(), Error> {
+    let told = ac3::Description::of_unit(&track.first_unit)?;
+    let sound = Sound { channels: told.channels, sample_rate: told.sample_rate };
+    audio(out, track, kind, sound, |out| {
+        out.boxed(name, |out| {
+            out.bytes(&told.record);
+        });
+    });
+    Ok(())
+}
+
+/// A BitRateBox (§8.5.2.2).
+fn bit_rate(out: &mut Out, track: &Description) {
+    if let Some(rate) = track.bit_rate {
+        out.boxed(b"btrt", |out| {
+            out.u32(rate.buffer_bytes).u32(rate.max).u32(rate.average);
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! Writes init segments, fragments, and the index of plain files. Writers assume: what they are given is checked only where
+//! a field could not hold it.
+
+mod entry;
+mod fragment;
+mod index;
+mod movie;
+pub(crate) mod out;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use media::codec::{vp8, vp9};
+use media::{CodecConfig, Timescale};
+
+pub use self::fragment::{Fragment, FragmentSample};
+pub use self::index::{IndexSample, MEDIA_HEAD_BYTES, TrackIndex, file_head, media_head, moov};
+use self::out::Out;
+pub use self::segment::{Reference, Sidx, prft, styp};
+use crate::Error;
+
+/// How fast the media of a track comes (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0: not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BitRate {
+    /// Bytes of the decoding buffer.
+    pub buffer_bytes: u32,
+    /// Most bits in any second.
+    pub max: u32,
+    /// Bits per second on average.
+    pub average: u32,
+}
+
+/// What the colours of a video track mean (`colr` of type `nclx`, ISO/IEC 14496-12 §12.1.5; code points of ITU-T H.273).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Colour {
+    /// colour_primaries.
+    pub primaries: u16,
+    /// transfer_characteristics.
+    pub transfer: u16,
+    /// matrix_coefficients.
+    pub matrix: u16,
+    /// full_range_flag.
+    pub full_range: bool,
+}
+
+/// A track as an index describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    /// track_ID, from 1.
+    pub id: u32,
+    /// Codec and parameter sets.
+    pub config: CodecConfig,
+    /// Clock of the times.
+    pub timescale: Timescale,
+    /// The language, as a tag of BCP 47.
+    pub language: Option<Arc<str>>,
+    /// The media time that is presented at zero, in ticks: the first presentation time, where it is not 0, makes an edit
+    /// list (ISO/IEC 14496-12 §8.6.6). A negative one delays the track by an empty edit, which CMAF does not allow (§7.5.13).
+    pub media_start: i64,
+    /// Width and height of the pictures, where neither the configuration nor the first unit tells.
+    pub size: Option<(u32, u32)>,
+    /// The first access unit. AC-3 and E-AC-3 are described by it, and the size of VP8 and VP9; others need none.
+    pub first_unit: Bytes,
+    /// Whether parameter sets may come within samples: `avc3` and `hev1` instead of `avc1` and `hvc1` (ISO/IEC 14496-15
+    /// §5.4.2.1, §8.4.1.1).
+    pub in_band: bool,
+    /// The bit rate.
+    pub bit_rate: Option<BitRate>,
+    /// Width and height of a pixel (`pasp`, ISO/IEC 14496-12 §12.1.4).
+    pub pixel_aspect: Option<(u32, u32)>,
+    /// The meaning of the colours.
+    pub colour: Option<Colour>,
+}
+
+impl Description {
+    /// A track of which no more is known than its configuration.
+    #[must_use]
+    pub const fn new(id: u32, config: CodecConfig, timescale: Timescale) -> Self {
+        Self {
+            id,
+            config,
+            timescale,
+            language: None,
+            media_start: 0,
+            size: None,
+            first_unit: Bytes::new(),
+            in_band: false,
+            bit_rate: None,
+            pixel_aspect: None,
+            colour: None,
+        }
+    }
+
+    /// Width and height, as far as they are known.
+    fn picture_size(&self) -> Option<(u32, u32)> {
+        let of_unit = || match &self.config {
+            CodecConfig::Vp8(_) => vp8::picture_size(&self.first_unit),
+            CodecConfig::Vp9(_) => vp9::picture_size(&self.first_unit),
+            CodecConfig::H264(_)
+            | CodecConfig::H265(_)
+            | CodecConfig::Av1(_)
+            | CodecConfig::Aac(_)
+            | CodecConfig::Opus(_)
+            | CodecConfig::Mp3(_)
+            | CodecConfig::Ac3(_)
+            | CodecConfig::Eac3(_)
+            | CodecConfig::Flac(_)
+            | CodecConfig::G711(_) => None,
+        };
+        self.config.picture_size().or(self.size).or_else(of_unit)
+    }
+}
+
+/// The `ftyp` of a file with these tracks (§4.3). One fragmented track is a CMAF track (`cmfc`, ISO/IEC 23000-19 §7.2).
+#[must_use]
+pub fn file_type(tracks: &[&Description], is_fragmented: bool) -> Bytes {
+    let mut out = Out::new();
+    out.boxed(b"ftyp", |out| {
+        out.bytes(if is_fragmented { b"iso6" } else { b"isom" }).u32(512);
+        out.bytes(b"iso6mp41");
+        if is_fragmented && tracks.len() == 1 {
+            out.bytes(b"cmfc");
+        }
+        if !is_fragmented {
+            out.bytes(b"isommp42");
+        }
+        // AV1 in ISOBMFF §2.1.
+        if tracks.iter().any(|track| matches!(track.config, CodecConfig::Av1(_))) {
+            out.bytes(b"av01");
+        }
+    });
+    out.into_bytes()
+}
+
+/// The init segment of a fragmented file: `ftyp`, and a `moov` without samples (ISO/IEC 14496-12 §8.8).
+pub fn init_segment(tracks: &[Description]) -> Result<Bytes, Error> {
+    let tracks: Vec<&Description> = tracks.iter().collect();
+    let mut out = Out::new();
+    out.bytes(&file_type(&tracks, true));
+    movie::fragmented(&mut out, &tracks)?;
+    Ok(out.into_bytes())
+}

@@ -1,0 +1,246 @@
+//! `moov` (ISO/IEC 14496-12 §8.2), with sample tables or without.
+
+use media::{Timescale, TrackKind};
+
+use super::index::TrackIndex;
+use super::out::Out;
+use super::{Description, entry};
+use crate::Error;
+
+/// Ticks per second of the movie header: durations and empty edits.
+const MOVIE_TIMESCALE: Timescale = Timescale::MILLISECONDS;
+/// The unity matrix of headers, in 16.16 and 2.30.
+const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
+/// track_enabled, track_in_movie, track_in_preview (§8.3.2).
+const TRACK_FLAGS: u32 = 7;
+/// media_rate 1 in 16.16.
+const RATE_ONE: u32 = 0x1_0000;
+/// "und" in the fifteen bits of `mdhd`.
+const UNDETERMINED: u16 = 0x55c4;
+
+/// The `moov` of an init segment.
+pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), Error> {
+    let mut result = Ok(());
+    out.boxed(b"moov", |out| {
+        header(out, 0, tracks.iter().copied());
+        for track in tracks {
+            result = result.and_then(|()| trak(out, track, None));
+        }
+        out.boxed(b"mvex", |out| {
+            for track in tracks {
+                // §8.8.3: sample entry 1; the fragments say the rest.
+                out.full(b"trex", 0, 0, |out| {
+                    out.u32(track.id).u32(1).zeros(12);
+                });
+            }
+        });
+    });
+    result
+}
+
+/// The tables of a track, and where its media begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tables<'a> {
+    pub(super) index: &'a TrackIndex,
+    pub(super) media_offset: u64,
+    /// Whether offsets need 64 bits.
+    pub(super) is_wide: bool,
+}
+
+/// The `moov` of a plain file.
+pub(super) fn plain(
+    out: &mut Out,
+    tracks: &[TrackIndex],
+    media_offset: u64,
+    is_wide: bool,
+) -> Result<(), Error> {
+    let mut result = Ok(());
+    let durations = tracks.iter().map(|track| presented(&track.description, track.duration()));
+    let duration = durations.max().unwrap_or(0);
+    out.boxed(b"moov", |out| {
+        header(out, duration, tracks.iter().map(|track| &track.description));
+        for index in tracks {
+            let tables = Tables { index, media_offset, is_wide };
+            result = result.and_then(|()| trak(out, &index.description, Some(tables)));
+        }
+    });
+    result
+}
+
+/// How long a track with `duration` ticks of media is presented, in ticks of the movie, with a delay before it.
+fn presented(track: &Description, duration: u64) -> u64 {
+    let ticks = i64::try_from(duration).unwrap_or(i64::MAX).saturating_sub(track.media_start);
+    u64::try_from(track.timescale.convert(ticks, MOVIE_TIMESCALE)).unwrap_or(0)
+}
+
+/// `mvhd` (§8.2.2).
+fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Description>) {
+    let next = tracks.map(|track| track.id).max().unwrap_or(0).saturating_add(1);
+    times(
+        out,
+        b"mvhd",
+        0,
+        |out| {
+            out.u32(MOVIE_TIMESCALE.ticks());
+        },
+        duration,
+        |out| {
+            // Rate 1, volume 1.
+            out.u32(RATE_ONE).u16(0x100).zeros(10);
+            MATRIX.iter().for_each(|value| {
+                out.u32(*value);
+            });
+            out.zeros(24).u32(next);
+        },
+    );
+}
+
+/// A header with two times that nobody reads, something behind them, and a duration: of version 1 where it needs 64 bits.
+fn times(
+    out: &mut Out,
+    kind: &[u8; 4],
+    flags: u32,
+    middle: impl FnOnce(&mut Out),
+    duration: u64,
+    rest: impl FnOnce(&mut Out),
+) {
+    let short = u32::try_from(duration);
+    out.full(kind, u8::from(short.is_err()), flags, |out| {
+        out.zeros(if short.is_ok() { 8 } else { 16 });
+        middle(out);
+        match short {
+            Ok(short) => out.u32(short),
+            Err(_) => out.u64(duration),
+        };
+        rest(out);
+    });
+}
+
+/// `trak` (§8.3.1).
+fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
+    let media_duration = tables.map_or(0, |tables| tables.index.duration());
+    let duration = tables.map_or(0, |_| presented(track, media_duration));
+    let mut result = Ok(());
+    out.boxed(b"trak", |out| {
+        track_header(out, track, duration);
+        if track.media_start != 0 {
+            out.boxed(b"edts", |out| edit_list(out, track, duration));
+        }
+        out.boxed(b"mdia", |out| {
+            let middle = |out: &mut Out| {
+                out.u32(track.timescale.ticks());
+            };
+            times(out, b"mdhd", 0, middle, media_duration, |out| {
+                out.u16(packed_language(track)).u16(0);
+            });
+            let (handler, name) = match track.config.codec().kind() {
+                TrackKind::Video => (b"vide", &b"VideoHandler\0"[..]),
+                TrackKind::Audio | TrackKind::Data => (b"soun", &b"SoundHandler\0"[..]),
+            };
+            out.full(b"hdlr", 0, 0, |out| {
+                out.u32(0).bytes(handler).zeros(12).bytes(name);
+            });
+            if let Some(tag) = track.language.as_deref().filter(|tag| tag.len() != 3) {
+                out.full(b"elng", 0, 0, |out| {
+                    out.bytes(tag.as_bytes()).u8(0);
+                });
+            }
+            out.boxed(b"minf", |out| result = media_information(out, track, tables));
+        });
+    });
+    result
+}
+
+/// `tkhd` (§8.3.2).
+fn track_header(out: &mut Out, track: &Description, duration: u64) {
+    let middle = |out: &mut Out| {
+        out.u32(track.id).u32(0);
+    };
+    times(out, b"tkhd", TRACK_FLAGS, middle, duration, |out| {
+        let is_audio = track.config.codec().kind() == TrackKind::Audio;
+        out.zeros(12).u16(if is_audio { 0x100 } else { 0 }).u16(0);
+        MATRIX.iter().for_each(|value| {
+            out.u32(*value);
+        });
+        let (width, height) = track.picture_size().filter(|_| !is_audio).unwrap_or((0, 0));
+        // The width as it is shown.
+        let (across, down) = track.pixel_aspect.filter(|(_, down)| *down > 0).unwrap_or((1, 1));
+        let shown = u64::from(width).saturating_mul(across.into()) / u64::from(down);
+        out.u16(u16::try_from(shown).unwrap_or(u16::MAX)).u16(0);
+        out.u16(u16::try_from(height).unwrap_or(u16::MAX)).u16(0);
+    });
+}
+
+/// `elst` (§8.6.6): a delay, and where in the media the presentation begins. Of a fragmented track the edit lasts as long as
+/// there are fragments (duration 0).
+fn edit_list(out: &mut Out, track: &Description, duration: u64) {
+    let delay_ticks = track.media_start.saturating_neg().max(0);
+    let delay = u64::try_from(track.timescale.convert(delay_ticks, MOVIE_TIMESCALE)).unwrap_or(0);
+    let media_time = track.media_start.max(0);
+    let is_wide = u32::try_from(delay.max(duration)).is_err() || i32::try_from(media_time).is_err();
+    let edits = (delay > 0).then_some((delay, -1)).into_iter();
+    let edits = edits.chain([(duration.saturating_sub(delay), media_time)]);
+    out.full(b"elst", u8::from(is_wide), 0, |out| {
+        out.u32(if delay > 0 { 2 } else { 1 });
+        for (duration, media_time) in edits {
+            if is_wide {
+                out.u64(duration).i64(media_time);
+            } else {
+                out.u32(u32::try_from(duration).unwrap_or(u32::MAX));
+                out.i32(i32::try_from(media_time).unwrap_or(i32::MAX));
+            }
+            out.u32(RATE_ONE);
+        }
+    });
+}
+
+/// Three letters of ISO 639-2, each less 0x60 (§8.4.2.3).
+fn packed_language(track: &Description) -> u16 {
+    let letters = track.language.as_deref().map(str::as_bytes);
+    let Some(&[a, b, c]) = letters.and_then(|letters| letters.first_chunk::<3>()).filter(|letters| {
+        letters.iter().all(u8::is_ascii_lowercase)
+            && track.language.as_deref().is_some_and(|tag| tag.len() == 3)
+    }) else {
+        return UNDETERMINED;
+    };
+    [a, b, c].into_iter().fold(0, |packed, letter| packed << 5 | u16::from(letter - 0x60))
+}
+
+/// `minf` (§8.4.4).
+fn media_information(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
+    match track.config.codec().kind() {
+        TrackKind::Video => out.full(b"vmhd", 0, 1, |out| {
+            out.zeros(8);
+        }),
+        TrackKind::Audio | TrackKind::Data => out.full(b"smhd", 0, 0, |out| {
+            out.zeros(4);
+        }),
+    };
+    out.boxed(b"dinf", |out| {
+        // §8.7.2: the media is in this file.
+        out.full(b"dref", 0, 0, |out| {
+            out.u32(1).full(b"url ", 0, 1, |_| {});
+        });
+    });
+    let mut result = Ok(());
+    out.boxed(b"stbl", |out| {
+        out.full(b"stsd", 0, 0, |out| {
+            out.u32(1);
+            result = entry::write(out, track);
+        });
+        match tables {
+            Some(tables) => tables.index.write(out, tables.media_offset, tables.is_wide),
+            None => {
+                for kind in [b"stts", b"stsc", b"stco"] {
+                    out.full(kind, 0, 0, |out| {
+                        out.u32(0);
+                    });
+                }
+                out.full(b"stsz", 0, 0, |out| {
+                    out.zeros(8);
+                });
+            }
+        }
+    });
+    result
+}
