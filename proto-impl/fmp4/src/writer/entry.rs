@@ -4,8 +4,8 @@ use bytes::Bytes;
 use media::CodecConfig;
 use media::codec::{aac, ac3, mp3, opus};
 
-use super::out::Out;
 use super::Description;
+use super::out::Out;
 use crate::Error;
 use crate::esds::{self, OBJECT_TYPE_AAC, OBJECT_TYPE_MPEG1_AUDIO, OBJECT_TYPE_MPEG2_AUDIO};
 

@@ -49,6 +49,9 @@ pub struct TrackIndex {
     /// Where the last sample ends.
     end: u64,
     duration: u64,
+    /// The presented interval of the media, in ticks: the first presentation time, and the end of the sample that is
+    /// presented last.
+    presented: Option<(i64, i64)>,
 }
 
 /// Adds a value to runs of values.
@@ -72,6 +75,7 @@ impl TrackIndex {
             chunks: Vec::new(),
             end: 0,
             duration: 0,
+            presented: None,
         }
     }
 
@@ -93,7 +97,17 @@ impl TrackIndex {
             _ => self.chunks.push(Chunk { offset: sample.offset, samples: 1 }),
         }
         self.end = sample.offset.saturating_add(sample.size.into());
+        let begin =
+            i64::try_from(self.duration).unwrap_or(i64::MAX).saturating_add(sample.composition.into());
+        let end = begin.saturating_add(sample.duration.into());
+        let (first, last) = self.presented.unwrap_or((begin, end));
+        self.presented = Some((first.min(begin), last.max(end)));
         self.duration = self.duration.saturating_add(sample.duration.into());
+    }
+
+    /// The first presentation time of the media, and the end of what is presented last.
+    pub(super) fn presented(&self) -> (i64, i64) {
+        self.presented.unwrap_or_default()
     }
 
     /// The sum of the durations, in ticks.

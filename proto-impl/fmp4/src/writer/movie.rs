@@ -55,8 +55,7 @@ pub(super) fn plain(
     is_wide: bool,
 ) -> Result<(), Error> {
     let mut result = Ok(());
-    let durations = tracks.iter().map(|track| presented(&track.description, track.duration()));
-    let duration = durations.max().unwrap_or(0);
+    let duration = tracks.iter().map(|track| Edits::of_index(track).total()).max().unwrap_or(0);
     out.boxed(b"moov", |out| {
         header(out, duration, tracks.iter().map(|track| &track.description));
         for index in tracks {
@@ -67,9 +66,64 @@ pub(super) fn plain(
     result
 }
 
-/// How long a track with `duration` ticks of media is presented, in ticks of the movie, with a delay before it.
-fn presented(track: &Description, duration: u64) -> u64 {
-    let ticks = i64::try_from(duration).unwrap_or(i64::MAX).saturating_sub(track.media_start);
+/// An edit list (§8.6.6): nothing for a while, then the media from a time on.
+#[derive(Debug, Clone, Copy)]
+struct Edits {
+    /// Ticks of the movie before the media; 0 for none.
+    delay: u64,
+    /// How long the media is presented, in ticks of the movie; 0 in a fragmented file, as long as there are fragments.
+    duration: u64,
+    /// The time of the media with which the presentation begins, in its ticks.
+    media_time: i64,
+}
+
+impl Edits {
+    fn of_fragments(track: &Description) -> Self {
+        let delay = movie_ticks(track, track.media_start.saturating_neg());
+        let media_time = if track.media_start > 0 { track.media_start } else { 0 };
+        Self { delay, duration: 0, media_time }
+    }
+
+    /// After a delay the media begins with the first time that is presented: players move a later one there.
+    fn of_index(index: &TrackIndex) -> Self {
+        let track = &index.description;
+        let (first, end) = index.presented();
+        let media_time = if track.media_start < 0 { first.max(0) } else { track.media_start };
+        let delay = media_time.saturating_sub(track.media_start);
+        let duration = movie_ticks(track, end.saturating_sub(media_time));
+        Self { delay: movie_ticks(track, delay), duration, media_time }
+    }
+
+    const fn total(&self) -> u64 {
+        self.delay.saturating_add(self.duration)
+    }
+
+    const fn is_needed(&self) -> bool {
+        self.delay > 0 || self.media_time > 0
+    }
+
+    fn write(self, out: &mut Out) {
+        let is_wide =
+            u32::try_from(self.delay.max(self.duration)).is_err() || i32::try_from(self.media_time).is_err();
+        let edits = (self.delay > 0).then_some((self.delay, -1)).into_iter();
+        let edits = edits.chain([(self.duration, self.media_time)]);
+        out.full(b"elst", u8::from(is_wide), 0, |out| {
+            out.u32(if self.delay > 0 { 2 } else { 1 });
+            for (duration, media_time) in edits {
+                if is_wide {
+                    out.u64(duration).i64(media_time);
+                } else {
+                    out.u32(u32::try_from(duration).unwrap_or(u32::MAX));
+                    out.i32(i32::try_from(media_time).unwrap_or(i32::MAX));
+                }
+                out.u32(RATE_ONE);
+            }
+        });
+    }
+}
+
+/// Ticks of a track in those of the movie; negative ones are none.
+fn movie_ticks(track: &Description, ticks: i64) -> u64 {
     u64::try_from(track.timescale.convert(ticks, MOVIE_TIMESCALE)).unwrap_or(0)
 }
 
@@ -119,12 +173,12 @@ fn times(
 /// `trak` (§8.3.1).
 fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
     let media_duration = tables.map_or(0, |tables| tables.index.duration());
-    let duration = tables.map_or(0, |_| presented(track, media_duration));
+    let edits = tables.map_or_else(|| Edits::of_fragments(track), |tables| Edits::of_index(tables.index));
     let mut result = Ok(());
     out.boxed(b"trak", |out| {
-        track_header(out, track, duration);
-        if track.media_start != 0 {
-            out.boxed(b"edts", |out| edit_list(out, track, duration));
+        track_header(out, track, if tables.is_some() { edits.total() } else { 0 });
+        if edits.is_needed() {
+            out.boxed(b"edts", |out| edits.write(out));
         }
         out.boxed(b"mdia", |out| {
             let middle = |out: &mut Out| {
@@ -168,29 +222,6 @@ fn track_header(out: &mut Out, track: &Description, duration: u64) {
         let shown = u64::from(width).saturating_mul(across.into()) / u64::from(down);
         out.u16(u16::try_from(shown).unwrap_or(u16::MAX)).u16(0);
         out.u16(u16::try_from(height).unwrap_or(u16::MAX)).u16(0);
-    });
-}
-
-/// `elst` (§8.6.6): a delay, and where in the media the presentation begins. Of a fragmented track the edit lasts as long as
-/// there are fragments (duration 0).
-fn edit_list(out: &mut Out, track: &Description, duration: u64) {
-    let delay_ticks = track.media_start.saturating_neg().max(0);
-    let delay = u64::try_from(track.timescale.convert(delay_ticks, MOVIE_TIMESCALE)).unwrap_or(0);
-    let media_time = track.media_start.max(0);
-    let is_wide = u32::try_from(delay.max(duration)).is_err() || i32::try_from(media_time).is_err();
-    let edits = (delay > 0).then_some((delay, -1)).into_iter();
-    let edits = edits.chain([(duration.saturating_sub(delay), media_time)]);
-    out.full(b"elst", u8::from(is_wide), 0, |out| {
-        out.u32(if delay > 0 { 2 } else { 1 });
-        for (duration, media_time) in edits {
-            if is_wide {
-                out.u64(duration).i64(media_time);
-            } else {
-                out.u32(u32::try_from(duration).unwrap_or(u32::MAX));
-                out.i32(i32::try_from(media_time).unwrap_or(i32::MAX));
-            }
-            out.u32(RATE_ONE);
-        }
     });
 }
 
