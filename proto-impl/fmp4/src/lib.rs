@@ -21,6 +21,8 @@ mod boxes;
 mod error;
 mod esds;
 mod reader;
+#[cfg(test)]
+mod testing;
 mod writer;
 
 pub use boxes::FourCc;
