@@ -12,6 +12,7 @@ mod dtls_targets;
 mod http_targets;
 mod ice_targets;
 mod management;
+mod mp4_targets;
 mod payload_targets;
 mod rest;
 mod rtmp_targets;
@@ -50,6 +51,7 @@ pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
+pub use mp4_targets::{mp4_read, mp4_write};
 pub use payload_targets::depack;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_handshake};
@@ -85,6 +87,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ice_agent", ice_agent),
     ("json_rest", json_rest),
     ("jwt", jwt),
+    ("mp4_read", mp4_read),
+    ("mp4_write", mp4_write),
     ("properties", properties),
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),
