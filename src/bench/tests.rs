@@ -183,7 +183,7 @@ fn refusals_and_silence_have_a_reason() {
     let mut no_flv = player(&clock, "http://h/live/s.flv");
     no_flv.handle_bytes(clock.now(), b"HTTP/1.1 200 OK\r\n\r\n<html><body>hello</body></html>", &mut tally);
     assert_eq!(no_flv.poll_event(), Some(PeerEvent::Ready));
-    assert_eq!(why(&mut no_flv), "the body is neither FLV nor MPEG-TS");
+    assert_eq!(why(&mut no_flv), "the body is neither FLV nor MPEG-TS nor MP4");
     let mut no_socket = player(&clock, "ws://h/live/s.flv");
     no_socket.handle_bytes(clock.now(), b"HTTP/1.1 200 OK\r\n\r\n", &mut tally);
     assert!(why(&mut no_socket).contains("200"));

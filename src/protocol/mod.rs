@@ -10,6 +10,7 @@ mod format;
 pub mod http;
 mod http_live;
 pub mod load;
+mod mp4_mapping;
 pub mod outbound;
 mod player;
 mod publisher;

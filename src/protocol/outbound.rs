@@ -135,7 +135,7 @@ mod tests {
             assert!(read_source(url).is_err(), "{url}");
         }
         let fetched = read_source("http://h/live/a.m3u8").unwrap_err();
-        assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV and MPEG-TS only");
+        assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV, MPEG-TS and MP4 only");
         assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("rtp://h:1"));
     }
 

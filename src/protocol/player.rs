@@ -91,6 +91,8 @@ impl PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
                 }
             }
+            // The load generator plays live streams.
+            Media::Mp4(_) => self.events.push_back(LoadEvent::Closed("the body is a file".to_owned())),
             Media::Lost => {
                 if let Some(depackager) = &mut self.depackager {
                     depackager.lost();

@@ -11,7 +11,7 @@ use crate::http_flv::WsPeer;
 use crate::publish_play::{assert_equal_from_first_key_frame, assert_track_within};
 use crate::support::{
     Bystander, Home, Nginx, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, own_port,
-    secs, source_packets, ts_file, unit_md5, wait_for,
+    run, secs, source_packets, ts_file, unit_md5, wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -160,6 +160,36 @@ fn a_transport_stream_over_http_is_pulled_live_or_as_a_file() {
         let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(4));
         (0..2).for_each(|track| assert_track_within(1, (track, &source), (track, &played)));
     }
+}
+
+#[test]
+fn an_mp4_file_over_http_is_played_as_it_comes_fragmented_or_not() {
+    let file = media_file(true, 40);
+    let server = Server::start(&[]);
+    let source = unit_md5(file.to_str().unwrap(), None);
+    for (id, flags) in [
+        ("plain", "faststart"),
+        ("fragments", "frag_keyframe+empty_moov+default_base_moof"),
+        ("long-fragments", "frag_custom+empty_moov"),
+    ] {
+        let mp4 = server.home().join(format!("{id}.mp4"));
+        let mut remux = Command::new("ffmpeg");
+        remux.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-i"]).arg(&file);
+        remux.args(["-c", "copy", "-movflags", flags, "-frag_duration", "3000000"]).arg(&mp4);
+        assert!(run(&mut remux).0.success(), "{id}");
+        start_source(&server, id, &format!("http://{}/{id}.mp4", file_server(&mp4)));
+        wait_for_status(&server, id, &["broadcasting"]);
+        let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(4));
+        (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
+    }
+    // The index behind the media: it would have to be fetched first.
+    let mp4 = server.home().join("behind.mp4");
+    let mut remux = Command::new("ffmpeg");
+    remux.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-i"]).arg(&file);
+    assert!(run(remux.args(["-c", "copy"]).arg(&mp4)).0.success());
+    start_source(&server, "behind", &format!("http://{}/behind.mp4", file_server(&mp4)));
+    wait_for("the reason", secs(20), || server.log().contains("the media is before its index"));
+    wait_for_status(&server, "behind", &["finished"]);
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
         "srt://169.254.169.254:1?streamid=a/b",
         "udp://h:1",
         "http://h/a.m3u8",
-        "https://h/a.mp4",
+        "https://h/a.webm",
         "rtmp://127.0.0.1/live/s",
         "rtmp://localhost:1935/live/s?x=1",
         "rtmps://192.0.2.1:8443/live/s",

@@ -1,4 +1,4 @@
-//! The body of a response: an FLV file or an MPEG transport stream, as its first bytes say.
+//! The body of a response: an FLV file, an MPEG transport stream or an MP4 file, as its first bytes say.
 
 use bytes::{Bytes, BytesMut};
 use flv::file::Reader;
@@ -8,6 +8,8 @@ use crate::protocol::pull::Media;
 
 /// How an FLV file begins (FLV 10.1 §E.2).
 const FLV_SIGNATURE: &[u8] = b"FLV";
+/// How an MP4 file begins, behind the length of its first box (ISO/IEC 14496-12 §4.3).
+const MP4_SIGNATURE: &[u8] = b"ftyp";
 /// How a packet of a transport stream begins (ISO/IEC 13818-1 §2.4.3.2).
 const TS_SYNC: u8 = 0x47;
 
@@ -20,6 +22,8 @@ pub(super) enum Body {
     Flv(Reader),
     /// A transport stream, and what came of it and was not polled.
     Ts(Option<Bytes>),
+    /// An MP4 file, likewise.
+    Mp4(Option<Bytes>),
     /// Neither, which is still to be said.
     Other,
     /// Nothing more is read.
@@ -41,7 +45,7 @@ impl Body {
                 *self = Self::of(whole);
             }
             Self::Flv(file) => file.push(&bytes),
-            Self::Ts(pending) => *pending = Some(bytes),
+            Self::Ts(pending) | Self::Mp4(pending) => *pending = Some(bytes),
             Self::Other | Self::Over => {}
         }
     }
@@ -55,7 +59,12 @@ impl Body {
             file.push(&begun);
             return Self::Flv(file);
         }
-        if FLV_SIGNATURE.starts_with(&begun) {
+        // The first box is short: its length begins with a zero.
+        if begun.first() == Some(&0) && begun.len() >= 4 + MP4_SIGNATURE.len() {
+            let is_mp4 = begun.get(4..).is_some_and(|kind| kind.starts_with(MP4_SIGNATURE));
+            return if is_mp4 { Self::Mp4(Some(begun)) } else { Self::Other };
+        }
+        if FLV_SIGNATURE.starts_with(&begun) || begun.first() == Some(&0) {
             Self::Unknown(BytesMut::from(&begun[..]))
         } else {
             Self::Other
@@ -81,7 +90,8 @@ impl Body {
                 file.poll_tag().map(|tag| tag.map(Media::Tag)).map_err(|error| error.to_string())
             }
             Self::Ts(pending) => Ok(pending.take().map(Media::Payload)),
-            Self::Other => Err("the body is neither FLV nor MPEG-TS".to_owned()),
+            Self::Mp4(pending) => Ok(pending.take().map(Media::Mp4)),
+            Self::Other => Err("the body is neither FLV nor MPEG-TS nor MP4".to_owned()),
         }
     }
 }
@@ -106,18 +116,24 @@ mod tests {
         let flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0\x12\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\x0c";
         for size in [1, 2, 3, 5, 100] {
             assert!(matches!(pieces(flv, size).unwrap()[..], [Media::Tag(_)]), "{size}");
-            let ts = pieces(&[TS_SYNC; 400], size).unwrap();
-            let whole: Vec<u8> = ts
-                .iter()
-                .flat_map(|media| match media {
-                    Media::Payload(bytes) => bytes.to_vec(),
-                    Media::Tag(_) | Media::Lost => panic!("{media:?}"),
-                })
-                .collect();
-            assert_eq!(whole, [TS_SYNC; 400], "{size}");
-            for other in [&b"<html>"[..], b"FLAC", b"F", b"#EXTM3U", b"\0\0\0\x18ftyp"] {
+            let mp4 = b"\0\0\0\x18ftypisom\0\0\0\0isomavc1";
+            for whole in [&[TS_SYNC; 400][..], mp4] {
+                let came: Vec<u8> = pieces(whole, size)
+                    .unwrap()
+                    .iter()
+                    .flat_map(|media| match media {
+                        Media::Payload(bytes) if whole[0] == TS_SYNC => bytes.to_vec(),
+                        Media::Mp4(bytes) if whole[0] == 0 => bytes.to_vec(),
+                        Media::Payload(_) | Media::Mp4(_) | Media::Tag(_) | Media::Lost => {
+                            panic!("{media:?}")
+                        }
+                    })
+                    .collect();
+                assert_eq!(came, whole, "{size}");
+            }
+            for other in [&b"<html>"[..], b"FLAC", b"F", b"#EXTM3U", b"\0\0\0\x18moof", b"\0\0\0\x18f"] {
                 let told = pieces(other, size);
-                assert_eq!(told.is_err(), other != b"F", "{other:?} {size}: {told:?}");
+                assert_eq!(told.is_err(), ![&b"F"[..], b"\0\0\0\x18f"].contains(&other), "{other:?} {size}");
             }
         }
     }

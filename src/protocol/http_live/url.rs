@@ -1,9 +1,9 @@
-//! `http://` and `https://` URLs of live streams: FLV, or MPEG-TS.
+//! `http://` and `https://` URLs of live streams, FLV or MPEG-TS, and of files that are pulled as they are played.
 
 use crate::auth::url::{self, Url, UrlError};
 
 /// How the names of streams end.
-const ENDINGS: [&str; 2] = ["flv", "ts"];
+const ENDINGS: [&str; 3] = ["flv", "ts", "mp4"];
 
 /// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl LiveUrl {
         let (host, port) = url.host_and_port(default_port)?;
         let target = url.request_target();
         if !may_be_live(&target) {
-            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV and MPEG-TS only"));
+            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV, MPEG-TS and MP4 only"));
         }
         let authority = url::authority(&host, port, default_port);
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
@@ -118,7 +118,7 @@ mod tests {
             ("/live?app=live&stream=a", true),
             ("/live/a", true),
             ("/live/a.m3u8", false),
-            ("/live/a.mp4?x=.flv", false),
+            ("/live/a.webm?x=.flv", false),
             ("/live/a.ts", true),
             ("/live/a.html", false),
         ] {

@@ -1,4 +1,4 @@
-//! Streams of other servers to access units, from FLV tags or MPEG-TS packets.
+//! Streams of other servers to access units, from FLV tags, MPEG-TS packets or MP4 files.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use media::{AccessUnit, TrackKind, Tracks};
 use super::Media;
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
-use crate::protocol::{flv_mapping, ts};
+use crate::protocol::{flv_mapping, mp4_mapping, ts};
 
 /// The result of a piece of the stream.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub(super) enum Output {
 pub(super) enum Depackager {
     Tags(Box<flv_mapping::Depackager>),
     Ts(Box<ts::Depackager>),
+    Mp4(Box<mp4_mapping::Depackager>),
 }
 
 impl Depackager {
@@ -47,6 +48,7 @@ impl Depackager {
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
+            Some(Media::Mp4(_)) => Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant))),
             Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
         }
     }
@@ -56,6 +58,7 @@ impl Depackager {
         match self {
             Self::Tags(ingest) => ingest.supply(),
             Self::Ts(ingest) => ingest.supply(),
+            Self::Mp4(ingest) => ingest.supply(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Depackager {
         match self {
             Self::Tags(ingest) => Some(ingest.why_bad()).filter(|why| !why.is_empty()),
             Self::Ts(ingest) => ingest.has_bad().then_some(ts::BAD_FRAME),
+            Self::Mp4(_) => None,
         }
     }
 
@@ -80,18 +84,50 @@ impl Depackager {
             }
             (Self::Ts(ingest), Media::Payload(payload)) => {
                 ingest.handle(payload);
-                while let Some((unit, tracks)) = ingest.poll_unit() {
-                    out.push(output(unit, &tracks));
-                }
-                let dropped = ingest.take_dropped();
-                if dropped > 0 {
-                    out.push(Output::Dropped { units: dropped, media: true });
-                }
+                drain(|| ingest.poll_unit(), out);
+                dropped(ingest.take_dropped(), out);
             }
             (Self::Ts(ingest), Media::Lost) => ingest.lost(),
+            (Self::Mp4(ingest), Media::Mp4(piece)) => {
+                let read = ingest.handle(piece);
+                drain(|| ingest.poll_unit(), out);
+                dropped(ingest.take_dropped(), out);
+                if let Err(error) = read {
+                    out.push(Output::Unsupported(error.to_string()));
+                }
+            }
             // A server sends one kind.
-            (Self::Tags(_), Media::Payload(_) | Media::Lost) | (Self::Ts(_), Media::Tag(_)) => {}
+            (Self::Tags(_), Media::Payload(_) | Media::Lost | Media::Mp4(_))
+            | (Self::Ts(_), Media::Tag(_) | Media::Mp4(_))
+            | (Self::Mp4(_), Media::Tag(_) | Media::Payload(_) | Media::Lost) => {}
         }
+    }
+
+    /// Nothing follows: what was held back, because more of it might have come, comes now.
+    pub(super) fn finish(&mut self, out: &mut Vec<Output>) {
+        match self {
+            Self::Tags(_) => {}
+            Self::Ts(ingest) => {
+                ingest.finish();
+                drain(|| ingest.poll_unit(), out);
+            }
+            Self::Mp4(ingest) => {
+                ingest.finish();
+                drain(|| ingest.poll_unit(), out);
+            }
+        }
+    }
+}
+
+fn drain(mut next: impl FnMut() -> Option<(AccessUnit, Arc<Tracks>)>, out: &mut Vec<Output>) {
+    while let Some((unit, tracks)) = next() {
+        out.push(output(unit, &tracks));
+    }
+}
+
+fn dropped(units: u64, out: &mut Vec<Output>) {
+    if units > 0 {
+        out.push(Output::Dropped { units, media: true });
     }
 }
 

@@ -56,6 +56,8 @@ const REASON_CHARS_MAX: usize = 200;
 pub(super) enum Media {
     /// A tag of FLV.
     Tag(Tag),
+    /// A piece of an MP4 file.
+    Mp4(Bytes),
     /// Packets of MPEG-TS.
     Payload(Bytes),
     /// Packets of MPEG-TS are missing here.
@@ -67,7 +69,7 @@ impl Media {
     fn is_media(&self) -> bool {
         match self {
             Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
-            Self::Payload(_) => true,
+            Self::Mp4(_) | Self::Payload(_) => true,
             Self::Lost => false,
         }
     }
@@ -79,7 +81,7 @@ impl Media {
                 !matches!(tag.kind, TagKind::Other(_))
                     && (self.is_media() || tag.body.len() <= HELD_BYTES_MAX)
             }
-            Self::Payload(_) => true,
+            Self::Mp4(_) | Self::Payload(_) => true,
             Self::Lost => false,
         }
     }
@@ -286,7 +288,10 @@ impl PullSession {
                 }
                 Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
                 Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
-                Some(ClientEvent::Ended(reason)) => self.end(&reason),
+                Some(ClientEvent::Ended(reason)) => {
+                    self.finish_pieces(now);
+                    self.end(&reason);
+                }
                 None => return,
             }
         }
@@ -355,6 +360,14 @@ impl PullSession {
         if let Some(reason) = bad {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
         }
+        self.ingest(now, outputs);
+    }
+
+    /// Behind the last piece: what waited for more of it.
+    fn finish_pieces(&mut self, now: Instant) {
+        let Stage::Live { depackager: Some(depackager), .. } = &mut self.stage else { return };
+        let mut outputs = Vec::new();
+        depackager.finish(&mut outputs);
         self.ingest(now, outputs);
     }
 

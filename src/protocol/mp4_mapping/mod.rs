@@ -1,0 +1,212 @@
+//! MP4 as access units: files that are pulled as they are played, fragmented or with the index in front.
+//!
+//! A file has the samples of its tracks in runs, up to a whole fragment of one behind a whole fragment of the other. They are
+//! given out in the order of their decoding times: a unit waits until every track has a later one, or until too much waits.
+//! Times are 90 kHz. A video begins with a key frame.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fmp4::{Event, Limits, Reader, Sample};
+use media::{AccessUnit, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
+
+use crate::mail::Grant;
+use crate::protocol::usable::Supply;
+
+/// Ticks of the units.
+const TICKS: Timescale = Timescale::new(90_000);
+/// Bits of the clock that the timeline is given.
+const CLOCK_BITS: u32 = 33;
+/// How far the first unit that waits may be behind the last one: longer fragments than this are rare.
+const SPAN_MAX: i64 = 20 * 90_000;
+/// Bytes of units that wait.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+/// Units that wait.
+const WAITING_MAX: usize = 16_384;
+
+/// A unit with the file's times.
+#[derive(Debug)]
+struct Waiting {
+    dts: i64,
+    unit: AccessUnit,
+}
+
+/// A track of the file that is carried.
+#[derive(Debug)]
+struct Lane {
+    /// In the file.
+    number: u32,
+    id: TrackId,
+    timescale: Timescale,
+    is_video: bool,
+    has_begun: bool,
+    waiting: VecDeque<Waiting>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::protocol) struct Depackager {
+    reader: Reader,
+    timeline: Timeline,
+    tracks: Arc<Tracks>,
+    lanes: Vec<Lane>,
+    waiting_bytes: usize,
+    units: VecDeque<(AccessUnit, Arc<Tracks>)>,
+    dropped: u64,
+    delivers: bool,
+}
+
+impl Depackager {
+    /// Continues the stream at the position of the grant.
+    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
+        Self {
+            reader: Reader::new(Limits::default()),
+            timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
+            tracks: Arc::new(Tracks::new(grant.epoch, [])),
+            lanes: Vec::new(),
+            waiting_bytes: 0,
+            units: VecDeque::new(),
+            dropped: 0,
+            delivers: false,
+        }
+    }
+
+    /// Bytes of the file, in any split.
+    ///
+    /// # Errors
+    /// Why it cannot be read; nothing more of it is.
+    pub(in crate::protocol) fn handle(&mut self, bytes: &[u8]) -> Result<(), fmp4::Error> {
+        let mut input = bytes;
+        while let Some(event) = self.reader.read(&mut input)? {
+            match event {
+                Event::Tracks { tracks, .. } => self.begin(&tracks),
+                Event::Sample(sample) => self.sample(sample),
+            }
+        }
+        Ok(())
+    }
+
+    /// The file has ended: what waited for more of it comes now.
+    pub(in crate::protocol) fn finish(&mut self) {
+        while self.give_first() {}
+    }
+
+    /// The next unit, and the tracks that decode it.
+    pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        self.units.pop_front()
+    }
+
+    /// Samples that could not be used, since this was asked before.
+    pub(in crate::protocol) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// What has come of the stream so far.
+    pub(in crate::protocol) fn supply(&self) -> Supply {
+        let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
+        match self.delivers {
+            true if lacks_video => Supply::AudioAlone,
+            true => Supply::Frames,
+            false if self.lanes.is_empty() => Supply::Nothing,
+            false => Supply::Announced,
+        }
+    }
+
+    /// An index: the samples behind it are of these tracks.
+    fn begin(&mut self, tracks: &[fmp4::Track]) {
+        self.finish();
+        self.lanes.clear();
+        let mut next = [0u8; 2];
+        for track in tracks.iter().take(media::TRACKS_MAX) {
+            let kind = track.config.codec().kind();
+            let is_video = kind == TrackKind::Video;
+            let Some(n) = next.get_mut(usize::from(!is_video)) else { continue };
+            let Some(id) = TrackId::nth(kind, *n) else { continue };
+            *n = n.saturating_add(1);
+            self.configure(id, track);
+            self.lanes.push(Lane {
+                number: track.id,
+                id,
+                timescale: track.timescale,
+                is_video,
+                has_begun: false,
+                waiting: VecDeque::new(),
+            });
+        }
+        let is_there = |id| self.lanes.iter().any(|lane| lane.id == id);
+        if !self.tracks.iter().all(|track| is_there(track.id)) {
+            let tracks = Arc::make_mut(&mut self.tracks);
+            tracks.epoch = tracks.epoch.wrapping_add(1);
+            tracks.retain(|track| is_there(track.id));
+        }
+    }
+
+    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    fn configure(&mut self, id: TrackId, track: &fmp4::Track) {
+        if self.tracks.get(id).is_some_and(|known| known.config == track.config) {
+            return;
+        }
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        tracks.put(Track { epoch, ..Track::new(id, track.config.clone(), TICKS) });
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == sample.track) else { return };
+        let is_early = lane.is_video && !lane.has_begun && !sample.key_frame;
+        if is_early || sample.payload.is_empty() {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        lane.has_begun = true;
+        let dts = lane.timescale.convert(sample.dts, TICKS);
+        let shown = lane.timescale.convert(sample.pts, TICKS).saturating_sub(dts).max(0);
+        let config_epoch = self.tracks.get(lane.id).map_or(0, |track| track.epoch);
+        self.waiting_bytes = self.waiting_bytes.saturating_add(sample.payload.len());
+        let key_frame = lane.is_video && sample.key_frame;
+        let unit = AccessUnit {
+            track: lane.id,
+            dts: 0,
+            // As far behind the decoding time, until that has its place on the stream's clock.
+            pts: shown,
+            key_frame,
+            config_epoch,
+            payload: sample.payload,
+        };
+        lane.waiting.push_back(Waiting { dts, unit });
+        while self.is_due() && self.give_first() {}
+    }
+
+    /// Whether the first unit waits for none any more.
+    fn is_due(&self) -> bool {
+        let waiting =
+            || self.lanes.iter().flat_map(|lane| [lane.waiting.front(), lane.waiting.back()]).flatten();
+        let times = || waiting().map(|waiting| waiting.dts);
+        let span = times().max().zip(times().min()).map_or(0, |(last, first)| last.saturating_sub(first));
+        self.lanes.iter().all(|lane| !lane.waiting.is_empty())
+            || span > SPAN_MAX
+            || self.waiting_bytes > WAITING_BYTES_MAX
+            || self.lanes.iter().map(|lane| lane.waiting.len()).sum::<usize>() > WAITING_MAX
+    }
+
+    /// Gives out the first unit that waits. False: there is none.
+    fn give_first(&mut self) -> bool {
+        let of = |lane: &Lane| lane.waiting.front().map(|waiting| waiting.dts);
+        let first = self.lanes.iter_mut().filter(|lane| !lane.waiting.is_empty()).min_by_key(|lane| of(lane));
+        let Some(Waiting { dts, mut unit }) = first.and_then(|lane| lane.waiting.pop_front()) else {
+            return false;
+        };
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(unit.payload.len());
+        // Before zero it is a clock that wraps there.
+        let raw = dts.rem_euclid(1 << CLOCK_BITS).unsigned_abs();
+        unit.dts = self.timeline.map(unit.track, raw);
+        unit.pts = unit.dts.saturating_add(unit.pts);
+        self.delivers = true;
+        self.units.push_back((unit, Arc::clone(&self.tracks)));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

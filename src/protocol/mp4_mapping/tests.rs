@@ -1,0 +1,129 @@
+use bytes::Bytes;
+use fmp4::{Description, Fragment, FragmentSample, init_segment};
+use media::CodecConfig;
+use media::codec::{aac, vp8};
+
+use super::*;
+use crate::protocol::publisher::grant;
+
+const VIDEO: Timescale = Timescale::new(25);
+const AUDIO: Timescale = Timescale::new(48_000);
+
+fn video(id: u32) -> Description {
+    let first_unit = Bytes::from_static(&[0x10, 0x02, 0x00, 0x9d, 0x01, 0x2a, 16, 0, 16, 0]);
+    Description { first_unit, ..Description::new(id, CodecConfig::Vp8(vp8::Config::default()), VIDEO) }
+}
+
+fn audio(id: u32) -> Description {
+    let config = aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+    Description::new(id, CodecConfig::Aac(config), AUDIO)
+}
+
+/// A fragment of a second: 25 pictures, the first of them a key frame, and then the sound of that second.
+fn second(number: u32, tracks: [&Description; 2]) -> Vec<u8> {
+    let sample = |duration, key_frame, byte| FragmentSample {
+        duration,
+        key_frame,
+        composition: 0,
+        payload: Bytes::from(vec![byte; 10]),
+    };
+    let pictures = (0..25).map(|n| sample(1, n == 0, 1)).collect();
+    let sounds = (0..48).map(|_| sample(1000, true, 2)).collect();
+    let mut fragment = Fragment::new(number + 1);
+    fragment.add(tracks[0], u64::from(number) * 25, pictures);
+    fragment.add(tracks[1], u64::from(number) * 48_000, sounds);
+    fragment.write().unwrap().concat()
+}
+
+fn head(tracks: &[&Description]) -> Vec<u8> {
+    let tracks: Vec<Description> = tracks.iter().map(|track| (*track).clone()).collect();
+    init_segment(&tracks).unwrap().to_vec()
+}
+
+/// The units of a file in pieces: track and decoding time in milliseconds.
+fn units(file: &[u8], cut: usize) -> Vec<(TrackId, i64)> {
+    let mut depackager = Depackager::new(&grant());
+    for piece in file.chunks(cut) {
+        depackager.handle(piece).unwrap();
+    }
+    depackager.finish();
+    let all = std::iter::from_fn(|| depackager.poll_unit());
+    all.map(|(unit, tracks)| {
+        let track = tracks.get(unit.track).unwrap();
+        assert_eq!(track.epoch, unit.config_epoch);
+        (unit.track, track.timescale.to_ms(unit.dts))
+    })
+    .collect()
+}
+
+#[test]
+fn fragments_with_one_track_behind_the_other_become_units_in_the_order_of_time() {
+    let (video, audio) = (video(1), audio(2));
+    let file = [head(&[&video, &audio]), second(0, [&video, &audio]), second(1, [&video, &audio])].concat();
+    for cut in [1, 7, 1000, file.len()] {
+        let units = units(&file, cut);
+        assert_eq!(units.len(), 2 * (25 + 48));
+        assert!(units.windows(2).all(|pair| pair[0].1 <= pair[1].1), "in order");
+        let of = |id| units.iter().filter(|(track, _)| *track == id).map(|(_, ms)| *ms).collect::<Vec<_>>();
+        assert_eq!((of(TrackId::VIDEO)[26], of(TrackId::AUDIO).len()), (1040, 96));
+    }
+}
+
+#[test]
+fn a_track_that_has_nothing_holds_the_other_up_to_a_bound() {
+    let (video, audio) = (video(1), audio(2));
+    let mut depackager = Depackager::new(&grant());
+    depackager.handle(&head(&[&video, &audio])).unwrap();
+    let picture = |key_frame| FragmentSample {
+        duration: 1,
+        key_frame,
+        composition: 0,
+        payload: Bytes::from_static(&[1; 10]),
+    };
+    for number in 0..60u32 {
+        let mut fragment = Fragment::new(number + 1);
+        fragment.add(&video, u64::from(number) * 25, (0..25).map(|n| picture(n == 0)).collect());
+        depackager.handle(&fragment.write().unwrap().concat()).unwrap();
+    }
+    let count = std::iter::from_fn(|| depackager.poll_unit()).count();
+    assert!((39 * 25..=41 * 25).contains(&count), "all but twenty seconds: {count}");
+    assert_eq!(depackager.supply(), Supply::Frames);
+}
+
+#[test]
+fn a_video_begins_with_a_key_frame_and_another_index_begins_anew() {
+    let (pictures, sound) = (video(1), audio(2));
+    let mut fragment = Fragment::new(1);
+    let picture = |key_frame| FragmentSample {
+        duration: 1,
+        key_frame,
+        composition: 0,
+        payload: Bytes::from_static(&[1; 10]),
+    };
+    fragment.add(&pictures, 0, vec![picture(false), picture(false), picture(true), picture(false)]);
+    let alone = audio(7);
+    let mut last = Fragment::new(1);
+    last.add(&alone, 0, vec![FragmentSample { duration: 1000, ..picture(true) }]);
+    let file = [
+        head(&[&pictures, &sound]),
+        fragment.write().unwrap().concat(),
+        head(&[&alone]),
+        last.write().unwrap().concat(),
+    ]
+    .concat();
+    let mut depackager = Depackager::new(&grant());
+    depackager.handle(&file).unwrap();
+    assert_eq!(depackager.take_dropped(), 2);
+    let (first, tracks) = depackager.poll_unit().unwrap();
+    assert!(first.key_frame && tracks.iter().count() == 2);
+    depackager.finish();
+    let (last, tracks) = std::iter::from_fn(|| depackager.poll_unit()).last().unwrap();
+    assert_eq!((last.track, tracks.iter().count()), (TrackId::AUDIO, 1));
+}
+
+#[test]
+fn t_10_a_file_that_is_none_says_so() {
+    let mut depackager = Depackager::new(&grant());
+    assert!(depackager.handle(b"\0\0\0\x18ftypisom\0\0\0\0isomavc1\xff\xff\xff\xffmoov").is_err());
+    assert_eq!(depackager.supply(), Supply::Nothing);
+}
