@@ -1,4 +1,5 @@
-//! AES (FIPS 197): counter mode with a kept key schedule, and single blocks for the key wrap beside it.
+//! AES (FIPS 197): counter mode with a kept key schedule, block chaining to be opened, and single blocks for the key wrap
+//! beside them.
 
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
@@ -81,6 +82,38 @@ impl std::fmt::Debug for AesCtr {
     }
 }
 
+/// AES in cipher block chaining (NIST SP 800-38A §6.2), opened piece by piece. Padding is the caller's.
+pub struct AesCbcOpener {
+    key: DecryptingKey,
+    previous: [u8; BLOCK_BYTES],
+}
+
+impl AesCbcOpener {
+    /// Creates it from a key of 16, 24 or 32 bytes and the initialization vector; `None` for a key of another length.
+    #[must_use]
+    pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
+        Some(Self { key: DecryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
+    }
+
+    /// Decrypts the next blocks in place. False when they are no whole number of blocks: then nothing was done.
+    pub fn open(&mut self, in_out: &mut [u8]) -> bool {
+        if !in_out.len().is_multiple_of(BLOCK_BYTES) {
+            return false;
+        }
+        let Some(last) = in_out.last_chunk::<BLOCK_BYTES>().copied() else { return true };
+        let context = DecryptionContext::Iv128(FixedLength::from(self.previous));
+        self.previous = last;
+        self.key.decrypt(in_out, context).is_ok()
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for AesCbcOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AesCbcOpener(..)")
+    }
+}
+
 /// AES on single blocks, in both directions.
 pub(crate) struct AesBlock {
     encrypt: EncryptingKey,
@@ -140,5 +173,22 @@ mod tests {
             assert_eq!(data[..19], plain[..19]);
         }
         assert!(AesCtr::new(&[0; 15]).is_none() && AesCtr::new(&[]).is_none());
+    }
+
+    /// NIST SP 800-38A §F.2.2, at once and block by block.
+    #[test]
+    fn block_chaining_vectors() {
+        let initial: [u8; 16] = hex("000102030405060708090a0b0c0d0e0f").try_into().unwrap();
+        let key = hex("2b7e151628aed2a6abf7158809cf4f3c");
+        let sealed = hex("7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b2");
+        let plain = hex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
+        for step in [16, 32] {
+            let mut opener = AesCbcOpener::new(&key, initial).unwrap();
+            let mut data = sealed.clone();
+            assert!(data.chunks_mut(step).all(|blocks| opener.open(blocks)));
+            assert_eq!(data, plain);
+            assert!(opener.open(&mut []) && !opener.open(&mut [0; 15]));
+        }
+        assert!(AesCbcOpener::new(&[0; 15], initial).is_none());
     }
 }

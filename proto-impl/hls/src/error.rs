@@ -1,0 +1,89 @@
+//! Errors of reading a playlist.
+
+/// Why a text is no playlist that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server broke the format.
+    #[error("malformed playlist at line {line}: {violation}")]
+    Violation {
+        /// The line, from 1; 0 for the playlist as a whole.
+        line: usize,
+        /// The rule that was violated.
+        violation: Violation,
+    },
+    /// The playlist goes over a limit.
+    #[error("limit of a playlist reached at line {line}: {limit}")]
+    Limit {
+        /// The line, from 1; 0 for the playlist as a whole.
+        line: usize,
+        /// The limit that was exceeded.
+        limit: Limit,
+    },
+    /// The playlist needs what this crate has not.
+    #[error("unsupported at line {line}: variable substitution")]
+    Variables {
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+/// A rule that a playlist breaks. Sections are those of RFC 8216.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// It is not UTF-8 (§4.1).
+    #[error("not UTF-8")]
+    Encoding,
+    /// The first line is not `#EXTM3U` (§4.3.1.1).
+    #[error("no #EXTM3U")]
+    Header,
+    /// It has tags of both kinds of playlist (§4.1).
+    #[error("tags of a media and of a multivariant playlist")]
+    Mixed,
+    /// It has tags of neither kind.
+    #[error("neither a media nor a multivariant playlist")]
+    Neither,
+    /// A control character.
+    #[error("control character")]
+    Control,
+    /// A number, a duration or a resolution is not one (§4.2).
+    #[error("malformed number")]
+    Number,
+    /// A list of attributes that does not follow the grammar (§4.2).
+    #[error("malformed attribute list")]
+    Attributes,
+    /// A tag without an attribute that it must have.
+    #[error("attribute missing: {0}")]
+    Missing(&'static str),
+    /// A segment without `EXTINF` (§4.3.2.1).
+    #[error("segment without EXTINF")]
+    NoDuration,
+    /// A byte range without an offset, behind nothing that it could continue (§4.3.2.2).
+    #[error("byte range without an offset")]
+    ByteRange,
+    /// `EXT-X-STREAM-INF` without its URI (§4.3.4.2).
+    #[error("variant without a URI")]
+    NoUri,
+}
+
+/// A limit of a playlist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`PLAYLIST_BYTES_MAX`](crate::limits::PLAYLIST_BYTES_MAX).
+    #[error("bytes of the playlist")]
+    Bytes,
+    /// [`LINE_BYTES_MAX`](crate::limits::LINE_BYTES_MAX).
+    #[error("bytes of a line")]
+    Line,
+    /// [`ATTRIBUTES_MAX`](crate::limits::ATTRIBUTES_MAX).
+    #[error("attributes of a tag")]
+    Attributes,
+    /// [`VARIANTS_MAX`](crate::limits::VARIANTS_MAX).
+    #[error("variants")]
+    Variants,
+    /// [`RENDITIONS_MAX`](crate::limits::RENDITIONS_MAX).
+    #[error("renditions")]
+    Renditions,
+}

@@ -1,0 +1,13 @@
+//! HTTP Live Streaming (RFC 8216): playlists read and written.
+//!
+//! The playlists are read by own code and not by m3u8-rs or hls_m3u8, because those read a whole playlist without a bound on
+//! its segments, lines or attributes, and refuse or drop what real servers send.
+
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod limits;
+pub mod playlist;
+
+pub use error::{Error, Limit, Violation};
+pub use playlist::Playlist;

@@ -1,0 +1,122 @@
+//! Playlists (RFC 8216 §4): [`Playlist::read`] reads either kind, `Display` writes it.
+//!
+//! The reader takes what real servers send: a byte order mark, lines that end with CR LF or with blanks, attributes in
+//! any order, unknown tags, durations with or without a fraction. It resolves what depends on earlier lines: every
+//! [`Segment`] says its own key, initialization section and byte offset. What was read and written reads the same; what
+//! is not in the types (date ranges, partial segments, I-frame and session tags, `EXT-X-BITRATE`) is left out.
+//!
+//! The writer assumes values that make sense. Text of others is safe in it: quotes and control characters are dropped.
+
+mod attributes;
+mod date;
+mod media;
+mod multivariant;
+mod number;
+mod read_media;
+mod read_multivariant;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use media::{ByteRange, Key, Kind, Map, MediaPlaylist, Method, Segment};
+pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+
+use std::fmt;
+
+use crate::limits::{LINE_BYTES_MAX, PLAYLIST_BYTES_MAX};
+use crate::{Error, Limit, Violation};
+
+/// A playlist of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Playlist {
+    /// Segments (RFC 8216 §4.3.3).
+    Media(MediaPlaylist),
+    /// Variants of a presentation, each a media playlist (§4.3.4).
+    Multivariant(MultivariantPlaylist),
+}
+
+impl Playlist {
+    /// Reads a whole playlist.
+    ///
+    /// # Errors
+    /// When it breaks the format or a [limit](crate::limits).
+    pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() > PLAYLIST_BYTES_MAX {
+            return Err(Error::Limit { line: 0, limit: Limit::Bytes });
+        }
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return Err(Error::Violation { line: 0, violation: Violation::Encoding });
+        };
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        // What follows the tag's name is tolerated, as in the lists of tuners (`#EXTM3U x-tvg-url=…`).
+        let first = text.lines().next().unwrap_or_default();
+        if !first.strip_prefix("#EXTM3U").is_some_and(|rest| rest.is_empty() || rest.starts_with(BLANKS)) {
+            return Err(Error::Violation { line: 1, violation: Violation::Header });
+        }
+        match (has_tag(text, &MEDIA_TAGS), has_tag(text, &MULTIVARIANT_TAGS)) {
+            (true, true) => Err(Error::Violation { line: 0, violation: Violation::Mixed }),
+            (true, false) => read_media::read(text).map(Self::Media),
+            (false, true) => read_multivariant::read(text).map(Self::Multivariant),
+            (false, false) => Err(Error::Violation { line: 0, violation: Violation::Neither }),
+        }
+    }
+}
+
+impl fmt::Display for Playlist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Media(playlist) => playlist.fmt(f),
+            Self::Multivariant(playlist) => playlist.fmt(f),
+        }
+    }
+}
+
+const BLANKS: [char; 3] = [' ', '\t', '\r'];
+
+/// Tags that only a media playlist has (RFC 8216 §4.3.2, §4.3.3).
+const MEDIA_TAGS: [&str; 2] = ["#EXTINF:", "#EXT-X-TARGETDURATION:"];
+/// Tags that only a multivariant playlist has (§4.3.4).
+const MULTIVARIANT_TAGS: [&str; 2] = ["#EXT-X-STREAM-INF:", "#EXT-X-MEDIA:"];
+
+fn has_tag(text: &str, tags: &[&str]) -> bool {
+    text.lines().any(|line| tags.iter().any(|tag| line.starts_with(tag)))
+}
+
+/// A line that means something.
+#[derive(Debug, Clone, Copy)]
+enum Line<'a> {
+    /// A tag without its `#`, and what follows its colon.
+    Tag(&'a str, &'a str),
+    /// A URI.
+    Uri(&'a str),
+}
+
+/// The lines but for blank ones and comments, each with its number.
+fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line<'_>, Error>)> {
+    text.lines().zip(1..).filter_map(|(whole, line)| {
+        if whole.len() > LINE_BYTES_MAX {
+            return Some((line, Err(Error::Limit { line, limit: Limit::Line })));
+        }
+        let text = whole.trim_matches(BLANKS);
+        let is_comment = text.starts_with('#') && !text.starts_with("#EXT");
+        if text.is_empty() || is_comment {
+            return None;
+        }
+        if text.contains(is_control) {
+            return Some((line, Err(Error::Violation { line, violation: Violation::Control })));
+        }
+        let item = match text.strip_prefix('#') {
+            Some(tag) => {
+                let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
+                Line::Tag(name, value.trim_start_matches(BLANKS))
+            }
+            None => Line::Uri(text),
+        };
+        Some((line, Ok(item)))
+    })
+}
+
+/// A control character, but for the tab.
+fn is_control(c: char) -> bool {
+    c.is_control() && c != '\t'
+}

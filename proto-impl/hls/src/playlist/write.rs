@@ -1,0 +1,151 @@
+//! Writes playlists.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::sync::Arc;
+
+use super::attributes::Writer;
+use super::date::Date;
+use super::is_control;
+use super::media::{ByteRange, Key, Kind, Map, MediaPlaylist, Segment};
+use super::multivariant::{MultivariantPlaylist, Rendition, Variant};
+use super::number::Seconds;
+
+impl Display for MediaPlaylist {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        head(f, self.version, self.independent_segments)?;
+        let target = self.target_duration;
+        writeln!(
+            f,
+            "#EXT-X-TARGETDURATION:{}",
+            target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0))
+        )?;
+        writeln!(f, "#EXT-X-MEDIA-SEQUENCE:{}", self.media_sequence)?;
+        if self.discontinuity_sequence != 0 {
+            writeln!(f, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence)?;
+        }
+        match self.kind {
+            Some(Kind::Event) => f.write_str("#EXT-X-PLAYLIST-TYPE:EVENT\n")?,
+            Some(Kind::Vod) => f.write_str("#EXT-X-PLAYLIST-TYPE:VOD\n")?,
+            None => {}
+        }
+        let mut state = State::default();
+        self.segments.iter().try_for_each(|segment| state.segment(f, segment))?;
+        if self.ended { f.write_str("#EXT-X-ENDLIST\n") } else { Ok(()) }
+    }
+}
+
+fn head(f: &mut Formatter<'_>, version: u32, independent_segments: bool) -> fmt::Result {
+    f.write_str("#EXTM3U\n")?;
+    if version != 1 {
+        writeln!(f, "#EXT-X-VERSION:{version}")?;
+    }
+    if independent_segments { f.write_str("#EXT-X-INDEPENDENT-SEGMENTS\n") } else { Ok(()) }
+}
+
+/// What holds for segments until another line says otherwise.
+#[derive(Default)]
+struct State {
+    key: Option<Arc<Key>>,
+    map: Option<Arc<Map>>,
+}
+
+impl State {
+    fn segment(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
+        if segment.discontinuity {
+            f.write_str("#EXT-X-DISCONTINUITY\n")?;
+        }
+        if let Some(map) = segment.map.as_ref().filter(|map| self.map.as_ref() != Some(map)) {
+            self.key(f, map.key.as_ref())?;
+            let mut line = Writer::begin(f, "#EXT-X-MAP:")?;
+            line.quoted("URI", &map.uri)?;
+            if let Some(range) = map.byte_range {
+                line.quoted("BYTERANGE", &range.to_string())?;
+            }
+            line.end()?;
+            self.map = Some(Arc::clone(map));
+        }
+        self.key(f, segment.key.as_ref())?;
+        if let Some(ms) = segment.program_date_time {
+            writeln!(f, "#EXT-X-PROGRAM-DATE-TIME:{}", Date(ms))?;
+        }
+        if segment.gap {
+            f.write_str("#EXT-X-GAP\n")?;
+        }
+        write!(f, "#EXTINF:{},", Seconds(segment.duration))?;
+        line(f, &segment.title)?;
+        if let Some(range) = segment.byte_range {
+            writeln!(f, "#EXT-X-BYTERANGE:{range}")?;
+        }
+        line(f, &segment.uri)
+    }
+
+    fn key(&mut self, f: &mut Formatter<'_>, key: Option<&Arc<Key>>) -> fmt::Result {
+        if self.key.as_ref() == key {
+            return Ok(());
+        }
+        // Keys of two formats hold side by side (§4.3.2.4), until this.
+        let ends = |before: &Arc<Key>| key.is_none_or(|key| key.format != before.format);
+        if self.key.as_ref().is_some_and(ends) {
+            f.write_str("#EXT-X-KEY:METHOD=NONE\n")?;
+        }
+        self.key = key.cloned();
+        let Some(key) = key else { return Ok(()) };
+        let mut line = Writer::begin(f, "#EXT-X-KEY:")?;
+        line.plain("METHOD", key.method.name())?;
+        line.quoted("URI", &key.uri)?;
+        line.plain_if("IV", key.iv.map(|iv| format!("0x{:032x}", u128::from_be_bytes(iv))))?;
+        line.quoted_if("KEYFORMAT", key.format.as_deref())?;
+        line.end()
+    }
+}
+
+impl Display for ByteRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.length, self.offset)
+    }
+}
+
+/// The text without control characters, and the line's end.
+fn line(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+    text.split(is_control).try_for_each(|part| f.write_str(part))?;
+    f.write_char('\n')
+}
+
+impl Display for MultivariantPlaylist {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        head(f, self.version, self.independent_segments)?;
+        self.renditions.iter().try_for_each(|rendition| write_rendition(f, rendition))?;
+        self.variants.iter().try_for_each(|variant| write_variant(f, variant))
+    }
+}
+
+fn write_rendition(f: &mut Formatter<'_>, rendition: &Rendition) -> fmt::Result {
+    let mut line = Writer::begin(f, "#EXT-X-MEDIA:")?;
+    line.plain("TYPE", rendition.kind.name())?;
+    line.quoted("GROUP-ID", &rendition.group_id)?;
+    line.quoted("NAME", &rendition.name)?;
+    line.quoted_if("LANGUAGE", rendition.language.as_deref())?;
+    line.yes_if("DEFAULT", rendition.default)?;
+    line.yes_if("AUTOSELECT", rendition.autoselect)?;
+    line.quoted_if("CHANNELS", rendition.channels.as_deref())?;
+    line.quoted_if("URI", rendition.uri.as_deref())?;
+    line.end()
+}
+
+fn write_variant(f: &mut Formatter<'_>, variant: &Variant) -> fmt::Result {
+    let mut attributes = Writer::begin(f, "#EXT-X-STREAM-INF:")?;
+    attributes.plain("BANDWIDTH", variant.bandwidth)?;
+    attributes.plain_if("AVERAGE-BANDWIDTH", variant.average_bandwidth)?;
+    attributes.quoted_if("CODECS", variant.codecs.as_deref())?;
+    attributes
+        .plain_if("RESOLUTION", variant.resolution.map(|size| format!("{}x{}", size.width, size.height)))?;
+    attributes.plain_if(
+        "FRAME-RATE",
+        variant.frame_rate_milli.map(|milli| format!("{}.{:03}", milli / 1000, milli % 1000)),
+    )?;
+    attributes.quoted_if("AUDIO", variant.audio.as_deref())?;
+    attributes.quoted_if("VIDEO", variant.video.as_deref())?;
+    attributes.quoted_if("SUBTITLES", variant.subtitles.as_deref())?;
+    attributes.end()?;
+    line(f, &variant.uri)
+}
