@@ -8,6 +8,8 @@
 mod error;
 pub mod limits;
 pub mod playlist;
+pub mod uri;
 
 pub use error::{Error, Limit, Violation};
 pub use playlist::Playlist;
+pub use uri::{Url, UrlError};
