@@ -1,0 +1,258 @@
+//! The client: it says what is to be requested, and is handed what was answered.
+//!
+//! 1. [`Client::poll_request`] gives a request, one at a time.
+//! 2. The owner performs it and hands in [`Client::handle_body`] as it comes, then one of
+//!    [`Client::handle_response_end`], [`Client::handle_failure`] and [`Client::handle_redirect`].
+//! 3. [`Client::poll_event`] gives the segments; [`Client::poll_timeout`] says when there is something to do again.
+//!
+//! A request without an answer is the owner's to give up, as a failure.
+
+mod choose;
+mod exchange;
+mod plan;
+mod track;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::limits::{AHEAD_MAX, EVENTS_MAX, KEY_BYTES, REDIRECTS_MAX};
+use crate::uri::{Url, UrlError};
+use exchange::Exchange;
+use track::Track;
+
+/// What is pulled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The highest bandwidth of a variant, in bits per second; the lowest variant is taken if none is below it.
+    pub bandwidth_max: Option<u64>,
+    /// How far a recording is fetched ahead of its playback time.
+    pub ahead: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { bandwidth_max: None, ahead: AHEAD_MAX }
+    }
+}
+
+/// A request with the method GET.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Absolute, of `http` or `https`.
+    pub url: String,
+    /// The first and the last byte that are wanted. An answer with other bytes is a failure.
+    pub range: Option<(u64, u64)>,
+}
+
+/// Which of the media playlists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rendition {
+    /// The variant, or the only one.
+    Main,
+    /// The audio beside it.
+    Audio,
+}
+
+/// What a segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// MPEG-TS, or raw audio: the bytes tell.
+    Ts,
+    /// Fragmented MP4.
+    Fmp4,
+}
+
+/// What the owner must know. Of each rendition: `Begin`, `Init` if there is a new one, `Media`, then `End` or `Lost`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A segment begins.
+    Begin {
+        /// Of which rendition.
+        rendition: Rendition,
+        /// What it is.
+        kind: SegmentKind,
+        /// Whether encoding and timestamps may have changed.
+        discontinuity: bool,
+    },
+    /// The initialization section that holds from this segment on, whole.
+    Init {
+        /// Of which rendition.
+        rendition: Rendition,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// More of the segment.
+    Media {
+        /// Of which rendition.
+        rendition: Rendition,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// The segment is complete.
+    End {
+        /// Of which rendition.
+        rendition: Rendition,
+    },
+    /// One or more segments are missing; a segment that has begun breaks off.
+    Lost {
+        /// Of which rendition.
+        rendition: Rendition,
+    },
+    /// Nothing follows, and why. Last and once.
+    Ended(String),
+}
+
+/// When something was asked for, and which bytes of it.
+type Asked = (Instant, Url, Option<(u64, u64)>);
+
+/// Pulls a stream.
+#[derive(Debug)]
+pub struct Client {
+    config: Config,
+    now: Instant,
+    started: Instant,
+    /// Whether the first playlist has not come, which may be a multivariant one.
+    is_first: bool,
+    tracks: Vec<Track>,
+    exchange: Option<Exchange>,
+    /// Requests of the last half second.
+    recent: VecDeque<Asked>,
+    keys: VecDeque<(Url, [u8; KEY_BYTES])>,
+    events: VecDeque<Event>,
+    /// Segments in a row that were given up.
+    losses: u32,
+    /// Whether the last request was for a playlist: then a segment goes first.
+    playlist_last: bool,
+    is_closed: bool,
+}
+
+impl Client {
+    /// Begins to pull what is at `url`, a playlist of either kind.
+    ///
+    /// # Errors
+    /// When no request may go there.
+    pub fn new(url: &str, config: Config, now: Instant) -> Result<Self, UrlError> {
+        let mut client = Self {
+            config,
+            now,
+            started: now,
+            is_first: true,
+            tracks: vec![Track::new(Rendition::Main, Url::read(url)?, now)],
+            exchange: None,
+            recent: VecDeque::new(),
+            keys: VecDeque::new(),
+            events: VecDeque::new(),
+            losses: 0,
+            playlist_last: false,
+            is_closed: false,
+        };
+        client.plan();
+        Ok(client)
+    }
+
+    /// More of the body. False when the rest is not wanted: the owner closes the connection, and hands in nothing more of
+    /// this request.
+    #[must_use]
+    pub fn handle_body(&mut self, now: Instant, bytes: Bytes) -> bool {
+        self.advance(now);
+        if let Some(mut exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
+            match self.take_body(&mut exchange, bytes) {
+                Ok(()) if !self.is_closed => self.exchange = Some(exchange),
+                Ok(()) => {}
+                Err(reason) => self.fail(&exchange, reason),
+            }
+        }
+        self.plan();
+        self.exchange.as_ref().is_some_and(|exchange| exchange.asked.is_some())
+    }
+
+    /// The body was complete.
+    pub fn handle_response_end(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
+            self.finish(exchange);
+        }
+        self.plan();
+    }
+
+    /// The request failed: a status other than 200 and 206, no connection, or no end of the body.
+    pub fn handle_failure(&mut self, now: Instant, reason: &str) {
+        self.advance(now);
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
+            self.fail(&exchange, reason);
+        }
+        self.plan();
+    }
+
+    /// The answer was a redirection to `location`.
+    pub fn handle_redirect(&mut self, now: Instant, location: &str) {
+        self.advance(now);
+        if let Some(mut exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
+            match exchange.url.resolve(location) {
+                Ok(_) if exchange.redirects == REDIRECTS_MAX => self.fail(&exchange, "too many redirections"),
+                Ok(url) => {
+                    exchange.redirects = exchange.redirects.saturating_add(1);
+                    exchange.at = self.free_at(now, &url, exchange.range);
+                    (exchange.url, exchange.asked) = (url, None);
+                    self.exchange = Some(exchange);
+                }
+                Err(error) => self.fail(&exchange, &format!("redirected: {error}")),
+            }
+        }
+        self.plan();
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        self.plan();
+    }
+
+    /// The next request, when the one before is answered and it is time.
+    pub fn poll_request(&mut self) -> Option<Request> {
+        let now = self.now;
+        let exchange =
+            self.exchange.as_mut().filter(|exchange| exchange.asked.is_none() && exchange.at <= now)?;
+        exchange.asked = Some(now);
+        self.recent.push_back((now, exchange.url.clone(), exchange.range));
+        Some(Request { url: exchange.url.to_string(), range: exchange.range })
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waits = |exchange: &&Exchange| exchange.asked.is_none() && exchange.at > self.now;
+        self.exchange.as_ref().filter(waits).map(|exchange| exchange.at)
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.is_closed || (matches!(event, Event::Lost { .. }) && self.events.back() == Some(&event)) {
+            return;
+        }
+        if self.events.len() >= EVENTS_MAX {
+            self.end("events are not taken");
+            return;
+        }
+        self.events.push_back(event);
+    }
+
+    fn end(&mut self, reason: &str) {
+        if !self.is_closed {
+            self.events.push_back(Event::Ended(reason.to_owned()));
+        }
+        self.is_closed = true;
+        self.exchange = None;
+        self.tracks.clear();
+    }
+}

@@ -1,0 +1,210 @@
+//! A media playlist that is followed: what it has, what of it is still to be fetched, and when it is looked at again
+//! (RFC 8216 §6.3).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::Rendition;
+use crate::limits::{RELOAD_MIN, STALL_MIN, TARGET_DURATION_MAX};
+use crate::playlist::{Kind, Map, MediaPlaylist, Segment};
+use crate::uri::Url;
+
+/// How far numbers may fall back before that is another life of the stream, and no older copy of the playlist.
+const STALE_MAX: u64 = 5;
+
+/// A segment that is being fetched.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) number: u64,
+    pub(super) segment: Segment,
+    /// Whether an attempt has failed.
+    pub(super) failed: bool,
+    /// When it may be asked for.
+    pub(super) at: Instant,
+    /// Bytes that were passed on.
+    pub(super) delivered: u64,
+    /// Whether its beginning was told.
+    pub(super) begun: bool,
+}
+
+/// One rendition.
+#[derive(Debug)]
+pub(super) struct Track {
+    pub(super) rendition: Rendition,
+    /// The playlist, as it is asked for; and as it was last found, behind redirections.
+    pub(super) url: Url,
+    pub(super) base: Url,
+    pub(super) pending: VecDeque<(u64, Segment)>,
+    pub(super) current: Option<Current>,
+    pub(super) ended: bool,
+    pub(super) reload_at: Instant,
+    /// Failures of the playlist in a row.
+    pub(super) failures: u32,
+    /// The next segment is not continuous with the last.
+    pub(super) discontinuity: bool,
+    /// The initialization section that was read last, and its bytes until they are passed on.
+    pub(super) map: Option<Arc<Map>>,
+    pub(super) init: Option<Bytes>,
+    /// Media time that was begun.
+    pub(super) progress: Duration,
+    /// Whether it was complete when it was first read.
+    pub(super) recorded: bool,
+    listing: Option<Listing>,
+}
+
+/// What the last playlist looked like.
+#[derive(Debug, Clone, Copy)]
+struct Listing {
+    first: u64,
+    /// The number behind its last segment.
+    end: u64,
+    discontinuities: u64,
+    renewed: Instant,
+    unchanged: u32,
+}
+
+/// What became of a playlist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Loaded {
+    /// Segments were missed.
+    pub(super) lost: bool,
+    /// Nothing has come for too long.
+    pub(super) stalled: bool,
+}
+
+impl Track {
+    pub(super) fn new(rendition: Rendition, url: Url, now: Instant) -> Self {
+        Self {
+            rendition,
+            base: url.clone(),
+            url,
+            pending: VecDeque::new(),
+            current: None,
+            ended: false,
+            reload_at: now,
+            failures: 0,
+            discontinuity: false,
+            map: None,
+            init: None,
+            progress: Duration::ZERO,
+            recorded: false,
+            listing: None,
+        }
+    }
+
+    /// Takes a playlist that was asked for at `asked`.
+    pub(super) fn load(&mut self, playlist: MediaPlaylist, asked: Instant, now: Instant) -> Loaded {
+        let target = playlist.target_duration.min(TARGET_DURATION_MAX);
+        let end = count(playlist.segments.len()).saturating_add(playlist.media_sequence);
+        let mut listing = Listing {
+            first: playlist.media_sequence,
+            end,
+            discontinuities: playlist.discontinuity_sequence,
+            renewed: now,
+            unchanged: 0,
+        };
+        self.failures = 0;
+        self.ended = playlist.ended;
+        let before = self.listing.filter(|before| before.end > before.first);
+        let (lost, is_new) = match before {
+            None => {
+                self.recorded = playlist.ended;
+                self.begin(playlist, target);
+                (false, !self.pending.is_empty())
+            }
+            Some(before) if restarted(before, listing) => {
+                let lost = !self.pending.is_empty();
+                self.begin(playlist, target);
+                self.discontinuity = true;
+                (lost, true)
+            }
+            Some(before) if listing.end > before.end => (self.go_on(playlist, before, target), true),
+            Some(before) => {
+                let lost = self.forget_before(listing.first);
+                // An older copy says nothing of what is there now.
+                listing = Listing { first: before.first.max(listing.first), end: before.end, ..listing };
+                (lost, false)
+            }
+        };
+        if let Some(before) = self.listing.filter(|_| !is_new) {
+            listing.renewed = before.renewed;
+            listing.unchanged = before.unchanged.saturating_add(1);
+        }
+        self.listing = Some(listing);
+        let pause = if is_new { target } else { target / 2 };
+        self.reload_at = later(asked, pause.max(RELOAD_MIN));
+        let silent = now.saturating_duration_since(listing.renewed);
+        let stalled =
+            !self.ended && listing.unchanged >= 2 && silent >= STALL_MIN.max(target.saturating_mul(3));
+        Loaded { lost, stalled }
+    }
+
+    /// Begins a live stream three target durations before its end (§6.3.3), a recording with its first segment.
+    fn begin(&mut self, playlist: MediaPlaylist, target: Duration) {
+        let is_live = !playlist.ended && playlist.kind != Some(Kind::Vod);
+        let skipped = if is_live { live_start(&playlist.segments, target) } else { 0 };
+        let first = playlist.media_sequence;
+        self.pending = numbered(first, playlist.segments).skip(skipped).collect();
+    }
+
+    /// Takes a playlist that has more; whether segments were missed.
+    fn go_on(&mut self, playlist: MediaPlaylist, before: Listing, target: Duration) -> bool {
+        let next = self.pending.front().map_or(before.end, |(number, _)| *number);
+        let lost = playlist.media_sequence > next;
+        if lost && playlist.discontinuity_sequence > before.discontinuities {
+            self.discontinuity = true;
+        }
+        if playlist.media_sequence > before.end {
+            self.begin(playlist, target);
+        } else {
+            let first = playlist.media_sequence;
+            self.pending = numbered(first, playlist.segments).filter(|(number, _)| *number >= next).collect();
+        }
+        lost
+    }
+
+    /// Forgets segments that have left the playlist; whether there were any.
+    fn forget_before(&mut self, first: u64) -> bool {
+        let before = self.pending.len();
+        while let Some((_, gone)) = self.pending.pop_front_if(|(number, _)| *number < first) {
+            self.discontinuity |= gone.discontinuity;
+        }
+        self.pending.len() < before
+    }
+
+    /// Nothing is to be fetched any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.ended && self.pending.is_empty() && self.current.is_none()
+    }
+}
+
+fn restarted(before: Listing, now: Listing) -> bool {
+    now.first.saturating_add(STALE_MAX) < before.first || now.end.saturating_add(STALE_MAX) < before.end
+}
+
+fn live_start(segments: &[Segment], target: Duration) -> usize {
+    let wanted = target.saturating_mul(3);
+    let mut length = Duration::ZERO;
+    let from_end = segments.iter().rev().take_while(|segment| {
+        let is_wanted = length < wanted;
+        length = length.saturating_add(segment.duration);
+        is_wanted
+    });
+    segments.len().saturating_sub(from_end.count().max(1))
+}
+
+fn numbered(first: u64, segments: Vec<Segment>) -> impl Iterator<Item = (u64, Segment)> {
+    segments.into_iter().zip(0u64..).map(move |(segment, at)| (first.saturating_add(at), segment))
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// `at` and a pause; a time that cannot be told is now.
+pub(super) fn later(at: Instant, pause: Duration) -> Instant {
+    at.checked_add(pause).unwrap_or(at)
+}
