@@ -10,6 +10,8 @@
 mod choose;
 mod exchange;
 mod plan;
+#[cfg(test)]
+mod tests;
 mod track;
 
 use std::collections::VecDeque;
