@@ -9,6 +9,7 @@
 mod codecs;
 mod control;
 mod dtls_targets;
+mod hls_targets;
 mod http_targets;
 mod ice_targets;
 mod management;
@@ -48,6 +49,7 @@ mod srt_url;
 
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
+pub use hls_targets::{hls_client, m3u8};
 pub use http_targets::{http_chunked, http_request};
 pub use ice_targets::{ice_agent, stun};
 pub use management::{form, jwt};
@@ -82,6 +84,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flv_tag", flv_tag),
     ("form", form),
     ("hevc_config", hevc_config),
+    ("hls_client", hls_client),
     ("http_chunked", http_chunked),
     ("http_request", http_request),
     ("ice_agent", ice_agent),
@@ -89,6 +92,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("jwt", jwt),
     ("mp4_read", mp4_read),
     ("mp4_write", mp4_write),
+    ("m3u8", m3u8),
     ("properties", properties),
     ("range_header", range_header),
     ("rtmp_chunk", rtmp_chunk),

@@ -18,7 +18,7 @@ struct Origin {
 }
 
 #[allow(clippy::disallowed_methods, reason = "an epoch; time is virtual from here on")]
-fn origin(files: &[(&str, &str)]) -> Origin {
+fn pulls(files: &[(&str, &str)]) -> Origin {
     let begin = Instant::now();
     let client = Client::new(URL, Config::default(), begin).unwrap();
     let files = files.iter().map(|(url, body)| ((*url).to_owned(), body.as_bytes().to_vec())).collect();
@@ -57,7 +57,7 @@ impl Origin {
             return self.client.handle_redirect(self.now, std::str::from_utf8(location).unwrap());
         }
         let body = match request.range {
-            Some((first, last)) => &body[first as usize..=last as usize],
+            Some((first, last)) => &body[usize::try_from(first).unwrap()..=usize::try_from(last).unwrap()],
             None => body,
         };
         for piece in body.chunks(64 * 1024) {
@@ -112,7 +112,7 @@ const fn secs(seconds: u64) -> Duration {
 
 #[test]
 fn a_live_stream_begins_three_target_durations_from_its_end_and_goes_on() {
-    let mut origin = origin(&[]);
+    let mut origin = pulls(&[]);
     origin.live(10..20);
     origin.run(Duration::from_millis(900));
     origin.live(11..22);
@@ -128,7 +128,7 @@ fn a_live_stream_begins_three_target_durations_from_its_end_and_goes_on() {
 fn a_recording_is_pulled_whole_with_maps_ranges_and_keys() {
     let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MAP:URI=\"i\",BYTERANGE=\"2@1\"\n#EXTINF:1,\n\
         #EXT-X-BYTERANGE:2@0\na\n#EXTINF:1,\n#EXT-X-BYTERANGE:1\na\n#EXT-X-MAP:URI=\"j\"\n#EXTINF:1,\nb\n#EXT-X-ENDLIST\n";
-    let mut origin = origin(&[(URL, text)]);
+    let mut origin = pulls(&[(URL, text)]);
     for (name, body) in [("i", "xIIx"), ("a", "123"), ("j", "J"), ("b", "4")] {
         origin.put(name, body);
     }
@@ -142,7 +142,7 @@ fn the_best_variant_that_is_carried_comes_with_its_audio() {
         #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"g\",NAME=\"y\",DEFAULT=YES,URI=\"y\"\n\
         #EXT-X-STREAM-INF:BANDWIDTH=9,CODECS=\"vp08\"\nno\n#EXT-X-STREAM-INF:BANDWIDTH=2,CODECS=\"avc1.1,mp4a.40.2\",AUDIO=\"g\"\nv\n\
         #EXT-X-STREAM-INF:BANDWIDTH=99\nfile:///etc/passwd\n";
-    let mut origin = origin(&[(URL, master)]);
+    let mut origin = pulls(&[(URL, master)]);
     origin.put("v", "#EXTM3U\n#EXTINF:1,\n1\n#EXT-X-ENDLIST\n");
     origin.put("y", "#EXTM3U\n#EXTINF:1,\n2\n#EXT-X-ENDLIST\n");
     origin.put("1", "main");
@@ -158,19 +158,19 @@ fn aes_128_is_opened_and_sample_aes_is_refused() {
     // The bytes 0 to 19, with key and vector of zeros.
     let sealed = crate::decrypt::SEALED;
     let text = "#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:1,\na\n#EXT-X-ENDLIST\n";
-    let mut origin = origin(&[(URL, text)]);
+    let mut origin = pulls(&[(URL, text)]);
     origin.put("k", [0; 16]);
     origin.put("a", sealed);
     origin.run(secs(5));
     assert_eq!(origin.media().into_bytes(), (0..20).collect::<Vec<u8>>());
-    let mut refused = super::tests::origin(&[(URL, &text.replace("AES-128", "SAMPLE-AES"))]);
+    let mut refused = pulls(&[(URL, &text.replace("AES-128", "SAMPLE-AES"))]);
     refused.run(secs(5));
     assert!(refused.ended().unwrap().contains("SAMPLE-AES"));
 }
 
 #[test]
 fn t_10_restarted_sequences_discontinuities_and_missing_segments() {
-    let mut origin = origin(&[]);
+    let mut origin = pulls(&[]);
     origin.live(100..103);
     origin.run(Duration::from_millis(900));
     origin.live(0..2);
@@ -192,11 +192,11 @@ fn t_10_restarted_sequences_discontinuities_and_missing_segments() {
 
 #[test]
 fn u_33_redirections_are_followed_five_times_and_loops_end() {
-    let mut origin = origin(&[(URL, "->p.m3u8")]);
+    let mut origin = pulls(&[(URL, "->p.m3u8")]);
     origin.run(secs(60));
     assert!(origin.ended().unwrap().contains("too many redirections"));
     assert_eq!(origin.requests.len(), 4 * 6);
-    let mut away = super::tests::origin(&[(URL, "->file:///etc/passwd")]);
+    let mut away = pulls(&[(URL, "->file:///etc/passwd")]);
     away.run(secs(60));
     assert!(away.ended().unwrap().contains("neither http nor https"));
 }
@@ -207,7 +207,7 @@ fn u_35_nothing_but_http_is_requested() {
         + &"#EXTINF:1,\nfile:///etc/passwd\n".repeat(10)
         + "#EXT-X-ENDLIST\n";
     for text in [text.clone(), text.replace("#EXT-X-KEY", "#EXT-X-NONE")] {
-        let mut origin = origin(&[(URL, &text)]);
+        let mut origin = pulls(&[(URL, &text)]);
         origin.run(secs(60));
         assert!(origin.ended().is_some());
         assert_eq!(origin.requests.len(), 1);
@@ -216,7 +216,7 @@ fn u_35_nothing_but_http_is_requested() {
 
 #[test]
 fn u_35_a_target_duration_of_zero_is_no_busy_poll() {
-    let mut origin = origin(&[(URL, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXTINF:0,\na\n")]);
+    let mut origin = pulls(&[(URL, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXTINF:0,\na\n")]);
     origin.put("a", "");
     origin.run(secs(60));
     assert!(origin.requests.len() < 30, "{}", origin.requests.len());
@@ -225,12 +225,12 @@ fn u_35_a_target_duration_of_zero_is_no_busy_poll() {
 
 #[test]
 fn u_35_answers_without_end_are_cut_off() {
-    let mut origin = origin(&[]);
+    let mut origin = pulls(&[]);
     origin.put("p.m3u8", vec![b'#'; PLAYLIST_BYTES_MAX + 1]);
     origin.run(secs(60));
     assert!(origin.ended().unwrap().contains("too long"));
     let text = "#EXTM3U\n#EXT-X-MAP:URI=\"i\"\n#EXTINF:1,\na\n#EXT-X-ENDLIST\n";
-    let mut init = super::tests::origin(&[(URL, text)]);
+    let mut init = pulls(&[(URL, text)]);
     init.put("i", vec![0; INIT_BYTES_MAX + 1]);
     init.run(secs(60));
     assert_eq!((init.lost(), init.media().as_str()), (1, ""));
@@ -238,7 +238,7 @@ fn u_35_answers_without_end_are_cut_off() {
 
 #[test]
 fn u_35_a_segment_of_a_gigabyte_is_lost_at_its_cap() {
-    let mut origin = origin(&[(URL, "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-ENDLIST\n")]);
+    let mut origin = pulls(&[(URL, "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-ENDLIST\n")]);
     let request = origin.client.poll_request().unwrap();
     origin.answer(&request);
     origin.now += secs(1);
