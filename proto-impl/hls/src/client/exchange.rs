@@ -152,6 +152,9 @@ impl Client {
     }
 
     pub(super) fn finish(&mut self, exchange: Exchange) {
+        if exchange.range.is_some() && exchange.received < exchange.bytes_max() {
+            return self.fail(&exchange, "the answer is too short");
+        }
         let done = match exchange.purpose {
             Purpose::Playlist => return self.finish_playlist(&exchange),
             Purpose::Key => self.finish_key(&exchange),
