@@ -58,7 +58,8 @@ pub struct Description {
     /// The language, as a tag of BCP 47.
     pub language: Option<Arc<str>>,
     /// The media time that is presented at zero, in ticks: the first presentation time, where it is not 0, makes an edit
-    /// list (ISO/IEC 14496-12 §8.6.6). A negative one delays the track by an empty edit, which CMAF does not allow (§7.5.13).
+    /// list (ISO/IEC 14496-12 §8.6.6). A negative one delays the track by an empty edit, in whole milliseconds; CMAF does not allow that
+    /// (ISO/IEC 23000-19 §7.5).
     pub media_start: i64,
     /// Width and height of the pictures, where neither the configuration nor the first unit tells.
     pub size: Option<(u32, u32)>,
@@ -94,6 +95,16 @@ impl Description {
         }
     }
 
+    /// What is known of a track of a stream, as the track `id` of a file.
+    #[must_use]
+    pub fn of_track(id: u32, track: &media::Track) -> Self {
+        Self {
+            language: track.language.clone(),
+            size: track.picture_size(),
+            ..Self::new(id, track.config.clone(), track.timescale)
+        }
+    }
+
     /// Width and height, as far as they are known.
     fn picture_size(&self) -> Option<(u32, u32)> {
         let of_unit = || match &self.config {
@@ -114,7 +125,7 @@ impl Description {
     }
 }
 
-/// The `ftyp` of a file with these tracks (§4.3). One fragmented track is a CMAF track (`cmfc`, ISO/IEC 23000-19 §7.2).
+/// The `ftyp` of a file with these tracks (§4.3). One fragmented track is a CMAF track (`cmfc`, ISO/IEC 23000-19 §7).
 #[must_use]
 pub fn file_type(tracks: &[&Description], is_fragmented: bool) -> Bytes {
     let mut out = Out::new();

@@ -174,6 +174,8 @@ fn times(
 fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
     let media_duration = tables.map_or(0, |tables| tables.index.duration());
     let edits = tables.map_or_else(|| Edits::of_fragments(track), |tables| Edits::of_index(tables.index));
+    let language = track.language.as_deref();
+    let packed = language.and_then(packed_language);
     let mut result = Ok(());
     out.boxed(b"trak", |out| {
         track_header(out, track, if tables.is_some() { edits.total() } else { 0 });
@@ -185,7 +187,7 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
                 out.u32(track.timescale.ticks());
             };
             times(out, b"mdhd", 0, middle, media_duration, |out| {
-                out.u16(packed_language(track)).u16(0);
+                out.u16(packed.unwrap_or(UNDETERMINED)).u16(0);
             });
             let (handler, name) = match track.config.codec().kind() {
                 TrackKind::Video => (b"vide", &b"VideoHandler\0"[..]),
@@ -194,7 +196,8 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
             out.full(b"hdlr", 0, 0, |out| {
                 out.u32(0).bytes(handler).zeros(12).bytes(name);
             });
-            if let Some(tag) = track.language.as_deref().filter(|tag| tag.len() != 3) {
+            // §8.4.6: what does not fit there.
+            if let Some(tag) = language.filter(|_| packed.is_none()) {
                 out.full(b"elng", 0, 0, |out| {
                     out.bytes(tag.as_bytes()).u8(0);
                 });
@@ -225,16 +228,11 @@ fn track_header(out: &mut Out, track: &Description, duration: u64) {
     });
 }
 
-/// Three letters of ISO 639-2, each less 0x60 (§8.4.2.3).
-fn packed_language(track: &Description) -> u16 {
-    let letters = track.language.as_deref().map(str::as_bytes);
-    let Some(&[a, b, c]) = letters.and_then(|letters| letters.first_chunk::<3>()).filter(|letters| {
-        letters.iter().all(u8::is_ascii_lowercase)
-            && track.language.as_deref().is_some_and(|tag| tag.len() == 3)
-    }) else {
-        return UNDETERMINED;
-    };
-    [a, b, c].into_iter().fold(0, |packed, letter| packed << 5 | u16::from(letter - 0x60))
+/// Three letters of ISO 639-2, each less 0x60 (§8.4.2.3); `None` of other tags.
+fn packed_language(tag: &str) -> Option<u16> {
+    let letters: [u8; 3] = tag.as_bytes().try_into().ok()?;
+    let is_code = letters.iter().all(u8::is_ascii_lowercase);
+    is_code.then(|| letters.into_iter().fold(0, |packed, letter| packed << 5 | u16::from(letter & 0x1f)))
 }
 
 /// `minf` (§8.4.4).

@@ -10,7 +10,7 @@ const BEGINS_WITH_SAP: u32 = 0x9000_0000;
 const SIZE_MAX: u32 = 0x7fff_ffff;
 
 /// The `styp` of a media segment (ISO/IEC 14496-12 §8.16.2): of DASH (`msdh`), of a CMAF segment (`cmfs`), which is a CMAF
-/// fragment (`cmff`) when it has one (ISO/IEC 23000-19 §7.2).
+/// fragment (`cmff`) when it has one (ISO/IEC 23000-19 §7).
 #[must_use]
 pub fn styp() -> Bytes {
     let mut out = Out::new();

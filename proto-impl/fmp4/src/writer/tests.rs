@@ -94,6 +94,31 @@ fn what_stands_before_fragments_is_passed_over() {
 }
 
 #[test]
+fn a_track_that_begins_later_is_delayed() {
+    let late = Description { media_start: -4800, ..video(1) };
+    let init = init_segment(std::slice::from_ref(&late)).unwrap();
+    assert_eq!(tracks(&read(&init).unwrap())[0].shift, 4800);
+    // In a plain file the first picture comes after the delay, whatever its composition time is.
+    let mut index = TrackIndex::new(late);
+    index.push(&IndexSample { offset: 0, size: 1, duration: 10, composition: 480, key_frame: true });
+    let file = [&file_head(&[index], 1).unwrap()[..], b"x"].concat();
+    let sample = samples(&read(&file).unwrap()).remove(0);
+    assert_eq!((sample.dts, sample.pts), (4800, 5280));
+}
+
+#[test]
+fn a_track_of_a_stream_is_described() {
+    let of = |config: CodecConfig| {
+        let id = media::TrackId::nth(config.codec().kind(), 0).unwrap();
+        let label = Some("nld".into());
+        media::Track { language: label, ..media::Track::new(id, config, Timescale::new(90_000)) }
+    };
+    let one = Description::of_track(3, &of(video(1).config));
+    let track = tracks(&read(&init_segment(&[one]).unwrap()).unwrap()).remove(0);
+    assert_eq!((track.id, track.language.as_deref(), track.size), (3, Some("nld"), Some((320, 180))));
+}
+
+#[test]
 fn payload_is_not_copied() {
     let payload = Bytes::from(vec![7; 100]);
     let sample = FragmentSample { duration: 9, composition: 0, key_frame: true, payload: payload.clone() };

@@ -216,7 +216,7 @@ fn languages_are_tags_or_three_letters() {
         let one = Description { language: language.map(Into::into), ..audio(1) };
         tracks(&read(&init_segment(&[one]).unwrap()).unwrap())[0].language.clone()
     };
-    for tag in [Some("eng"), Some("pt-BR"), Some("de"), None] {
+    for tag in [Some("eng"), Some("pt-BR"), Some("de"), Some("ENG"), None] {
         assert_eq!(of(tag).as_deref(), tag);
     }
     assert_eq!(of(Some("und")), None);
