@@ -38,6 +38,16 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     )
 }
 
+/// A GET request on a connection that stays, for the bytes from the first to the last of a range, if there is one (RFC 9110 §14.1).
+#[must_use]
+pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
+    let range = range.map_or_else(String::new, |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n{range}\
+         Connection: keep-alive\r\n\r\n"
+    )
+}
+
 /// A request with a body of a type, or without; the server closes behind its answer.
 #[must_use]
 pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {

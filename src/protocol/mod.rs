@@ -7,6 +7,7 @@ mod audio;
 pub mod derived;
 mod flv_mapping;
 mod format;
+mod hls;
 pub mod http;
 mod http_live;
 pub mod load;

@@ -62,9 +62,15 @@ pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>
 
 fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlError> {
     let url = Url::parse(text)?;
-    let scheme = schemes().find(|scheme| scheme.name == url.scheme && is_allowed(scheme));
-    let scheme = scheme.ok_or(UrlError::Scheme)?;
-    scheme.target(&url)
+    // Protocols share a scheme: the first one that takes the URL has it, and what the first one says of it is told.
+    let mut refused = None;
+    for scheme in schemes().filter(|scheme| scheme.name == url.scheme && is_allowed(scheme)) {
+        match scheme.target(&url) {
+            Ok(target) => return Ok(target),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or(UrlError::Scheme))
 }
 
 pub(super) fn request(target: &Target) -> Option<&dyn Request> {
@@ -134,9 +140,9 @@ mod tests {
         {
             assert!(read_source(url).is_err(), "{url}");
         }
-        let fetched = read_source("http://h/live/a.m3u8").unwrap_err();
-        assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV, MPEG-TS and MP4 only");
-        assert!(is_source_scheme("http://h/live/a.m3u8") && !is_source_scheme("rtp://h:1"));
+        let fetched = read_source("http://h/live/a.mpd").unwrap_err();
+        assert_eq!(fetched.to_string(), "Over HTTP this version pulls FLV, MPEG-TS, MP4 and HLS only");
+        assert!(is_source_scheme("http://h/live/a.mpd") && !is_source_scheme("rtp://h:1"));
     }
 
     #[test]

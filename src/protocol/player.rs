@@ -134,7 +134,7 @@ impl LoadPlayer for PulledPlayer {
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) => {}
                 // The load generator measures the server that it was told of.
-                ClientEvent::NextServer(_) => {
+                ClientEvent::NextServer(_) | ClientEvent::Disconnect => {
                     self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));
                 }
                 ClientEvent::OpenPath(wanted) => self.events.push_back(LoadEvent::OpenPath(wanted)),

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::{Format, derived, http, http_live, rtmp, rtsp, srt, udp, webrtc};
+use super::{Format, derived, hls, http, http_live, rtmp, rtsp, srt, udp, webrtc};
 use crate::config::Schema;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
 /// The protocols of this build.
-pub(super) static PROTOCOLS: [&Protocol; 7] = [
+pub(super) static PROTOCOLS: [&Protocol; 8] = [
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
     &rtsp::PROTOCOL,
@@ -17,6 +17,7 @@ pub(super) static PROTOCOLS: [&Protocol; 7] = [
     &udp::PROTOCOL,
     &webrtc::PROTOCOL,
     &http_live::PROTOCOL,
+    &hls::PROTOCOL,
 ];
 
 /// The keys of all protocols, and the server's own.

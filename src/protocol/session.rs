@@ -257,6 +257,8 @@ pub enum Event {
     ClosePath(PathId),
     /// A pull goes on at another server: its byte stream is closed, and the next one is told by [`Session::handle_path`].
     NextServer(NextServer),
+    /// A pull has no more use for its byte stream; [`Event::NextServer`] asks for another one.
+    Disconnect,
     /// The last one. What is queued is sent, then the connection closes.
     Closed(String),
 }

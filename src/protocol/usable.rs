@@ -3,6 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use media::codec::{h264, h265};
+use media::{CodecConfig, nal};
+
 /// The time, from the first bytes on, in which a stream announces something that is carried.
 pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 /// The time in which what it announces gives a frame: longer than encoders leave between two key frames.
@@ -72,6 +76,27 @@ impl Usable {
     pub(super) const fn is_first_bad(&mut self) -> bool {
         !std::mem::replace(&mut self.told_bad, true)
     }
+}
+
+/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when it has no slice of a picture.
+pub(super) fn video_payload(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
+    let (length_size, is_picture): (_, fn(&[u8]) -> bool) = match config {
+        CodecConfig::H264(config) => (config.length_size, h264::is_picture),
+        CodecConfig::H265(config) => (config.length_size, h265::is_picture),
+        CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Aac(_)
+        | CodecConfig::Opus(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => return Ok(Some(payload)),
+    };
+    let payload = nal::to_four_byte_lengths(payload, length_size)?;
+    let has_picture = nal::Nals::new(&payload, 4).flatten().any(is_picture);
+    Ok(has_picture.then_some(payload))
 }
 
 #[cfg(test)]

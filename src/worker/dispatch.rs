@@ -155,6 +155,7 @@ impl Worker {
             }
             Event::ClosePath(path) => self.close_path(id, path),
             Event::NextServer(server) => self.ask_next_server(id, server),
+            Event::Disconnect => self.disconnect(id),
             Event::Closed(reason) => self.close_reported(id, reason),
         }
     }
@@ -188,17 +189,20 @@ impl Worker {
         }
         self.call(id, |session, ctx| session.handle_path(ctx, path, event));
         // A socket beside the stream is the session's to do without.
+        let has_broken = |worker: &Self| {
+            let conn = worker.conns.get(id);
+            conn.is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
+        };
         if let PathEvent::Broken(reason) = event
             && path == PathId::default()
-            && self
-                .conns
-                .get(id)
-                .is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
+            && has_broken(self)
         {
-            // Queued output can no longer be sent.
+            // Queued output can no longer be sent. A pull may go on in another connection.
             self.drain_session(id);
-            self.remove(id, reason, true);
-            return;
+            if has_broken(self) {
+                self.remove(id, reason, true);
+                return;
+            }
         }
         self.touch(id);
     }

@@ -118,9 +118,17 @@ impl Worker {
     pub(super) fn ask_next_server(&mut self, id: ConnId, server: NextServer) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };
-        conn.reconnect();
-        self.agenda.outputs.push_back(Output::Close { conn: id, abort: true });
+        self.disconnect(id);
         self.tell(ToControl::NextServer { pull, attempt, server });
+    }
+
+    /// The byte stream of a pull is closed; the pull goes on.
+    pub(super) fn disconnect(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. }))
+        {
+            conn.reconnect();
+            self.agenda.outputs.push_back(Output::Close { conn: id, abort: true });
+        }
     }
 
     /// Control says where a pull goes on.

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -190,6 +191,112 @@ fn an_mp4_file_over_http_is_played_as_it_comes_fragmented_or_not() {
     start_source(&server, "behind", &format!("http://{}/behind.mp4", file_server(&mp4)));
     wait_for("the reason", secs(20), || server.log().contains("the media is before its index"));
     wait_for_status(&server, "behind", &["finished"]);
+}
+
+/// Serves the files of a folder; what was asked for, in order.
+fn folder_server(folder: &Path) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+    let (folder, log) = (folder.to_path_buf(), Arc::clone(&asked));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (folder, log) = (folder.clone(), Arc::clone(&log));
+            std::thread::spawn(move || serve_folder(stream, &folder, &log));
+        }
+    });
+    (address, asked)
+}
+
+/// Answers one request after the other, the third one of a connection and then no more.
+fn serve_folder(stream: TcpStream, folder: &Path, log: &Mutex<Vec<String>>) {
+    let mut reader = std::io::BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    for _ in 0..3 {
+        let mut line = String::new();
+        while std::io::BufRead::read_line(&mut reader, &mut line).is_ok_and(|count| count > 2) {}
+        let Some(path) = line.split(' ').nth(1).map(|path| path.split('?').next().unwrap().to_owned()) else {
+            return;
+        };
+        log.lock().unwrap().push(path.clone());
+        let (status, body) = match std::fs::read(folder.join(path.trim_start_matches('/'))) {
+            Ok(body) => ("200 OK", body),
+            Err(_) => ("404 Not Found", Vec::new()),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn t_10_hls_of_every_kind_is_pulled_and_equals_what_was_cut() {
+    let file = media_file(true, 40);
+    let server = Server::start(&["server.workers=2"]);
+    let source = unit_md5(file.to_str().unwrap(), None);
+    let folder = server.home().join("hls");
+    let (address, _) = folder_server(&folder);
+    let vod = ["-hls_playlist_type", "vod"];
+    let live = ["-hls_list_size", "5", "-hls_flags", "delete_segments"];
+    let fmp4 = ["-hls_segment_type", "fmp4"];
+    let apart =
+        ["-var_stream_map", "a:0,agroup:a,default:yes v:0,agroup:a", "-master_pl_name", "master.m3u8"];
+    let mut cutters = Vec::new();
+    for (id, is_live, options) in [
+        ("ts", false, &[&vod[..]][..]),
+        ("fmp4", false, &[&vod, &fmp4]),
+        ("apart", false, &[&vod, &fmp4, &apart]),
+        ("live", true, &[&live]),
+        ("live-fmp4", true, &[&live, &fmp4]),
+    ] {
+        let own = folder.join(id);
+        std::fs::create_dir_all(&own).unwrap();
+        let name = if id == "apart" { "v%v.m3u8" } else { "index.m3u8" };
+        let mut cut = Command::new("ffmpeg");
+        cut.args(["-hide_banner", "-loglevel", "error", "-nostdin"]).args(is_live.then_some("-re"));
+        cut.arg("-i").arg(&file).args(["-map", "0:v", "-map", "0:a", "-c", "copy", "-f", "hls"]);
+        cut.args(["-hls_time", "2"]).args(options.concat()).arg(own.join(name));
+        match is_live {
+            true => cutters.push(Program::start(&mut cut)),
+            false => assert!(run(&mut cut).0.success(), "{id}"),
+        }
+        let playlist = if id == "apart" { "master.m3u8" } else { "index.m3u8" };
+        wait_for("the playlist", secs(20), || own.join(playlist).exists());
+        start_source(&server, id, &format!("http://{address}/{id}/{playlist}?token=x"));
+    }
+    for id in ["ts", "fmp4", "apart", "live", "live-fmp4"] {
+        wait_for_status(&server, id, &["broadcasting"]);
+        let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(5));
+        (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
+    }
+}
+
+#[test]
+fn u_35_hostile_playlists_are_failed_pulls() {
+    let mut server = Server::start(&[]);
+    let bystander = Bystander::start(&server);
+    let answer = |body: &[u8]| {
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+    };
+    let segments = "#EXTINF:1,\nx.ts\n".repeat(700_000);
+    let bodies: Vec<Vec<u8>> = vec![
+        answer(b"<html>"),
+        answer(b"#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXTINF:0,\nfile:///etc/passwd\n"),
+        answer(format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{segments}").as_bytes()),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n#EXTM3U\n".to_vec(),
+        b"HTTP/1.1 302 Found\r\nLocation: /again.m3u8\r\n\r\n".to_vec(),
+        b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/a.m3u8\r\n\r\n".to_vec(),
+        Vec::new(),
+    ];
+    let count = bodies.len();
+    for (index, body) in bodies.into_iter().enumerate() {
+        start_source(&server, &format!("h{index}"), &format!("http://{}/live/x.m3u8", hostile(body)));
+    }
+    for index in 0..count {
+        wait_for_status(&server, &format!("h{index}"), &["finished"]);
+        server.api().post(&format!("{BROADCASTS}/h{index}/stop"), "");
+    }
+    bystander.finish(&mut server);
 }
 
 #[test]

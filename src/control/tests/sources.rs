@@ -234,7 +234,7 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     let (session, grant) = rig.delivers(worker, &order).unwrap();
     rig.take();
     for bad in
-        ["file:///x", "udp://h:1", "rtmp://127.0.0.1/live/s", "rtmp://169.254.1.1/a/b", "http://h/a.m3u8"]
+        ["file:///x", "udp://h:1", "rtmp://127.0.0.1/live/s", "rtmp://169.254.1.1/a/b", "http://h/a.mpd"]
     {
         let put = rig.put("s", &format!(r#"{{"streamUrl":"{bad}"}}"#));
         assert_eq!(put, (200, failure("Stream URL is not valid")), "{bad}");
@@ -271,7 +271,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
         "srt://127.0.0.1:4200?streamid=%23!::r=live/s",
         "srt://169.254.169.254:1?streamid=a/b",
         "udp://h:1",
-        "http://h/a.m3u8",
+        "http://h/a.mpd",
         "https://h/a.webm",
         "rtmp://127.0.0.1/live/s",
         "rtmp://localhost:1935/live/s?x=1",

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use media::codec::key_frame::is_key_frame;
-use media::codec::{g711, h264, h265, mp3};
+use media::codec::{g711, mp3};
 use media::{
     AccessUnit, Codec, CodecConfig, Rendition, Timeline, Timescale, Track, TrackId, TrackKind, TrackSet,
-    Tracks, nal,
+    Tracks,
 };
 
 use crate::mail::Grant;
-use crate::protocol::usable::Supply;
+use crate::protocol::usable::{Supply, video_payload};
 
 /// RTMP timestamps are 32 bits of milliseconds (RTMP 1.0 §5.3.1.3).
 const CLOCK_BITS: u32 = 32;
@@ -413,27 +413,6 @@ fn describe_track(track: &mut Track, about: &flv::amf0::Value) {
         track.rendition =
             Some(Rendition { group: 0, width: number("width"), height: number("height"), bit_rate });
     }
-}
-
-/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when it has no slice of a picture.
-fn video_payload(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
-    let (length_size, is_picture): (_, fn(&[u8]) -> bool) = match config {
-        CodecConfig::H264(config) => (config.length_size, h264::is_picture),
-        CodecConfig::H265(config) => (config.length_size, h265::is_picture),
-        CodecConfig::Av1(_)
-        | CodecConfig::Vp9(_)
-        | CodecConfig::Vp8(_)
-        | CodecConfig::Aac(_)
-        | CodecConfig::Opus(_)
-        | CodecConfig::Mp3(_)
-        | CodecConfig::Ac3(_)
-        | CodecConfig::Eac3(_)
-        | CodecConfig::Flac(_)
-        | CodecConfig::G711(_) => return Ok(Some(payload)),
-    };
-    let payload = nal::to_four_byte_lengths(payload, length_size)?;
-    let has_picture = nal::Nals::new(&payload, 4).flatten().any(is_picture);
-    Ok(has_picture.then_some(payload))
 }
 
 /// The configuration implied by a frame, for codecs that need no record.

@@ -26,7 +26,7 @@ impl LiveUrl {
         let (host, port) = url.host_and_port(default_port)?;
         let target = url.request_target();
         if !may_be_live(&target) {
-            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV, MPEG-TS and MP4 only"));
+            return Err(UrlError::Unsupported("Over HTTP this version pulls FLV, MPEG-TS, MP4 and HLS only"));
         }
         let authority = url::authority(&host, port, default_port);
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })

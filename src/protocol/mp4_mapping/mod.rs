@@ -1,4 +1,4 @@
-//! MP4 as access units: files that are pulled as they are played, fragmented or with the index in front.
+//! MP4 as access units: files that are pulled as they are played, fragmented or with the index in front, and segments of HLS.
 //!
 //! A file has the samples of its tracks in runs, up to a whole fragment of one behind a whole fragment of the other. They are
 //! given out in the order of their decoding times: a unit waits until every track has a later one, or until too much waits.
@@ -11,7 +11,7 @@ use fmp4::{Event, Limits, Reader, Sample};
 use media::{AccessUnit, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use crate::mail::Grant;
-use crate::protocol::usable::Supply;
+use crate::protocol::usable::{Supply, video_payload};
 
 /// Ticks of the units.
 const TICKS: Timescale = Timescale::new(90_000);
@@ -31,9 +31,10 @@ struct Waiting {
     unit: AccessUnit,
 }
 
-/// A track of the file that is carried.
+/// A track of a file that is carried.
 #[derive(Debug)]
 struct Lane {
+    input: usize,
     /// In the file.
     number: u32,
     id: TrackId,
@@ -46,7 +47,8 @@ struct Lane {
 /// See the module.
 #[derive(Debug)]
 pub(in crate::protocol) struct Depackager {
-    reader: Reader,
+    /// Files whose tracks belong together.
+    readers: Vec<Reader>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
     lanes: Vec<Lane>,
@@ -57,10 +59,10 @@ pub(in crate::protocol) struct Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
-    pub(in crate::protocol) fn new(grant: &Grant) -> Self {
+    /// Continues the stream at the position of the grant, with the tracks of so many files beside each other.
+    pub(in crate::protocol) fn new(grant: &Grant, inputs: usize) -> Self {
         Self {
-            reader: Reader::new(Limits::default()),
+            readers: (0..inputs).map(|_| Reader::new(Limits::default())).collect(),
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             lanes: Vec::new(),
@@ -71,19 +73,36 @@ impl Depackager {
         }
     }
 
-    /// Bytes of the file, in any split.
+    /// Bytes of a file, in any split.
     ///
     /// # Errors
     /// Why it cannot be read; nothing more of it is.
-    pub(in crate::protocol) fn handle(&mut self, bytes: &[u8]) -> Result<(), fmp4::Error> {
-        let mut input = bytes;
-        while let Some(event) = self.reader.read(&mut input)? {
+    pub(in crate::protocol) fn handle(&mut self, input: usize, bytes: &[u8]) -> Result<(), fmp4::Error> {
+        let mut bytes = bytes;
+        while let Some(reader) = self.readers.get_mut(input)
+            && let Some(event) = reader.read(&mut bytes)?
+        {
             match event {
-                Event::Tracks { tracks, .. } => self.begin(&tracks),
-                Event::Sample(sample) => self.sample(sample),
+                Event::Tracks { tracks, .. } => self.begin(input, &tracks),
+                Event::Sample(sample) => self.sample(input, sample),
             }
         }
         Ok(())
+    }
+
+    /// What follows of a file is its next segment.
+    ///
+    /// # Errors
+    /// The one before has ended early.
+    pub(in crate::protocol) fn begin_segment(&mut self, input: usize) -> Result<(), fmp4::Error> {
+        self.readers.get_mut(input).map_or(Ok(()), Reader::begin_segment)
+    }
+
+    /// What follows of a file begins with its index, whatever came before.
+    pub(in crate::protocol) fn begin_again(&mut self, input: usize) {
+        if let Some(reader) = self.readers.get_mut(input) {
+            *reader = Reader::new(Limits::default());
+        }
     }
 
     /// The file has ended: what waited for more of it comes now.
@@ -113,23 +132,28 @@ impl Depackager {
     }
 
     /// An index: the samples behind it are of these tracks.
-    fn begin(&mut self, tracks: &[fmp4::Track]) {
-        self.finish();
-        self.lanes.clear();
-        let mut next = [0u8; 2];
-        for track in tracks.iter().take(media::TRACKS_MAX) {
+    fn begin(&mut self, input: usize, tracks: &[fmp4::Track]) {
+        if self.lanes.iter().any(|lane| lane.input == input) {
+            self.finish();
+        }
+        let had_begun = self.lanes.iter().any(|lane| lane.input == input && lane.has_begun);
+        self.lanes.retain(|lane| lane.input != input);
+        for track in tracks {
             let kind = track.config.codec().kind();
             let is_video = kind == TrackKind::Video;
-            let Some(n) = next.get_mut(usize::from(!is_video)) else { continue };
-            let Some(id) = TrackId::nth(kind, *n) else { continue };
-            *n = n.saturating_add(1);
+            let is_free = |id: &TrackId| self.lanes.iter().all(|lane| lane.id != *id);
+            let id = (0..).map_while(|n| TrackId::nth(kind, n)).find(is_free);
+            let Some(id) = id.filter(|_| self.lanes.len() < media::TRACKS_MAX) else { continue };
+            let is_known = self.tracks.get(id).is_some_and(|known| known.config == track.config);
             self.configure(id, track);
             self.lanes.push(Lane {
+                input,
                 number: track.id,
                 id,
                 timescale: track.timescale,
                 is_video,
-                has_begun: false,
+                // The same index again, as each segment of some servers has it.
+                has_begun: had_begun && is_known,
                 waiting: VecDeque::new(),
             });
         }
@@ -152,18 +176,21 @@ impl Depackager {
         tracks.put(Track { epoch, ..Track::new(id, track.config.clone(), TICKS) });
     }
 
-    fn sample(&mut self, sample: Sample) {
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == sample.track) else { return };
+    fn sample(&mut self, input: usize, sample: Sample) {
+        let is_of = |lane: &&mut Lane| lane.input == input && lane.number == sample.track;
+        let Some(lane) = self.lanes.iter_mut().find(is_of) else { return };
         let is_early = lane.is_video && !lane.has_begun && !sample.key_frame;
-        if is_early || sample.payload.is_empty() {
+        let config = self.tracks.get(lane.id).map(|track| &track.config);
+        let usable = config.and_then(|config| video_payload(config, sample.payload).ok().flatten());
+        let Some(payload) = usable.filter(|payload| !is_early && !payload.is_empty()) else {
             self.dropped = self.dropped.saturating_add(1);
             return;
-        }
+        };
         lane.has_begun = true;
         let dts = lane.timescale.convert(sample.dts, TICKS);
         let shown = lane.timescale.convert(sample.pts, TICKS).saturating_sub(dts).max(0);
         let config_epoch = self.tracks.get(lane.id).map_or(0, |track| track.epoch);
-        self.waiting_bytes = self.waiting_bytes.saturating_add(sample.payload.len());
+        self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
         let key_frame = lane.is_video && sample.key_frame;
         let unit = AccessUnit {
             track: lane.id,
@@ -172,7 +199,7 @@ impl Depackager {
             pts: shown,
             key_frame,
             config_epoch,
-            payload: sample.payload,
+            payload,
         };
         lane.waiting.push_back(Waiting { dts, unit });
         while self.is_due() && self.give_first() {}
@@ -184,7 +211,9 @@ impl Depackager {
             || self.lanes.iter().flat_map(|lane| [lane.waiting.front(), lane.waiting.back()]).flatten();
         let times = || waiting().map(|waiting| waiting.dts);
         let span = times().max().zip(times().min()).map_or(0, |(last, first)| last.saturating_sub(first));
-        self.lanes.iter().all(|lane| !lane.waiting.is_empty())
+        let is_there = |input| self.lanes.iter().any(|lane| lane.input == input);
+        let all_are_there = (0..self.readers.len()).all(is_there);
+        (all_are_there && self.lanes.iter().all(|lane| !lane.waiting.is_empty()))
             || span > SPAN_MAX
             || self.waiting_bytes > WAITING_BYTES_MAX
             || self.lanes.iter().map(|lane| lane.waiting.len()).sum::<usize>() > WAITING_MAX

@@ -42,9 +42,9 @@ fn head(tracks: &[&Description]) -> Vec<u8> {
 
 /// The units of a file in pieces: track and decoding time in milliseconds.
 fn units(file: &[u8], cut: usize) -> Vec<(TrackId, i64)> {
-    let mut depackager = Depackager::new(&grant());
+    let mut depackager = Depackager::new(&grant(), 1);
     for piece in file.chunks(cut) {
-        depackager.handle(piece).unwrap();
+        depackager.handle(0, piece).unwrap();
     }
     depackager.finish();
     let all = std::iter::from_fn(|| depackager.poll_unit());
@@ -72,8 +72,8 @@ fn fragments_with_one_track_behind_the_other_become_units_in_the_order_of_time()
 #[test]
 fn a_track_that_has_nothing_holds_the_other_up_to_a_bound() {
     let (video, audio) = (video(1), audio(2));
-    let mut depackager = Depackager::new(&grant());
-    depackager.handle(&head(&[&video, &audio])).unwrap();
+    let mut depackager = Depackager::new(&grant(), 1);
+    depackager.handle(0, &head(&[&video, &audio])).unwrap();
     let picture = |key_frame| FragmentSample {
         duration: 1,
         key_frame,
@@ -83,7 +83,7 @@ fn a_track_that_has_nothing_holds_the_other_up_to_a_bound() {
     for number in 0..60u32 {
         let mut fragment = Fragment::new(number + 1);
         fragment.add(&video, u64::from(number) * 25, (0..25).map(|n| picture(n == 0)).collect());
-        depackager.handle(&fragment.write().unwrap().concat()).unwrap();
+        depackager.handle(0, &fragment.write().unwrap().concat()).unwrap();
     }
     let count = std::iter::from_fn(|| depackager.poll_unit()).count();
     assert!((39 * 25..=41 * 25).contains(&count), "all but twenty seconds: {count}");
@@ -111,8 +111,8 @@ fn a_video_begins_with_a_key_frame_and_another_index_begins_anew() {
         last.write().unwrap().concat(),
     ]
     .concat();
-    let mut depackager = Depackager::new(&grant());
-    depackager.handle(&file).unwrap();
+    let mut depackager = Depackager::new(&grant(), 1);
+    depackager.handle(0, &file).unwrap();
     assert_eq!(depackager.take_dropped(), 2);
     let (first, tracks) = depackager.poll_unit().unwrap();
     assert!(first.key_frame && tracks.iter().count() == 2);
@@ -122,8 +122,41 @@ fn a_video_begins_with_a_key_frame_and_another_index_begins_anew() {
 }
 
 #[test]
-fn t_10_a_file_that_is_none_says_so() {
-    let mut depackager = Depackager::new(&grant());
-    assert!(depackager.handle(b"\0\0\0\x18ftypisom\0\0\0\0isomavc1\xff\xff\xff\xffmoov").is_err());
+fn files_beside_each_other_are_one_stream_though_one_comes_late() {
+    let (pictures, sound) = (video(1), audio(1));
+    let mut depackager = Depackager::new(&grant(), 2);
+    let part = |number: u32, track: &Description, samples: Vec<FragmentSample>| {
+        let mut fragment = Fragment::new(number + 1);
+        fragment.add(track, u64::from(number) * u64::from(track.timescale.ticks()), samples);
+        fragment.write().unwrap().concat()
+    };
+    let sample = |duration, key_frame| FragmentSample {
+        duration,
+        key_frame,
+        composition: 0,
+        payload: Bytes::from_static(&[1; 10]),
+    };
+    depackager.handle(0, &head(&[&pictures])).unwrap();
+    for number in 0..3 {
+        depackager.begin_segment(0).unwrap();
+        depackager.handle(0, &part(number, &pictures, (0..25).map(|n| sample(1, n == 0)).collect())).unwrap();
+    }
+    assert!(depackager.poll_unit().is_none(), "the other file is waited for");
+    depackager.handle(1, &head(&[&sound])).unwrap();
+    for number in 0..3 {
+        depackager.begin_segment(1).unwrap();
+        depackager.handle(1, &part(number, &sound, (0..48).map(|_| sample(1000, true)).collect())).unwrap();
+    }
+    depackager.finish();
+    let all: Vec<_> = std::iter::from_fn(|| depackager.poll_unit()).collect();
+    assert_eq!(all.len(), 3 * (25 + 48));
+    assert!(all.windows(2).all(|pair| pair[0].0.dts <= pair[1].0.dts));
+    assert!(all.iter().all(|(_, tracks)| tracks.iter().count() == 2));
+}
+
+#[test]
+fn a_file_that_is_none_says_so() {
+    let mut depackager = Depackager::new(&grant(), 1);
+    assert!(depackager.handle(0, b"\0\0\0\x18ftypisom\0\0\0\0isomavc1\xff\xff\xff\xffmoov").is_err());
     assert_eq!(depackager.supply(), Supply::Nothing);
 }

@@ -48,7 +48,7 @@ impl Depackager {
     pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
-            Some(Media::Mp4(_)) => Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant))),
+            Some(Media::Mp4(_)) => Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant, 1))),
             Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
         }
     }
@@ -89,7 +89,7 @@ impl Depackager {
             }
             (Self::Ts(ingest), Media::Lost) => ingest.lost(),
             (Self::Mp4(ingest), Media::Mp4(piece)) => {
-                let read = ingest.handle(piece);
+                let read = ingest.handle(0, piece);
                 drain(|| ingest.poll_unit(), out);
                 dropped(ingest.take_dropped(), out);
                 if let Err(error) = read {

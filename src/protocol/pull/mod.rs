@@ -45,7 +45,7 @@ const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
 const BAD_MAX: u32 = 100;
 /// How far a server may be ahead of real time: the cache it keeps for new viewers comes at once.
-const AHEAD_MAX: Duration = Duration::from_secs(10);
+pub(super) const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// A clock that runs fast by less than a fiftieth is never held back.
 const DRIFT: u32 = 50;
 /// The most characters of a server's reason that are passed on.
@@ -122,6 +122,8 @@ pub(super) enum ClientEvent {
     Dropped(u64),
     /// Goes on at another server, in a connection of its own: [`Client::begin`] says when it is there.
     NextServer(NextServer),
+    /// Has no more use for the connection.
+    Disconnect,
     /// Wants a UDP socket of its own; answered by [`ClientDatagrams::handle_local`].
     OpenPath(OpenPath),
     /// Closes one.
@@ -194,6 +196,8 @@ pub(super) trait UnitClient {
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
     /// What has come of the stream so far.
     fn supply(&self) -> Supply;
+    /// How far its units may be ahead of real time.
+    fn ahead(&self) -> Duration;
 }
 
 /// A client over a byte stream.
@@ -286,6 +290,7 @@ impl PullSession {
                     self.moves = true;
                     self.events.push_back(Event::NextServer(server));
                 }
+                Some(ClientEvent::Disconnect) => self.events.push_back(Event::Disconnect),
                 Some(ClientEvent::OpenPath(wanted)) => self.events.push_back(Event::OpenPath(wanted)),
                 Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
                 Some(ClientEvent::Ended(reason)) => {
@@ -440,14 +445,14 @@ impl PullSession {
             Ok(grant) => {
                 let now = ctx.now.mono;
                 let held = std::mem::take(&mut self.held);
-                let depackager = match self.client.units() {
+                let (depackager, ahead) = match self.client.units() {
                     Some(units) => {
                         units.handle_grant(now, &grant);
-                        None
+                        (None, units.ahead())
                     }
-                    None => Some(Depackager::new(&grant, held.front())),
+                    None => (Some(Depackager::new(&grant, held.front())), AHEAD_MAX),
                 };
-                let (usable, pace) = (Usable::default(), Pace::default());
+                let (usable, pace) = (Usable::default(), Pace { ahead, base: None, held_until: None });
                 self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
                 for media in held {
                     self.take_piece(now, &media);
@@ -625,8 +630,10 @@ impl Session for PullSession {
 }
 
 /// Keeps a file that is sent as fast as it can be from going through the hub faster than it is to be seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pace {
+    /// How far it may be ahead of real time.
+    ahead: Duration,
     /// A moment and the media time that belonged to it, in milliseconds.
     base: Option<(Instant, i64)>,
     /// Nothing is taken before this time.
@@ -644,7 +651,7 @@ impl Pace {
         if ahead.is_zero() {
             self.base = Some((now, dts_ms));
         }
-        self.held_until = now.checked_add(ahead.saturating_sub(AHEAD_MAX)).filter(|until| *until > now);
+        self.held_until = now.checked_add(ahead.saturating_sub(self.ahead)).filter(|until| *until > now);
         self.held_until
     }
 }

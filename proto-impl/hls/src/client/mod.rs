@@ -227,6 +227,12 @@ impl Client {
         self.events.pop_front()
     }
 
+    /// Whether audio is pulled beside the variant; known once the first segment begins.
+    #[must_use]
+    pub const fn has_audio_beside(&self) -> bool {
+        self.tracks.len() > 1
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -1,0 +1,168 @@
+//! One request after the other: to the server that there is a connection to, or to another one first.
+
+use ::hls::Request;
+
+use crate::auth::url::{self, Url};
+use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+use crate::mail::NextServer;
+
+const OK: u16 = 200;
+const PARTIAL: u16 = 206;
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// More of the body.
+    Body(bytes::Bytes),
+    /// All of it came.
+    End,
+    /// It is elsewhere.
+    Moved(String),
+    /// It did not come.
+    Failed(String),
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(super) enum Go {
+    /// These bytes, over the connection that is there.
+    Here(String),
+    /// To this server first; then [`Fetch::connected`] has the bytes.
+    To(NextServer),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Fetch {
+    /// The server of the connection, while it can be used.
+    server: Option<NextServer>,
+    /// What is to be sent when the next one is there, and what is asked for by it.
+    next: Option<(NextServer, String)>,
+    response: Option<ResponseReader>,
+    /// The head of the response has come.
+    has_head: bool,
+    /// The bytes that were asked for.
+    range: Option<(u64, u64)>,
+    /// The server closes behind this response.
+    closes: bool,
+}
+
+impl Fetch {
+    /// With a connection to the server of this URL.
+    pub(super) fn new(url: &str) -> Self {
+        Self { server: target_of(url).map(|(server, ..)| server), ..Self::default() }
+    }
+
+    /// Whether the server has not begun to answer.
+    pub(super) const fn awaits_head(&self) -> bool {
+        self.response.is_some() && !self.has_head
+    }
+
+    /// Whether the connection can be used.
+    pub(super) const fn is_connected(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Begins a request. `None`: it goes nowhere.
+    pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
+        let (server, authority, target) = target_of(&request.url)?;
+        let text = client::get_part(&authority, &target, request.range);
+        (self.range, self.has_head) = (request.range, false);
+        if self.server.as_ref() == Some(&server) {
+            self.begin_response();
+            return Some(Go::Here(text));
+        }
+        self.server = None;
+        self.next = Some((server.clone(), text));
+        Some(Go::To(server))
+    }
+
+    /// The connection to the next server is there: what is to be sent.
+    pub(super) fn connected(&mut self) -> Option<String> {
+        let (server, text) = self.next.take()?;
+        self.server = Some(server);
+        self.begin_response();
+        Some(text)
+    }
+
+    fn begin_response(&mut self) {
+        self.response = Some(ResponseReader::new());
+        self.closes = false;
+    }
+
+    /// Bytes of the server.
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Vec<Fetched>) {
+        let Some(response) = &mut self.response else { return };
+        let read = response.handle_bytes(bytes);
+        self.take(out);
+        if let Err(error) = read {
+            self.fail(&error.to_string(), out);
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn handle_end(&mut self, out: &mut Vec<Fetched>) {
+        if let Some(response) = &mut self.response {
+            let ended = response.handle_end();
+            self.take(out);
+            if let Err(error) = ended {
+                self.fail(&error.to_string(), out);
+            }
+        }
+        self.server = None;
+    }
+
+    /// Gives the request up.
+    pub(super) fn abandon(&mut self) {
+        self.response = None;
+        self.server = None;
+    }
+
+    fn take(&mut self, out: &mut Vec<Fetched>) {
+        while let Some(event) = self.response.as_mut().and_then(ResponseReader::poll_event) {
+            match event {
+                ResponseEvent::Head(head) => self.head(&head, out),
+                ResponseEvent::Body(bytes) => out.push(Fetched::Body(bytes)),
+                ResponseEvent::End => {
+                    self.response = None;
+                    if self.closes {
+                        self.server = None;
+                    }
+                    out.push(Fetched::End);
+                }
+            }
+        }
+    }
+
+    fn head(&mut self, head: &ResponseHead, out: &mut Vec<Fetched>) {
+        self.has_head = true;
+        self.closes = head.header("connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close"));
+        let wanted = if self.range.is_some() { PARTIAL } else { OK };
+        let location = head.header("location").and_then(|value| std::str::from_utf8(value).ok());
+        match (head.status, location) {
+            (status, _) if status == wanted => {}
+            (300..400, Some(location)) => {
+                self.abandon();
+                out.push(Fetched::Moved(location.to_owned()));
+            }
+            (OK, _) => self.fail("the server does not know ranges", out),
+            (status, _) => self.fail(&format!("HTTP {status} {}", head.reason), out),
+        }
+    }
+
+    fn fail(&mut self, why: &str, out: &mut Vec<Fetched>) {
+        // What is left of the answer is not worth to be read.
+        self.abandon();
+        out.push(Fetched::Failed(why.to_owned()));
+    }
+}
+
+/// The server of a URL, the `Host` of its requests, and what they ask for.
+fn target_of(text: &str) -> Option<(NextServer, String, String)> {
+    let url = Url::parse(text).ok()?;
+    let tls = url.scheme == "https";
+    let default_port = if tls { 443 } else { 80 };
+    let (host, port) = url.host_and_port(default_port).ok()?;
+    let authority = url::authority(&host, port, default_port);
+    Some((NextServer { host, port, tls }, authority, url.request_target()))
+}

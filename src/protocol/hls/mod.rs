@@ -1,0 +1,89 @@
+//! HLS: streams of other servers, pulled segment by segment.
+//!
+//! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
+//! go to one server; [`units::Units`] makes access units of the segments.
+
+mod fetch;
+mod pull;
+mod units;
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use crypto::Seed;
+use flv::file::TagKind;
+
+use super::publisher::LoadPublisher;
+use super::pull::{Client, Patience};
+use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
+use super::{Now, Session};
+use crate::auth::url::{Url, UrlError};
+use crate::mail::Transport;
+use crate::types::StreamKey;
+use pull::HlsPull;
+
+/// How the names of playlists end.
+const ENDING: &str = ".m3u8";
+
+/// See [`super::registry`].
+pub(super) static PROTOCOL: Protocol = Protocol {
+    schemes: &[
+        Scheme {
+            name: "http",
+            default_port: 80,
+            pushes: false,
+            pulls: true,
+            takes_credentials: false,
+            load: LoadUse::none("hls"),
+            read: |url, scheme| outbound(url, scheme, Transport::Tcp),
+        },
+        Scheme {
+            name: "https",
+            default_port: 443,
+            pushes: false,
+            pulls: true,
+            takes_credentials: false,
+            load: LoadUse::none("hls"),
+            read: |url, scheme| outbound(url, scheme, Transport::Tls),
+        },
+    ],
+    ..Protocol::NONE
+};
+
+fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
+    let (host, port) = url.host_and_port(scheme.default_port)?;
+    if !url.path().to_ascii_lowercase().ends_with(ENDING) {
+        return Err(UrlError::Unsupported("the URL of a playlist ends with .m3u8"));
+    }
+    let text = format!("{}://{}{}", url.scheme, url.authority, url.tail);
+    Ok(Outbound { host, port, transport, request: Box::new(Playlist(text)) })
+}
+
+/// The URL of a playlist.
+#[derive(Debug)]
+struct Playlist(String);
+
+impl Request for Playlist {
+    /// Never: the outbound policy closes the server's own HTTP ports to it.
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        false
+    }
+
+    fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+
+    fn pull(&self, patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
+        Some(Box::new(HlsPull::new(self.0.clone(), patience)))
+    }
+
+    fn publish(
+        &self,
+        _now: Instant,
+        _patience: Patience,
+        _seed: Seed,
+        _heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
+        None
+    }
+}

@@ -1,0 +1,171 @@
+//! Segments as access units: MPEG-TS, or fragmented MP4 with the audio beside the video or in files of its own.
+
+use std::sync::Arc;
+
+use ::hls::{Rendition, SegmentKind};
+use bytes::Bytes;
+use media::{AccessUnit, Tracks};
+
+use crate::mail::Grant;
+use crate::protocol::usable::Supply;
+use crate::protocol::{mp4_mapping, ts};
+
+/// What the segments are.
+#[derive(Debug)]
+enum Kind {
+    /// None came.
+    Unknown,
+    Ts(Box<ts::Depackager>),
+    Mp4(Box<mp4_mapping::Depackager>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Units {
+    grant: Grant,
+    has_audio_beside: bool,
+    kind: Kind,
+    /// The last index of each rendition, for what follows a loss.
+    indexes: [Bytes; 2],
+}
+
+/// The file of a rendition.
+const fn input_of(rendition: Rendition) -> usize {
+    match rendition {
+        Rendition::Main => 0,
+        Rendition::Audio => 1,
+    }
+}
+
+impl Units {
+    /// Continues the stream at the position of the grant.
+    pub(super) fn new(grant: &Grant, has_audio_beside: bool) -> Self {
+        let indexes = [Bytes::new(), Bytes::new()];
+        Self { grant: grant.clone(), has_audio_beside, kind: Kind::Unknown, indexes }
+    }
+
+    /// A segment begins.
+    ///
+    /// # Errors
+    /// Why it cannot be carried.
+    pub(super) fn begin(
+        &mut self,
+        rendition: Rendition,
+        kind: SegmentKind,
+        discontinuity: bool,
+    ) -> Result<(), String> {
+        match (&mut self.kind, kind) {
+            (_, SegmentKind::Ts) if self.has_audio_beside => {
+                return Err("audio beside MPEG-TS is not carried".to_owned());
+            }
+            (Kind::Ts(depackager), SegmentKind::Ts) if discontinuity => depackager.lost(),
+            (Kind::Mp4(depackager), SegmentKind::Fmp4) => {
+                if depackager.begin_segment(input_of(rendition)).is_err() {
+                    self.begin_again(rendition)?;
+                }
+            }
+            (Kind::Ts(_), SegmentKind::Ts) => {}
+            (Kind::Unknown, SegmentKind::Ts) => {
+                self.kind = Kind::Ts(Box::new(ts::Depackager::new(&self.grant)));
+            }
+            (Kind::Unknown, SegmentKind::Fmp4) => {
+                let inputs = if self.has_audio_beside { 2 } else { 1 };
+                self.kind = Kind::Mp4(Box::new(mp4_mapping::Depackager::new(&self.grant, inputs)));
+            }
+            (Kind::Ts(_), SegmentKind::Fmp4) | (Kind::Mp4(_), SegmentKind::Ts) => {
+                return Err("the container of the segments has changed".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of what follows.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn index(&mut self, rendition: Rendition, bytes: &Bytes) -> Result<(), String> {
+        if let Some(index) = self.indexes.get_mut(input_of(rendition)) {
+            *index = bytes.clone();
+        }
+        self.begin_again(rendition)
+    }
+
+    /// A piece of a segment.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn media(&mut self, rendition: Rendition, bytes: &Bytes) -> Result<(), String> {
+        match &mut self.kind {
+            Kind::Unknown => Ok(()),
+            Kind::Ts(depackager) => {
+                depackager.handle(bytes);
+                Ok(())
+            }
+            Kind::Mp4(depackager) => {
+                depackager.handle(input_of(rendition), bytes).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Something is missing here.
+    ///
+    /// # Errors
+    /// Why what follows could not be read.
+    pub(super) fn lost(&mut self, rendition: Rendition) -> Result<(), String> {
+        match &mut self.kind {
+            Kind::Unknown => Ok(()),
+            Kind::Ts(depackager) => {
+                depackager.lost();
+                Ok(())
+            }
+            Kind::Mp4(_) => self.begin_again(rendition),
+        }
+    }
+
+    /// Nothing follows.
+    pub(super) fn finish(&mut self) {
+        match &mut self.kind {
+            Kind::Unknown => {}
+            Kind::Ts(depackager) => depackager.finish(),
+            Kind::Mp4(depackager) => depackager.finish(),
+        }
+    }
+
+    /// The next unit, and the tracks that decode it.
+    pub(super) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
+        match &mut self.kind {
+            Kind::Unknown => None,
+            Kind::Ts(depackager) => depackager.poll_unit(),
+            Kind::Mp4(depackager) => depackager.poll_unit(),
+        }
+    }
+
+    /// Units that could not be used, since this was asked before.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        match &mut self.kind {
+            Kind::Unknown => 0,
+            Kind::Ts(depackager) => depackager.take_dropped(),
+            Kind::Mp4(depackager) => depackager.take_dropped(),
+        }
+    }
+
+    /// What has come of the stream so far.
+    pub(super) fn supply(&self) -> Supply {
+        match &self.kind {
+            Kind::Unknown => Supply::Nothing,
+            Kind::Ts(depackager) => depackager.supply(),
+            Kind::Mp4(depackager) => depackager.supply(),
+        }
+    }
+
+    /// A rendition is read from its index on.
+    fn begin_again(&mut self, rendition: Rendition) -> Result<(), String> {
+        let input = input_of(rendition);
+        let (Kind::Mp4(depackager), Some(index)) = (&mut self.kind, self.indexes.get(input)) else {
+            return Ok(());
+        };
+        depackager.begin_again(input);
+        depackager.handle(input, index).map_err(|error| error.to_string())?;
+        depackager.begin_segment(input).map_err(|error| error.to_string())
+    }
+}
