@@ -63,6 +63,11 @@ impl Fetch {
         self.server.is_some()
     }
 
+    /// Whether a connection to the next server is being made.
+    pub(super) const fn is_moving(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// Begins a request. `None`: it goes nowhere.
     pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
         let (server, authority, target) = target_of(&request.url)?;
@@ -116,6 +121,7 @@ impl Fetch {
     pub(super) fn abandon(&mut self) {
         self.response = None;
         self.server = None;
+        self.next = None;
     }
 
     fn take(&mut self, out: &mut Vec<Fetched>) {

@@ -15,6 +15,9 @@ use crate::protocol::usable::Supply;
 
 /// Segments come faster than they are to be seen, and are given out as they are to be seen.
 const AHEAD: Duration = Duration::from_millis(100);
+/// While more units than these wait to be seen nothing further is asked for: about a second of them. What is asked for then is
+/// there when it is needed, and no server waits long for its answer to be read.
+const QUEUED_MAX: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +28,10 @@ pub(super) struct HlsPull {
     /// Begins when the first connection is there.
     machine: Option<Box<::hls::Client>>,
     fetch: Fetch,
+    /// There is a connection, of use or not.
+    has_socket: bool,
+    /// As of the last input.
+    now: Option<Instant>,
     head_until: Option<Instant>,
     out: SendQueue,
     /// Of the machine, until there is a grant.
@@ -41,6 +48,8 @@ impl HlsPull {
             url,
             patience: patience.handshake,
             machine: None,
+            has_socket: false,
+            now: None,
             head_until: None,
             out: SendQueue::new(),
             waiting: VecDeque::new(),
@@ -62,7 +71,6 @@ impl HlsPull {
                 Fetched::Body(bytes) => {
                     if !machine.handle_body(now, bytes) {
                         self.fetch.abandon();
-                        self.events.push_back(ClientEvent::Disconnect);
                         break;
                     }
                 }
@@ -71,17 +79,23 @@ impl HlsPull {
                 Fetched::Failed(why) => machine.handle_failure(now, &why),
             }
         }
-        self.ask(now);
         self.take_events();
+        self.ask(now);
     }
 
     fn ask(&mut self, now: Instant) {
-        let was_connected = self.fetch.is_connected();
+        self.now = Some(now);
+        if self.events.len() >= QUEUED_MAX {
+            return;
+        }
         while let Some(request) = self.machine.as_mut().and_then(|machine| machine.poll_request()) {
             self.head_until = now.checked_add(self.patience);
             match self.fetch.ask(&request) {
                 Some(Go::Here(text)) => return self.out.push(Bytes::from(text)),
-                Some(Go::To(server)) => return self.events.push_back(ClientEvent::NextServer(server)),
+                Some(Go::To(server)) => {
+                    self.has_socket = false;
+                    return self.events.push_back(ClientEvent::NextServer(server));
+                }
                 None => {
                     if let Some(machine) = &mut self.machine {
                         machine.handle_failure(now, "a URL that cannot be requested");
@@ -89,11 +103,11 @@ impl HlsPull {
                 }
             }
         }
-        if !self.fetch.awaits_head() {
+        if !self.fetch.awaits_head() && !self.fetch.is_moving() {
             self.head_until = None;
         }
-        if !was_connected && self.begun {
-            // Nothing is asked for now, and the connection is of no use.
+        // One that can be used no more is let go at once, though nothing is asked for now.
+        if !self.fetch.is_connected() && std::mem::take(&mut self.has_socket) {
             self.events.push_back(ClientEvent::Disconnect);
         }
     }
@@ -176,6 +190,7 @@ impl UnitClient for HlsPull {
 
 impl Client for HlsPull {
     fn begin(&mut self, start: &Start<'_>) {
+        self.has_socket = true;
         if self.machine.is_none() {
             match ::hls::Client::new(&self.url, Config::default(), start.now) {
                 Ok(machine) => self.machine = Some(Box::new(machine)),
@@ -195,7 +210,6 @@ impl Client for HlsPull {
         self.out = SendQueue::new();
         let mut fetched = Vec::new();
         self.fetch.handle_end(&mut fetched);
-        self.events.push_back(ClientEvent::Disconnect);
         self.advance(now, fetched);
     }
 
@@ -204,7 +218,6 @@ impl Client for HlsPull {
         if self.head_until.is_some_and(|until| until <= now) {
             self.head_until = None;
             self.fetch.abandon();
-            self.events.push_back(ClientEvent::Disconnect);
             fetched.push(Fetched::Failed("no answer to the request".to_owned()));
         }
         if let Some(machine) = &mut self.machine {
@@ -219,6 +232,11 @@ impl Client for HlsPull {
     }
 
     fn poll(&mut self) -> Option<ClientEvent> {
+        if self.events.len() < QUEUED_MAX
+            && let Some(now) = self.now
+        {
+            self.ask(now);
+        }
         let event = self.events.pop_front();
         if event.is_none() {
             self.events.shrink_to(8);
@@ -243,3 +261,6 @@ impl Client for HlsPull {
         Some(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

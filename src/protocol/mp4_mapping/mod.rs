@@ -103,6 +103,9 @@ impl Depackager {
         if let Some(reader) = self.readers.get_mut(input) {
             *reader = Reader::new(Limits::default());
         }
+        for lane in self.lanes.iter_mut().filter(|lane| lane.input == input && lane.is_video) {
+            lane.has_begun = false;
+        }
     }
 
     /// The file has ended: what waited for more of it comes now.
@@ -133,10 +136,12 @@ impl Depackager {
 
     /// An index: the samples behind it are of these tracks.
     fn begin(&mut self, input: usize, tracks: &[fmp4::Track]) {
+        if self.is_known(input, tracks) {
+            return;
+        }
         if self.lanes.iter().any(|lane| lane.input == input) {
             self.finish();
         }
-        let had_begun = self.lanes.iter().any(|lane| lane.input == input && lane.has_begun);
         self.lanes.retain(|lane| lane.input != input);
         for track in tracks {
             let kind = track.config.codec().kind();
@@ -144,7 +149,6 @@ impl Depackager {
             let is_free = |id: &TrackId| self.lanes.iter().all(|lane| lane.id != *id);
             let id = (0..).map_while(|n| TrackId::nth(kind, n)).find(is_free);
             let Some(id) = id.filter(|_| self.lanes.len() < media::TRACKS_MAX) else { continue };
-            let is_known = self.tracks.get(id).is_some_and(|known| known.config == track.config);
             self.configure(id, track);
             self.lanes.push(Lane {
                 input,
@@ -152,8 +156,7 @@ impl Depackager {
                 id,
                 timescale: track.timescale,
                 is_video,
-                // The same index again, as each segment of some servers has it.
-                has_begun: had_begun && is_known,
+                has_begun: false,
                 waiting: VecDeque::new(),
             });
         }
@@ -163,6 +166,17 @@ impl Depackager {
             tracks.epoch = tracks.epoch.wrapping_add(1);
             tracks.retain(|track| is_there(track.id));
         }
+    }
+
+    /// Whether a file has had this very index before: what waits of it goes on.
+    fn is_known(&self, input: usize, tracks: &[fmp4::Track]) -> bool {
+        let of_input = || self.lanes.iter().filter(|lane| lane.input == input);
+        let is_same = |(lane, track): (&Lane, &fmp4::Track)| {
+            let known = self.tracks.get(lane.id);
+            (lane.number, lane.timescale) == (track.id, track.timescale)
+                && known.is_some_and(|known| known.config == track.config)
+        };
+        of_input().count() == tracks.len() && of_input().zip(tracks).all(is_same)
     }
 
     /// Makes this the configuration of the track. One that differs begins an epoch of it.
