@@ -22,6 +22,7 @@ mod jobs;
 mod live;
 mod management;
 mod metrics;
+mod playlists;
 mod purge;
 mod records;
 mod registry;

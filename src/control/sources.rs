@@ -7,6 +7,7 @@
 //!    it where it stood, with its clock, its viewers and its pushes. Status `broadcasting`.
 //! 4. An attempt ends: status `finished` until the next one. The stream stays up, and waits for as long as the source
 //!    runs.
+//!    Of a playlist it is the next item's (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
 //!
 //! A stream is up from the first media on and not before. So streams that are pulled from each other in a circle
@@ -28,37 +29,54 @@ use crate::protocol::outbound;
 use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
+use super::playlists::{Playlist, is_playable};
 use super::supervisor::{Job, RemoteHost, allowed};
 use super::{Control, wall};
 
 /// A source that a viewer started stops after so long without one.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How often timeouts of sources are checked.
-const TICK: Duration = Duration::from_secs(1);
+pub(super) const TICK: Duration = Duration::from_secs(1);
 /// The load that a new pull is assumed to add to a worker, in parts per thousand, until a report shows the real
 /// one.
 const PULL_PERMILLE: u64 = 10;
 
+/// What an attempt of a source asks for.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub(super) url: String,
+    pub(super) target: Target,
+    /// How much of a file is passed over.
+    pub(super) skip: Duration,
+}
+
 /// A source that runs.
 #[derive(Debug)]
-struct Source {
-    key: StreamKey,
-    url: String,
-    target: Target,
+pub(super) struct Source {
+    pub(super) key: StreamKey,
+    pub(super) origin: Origin,
     /// When it, or its last periodic restart, began.
     began: Instant,
     /// When somebody was last known to watch; at first, when it began.
     watched: Instant,
+    /// Where in a file its next attempt begins, if somebody has said so.
+    sought: Option<Duration>,
+    /// When real time reaches the end of the media that have come.
+    pub(super) seen: Instant,
+    /// The items that take turns, if it is a playlist.
+    pub(super) playlist: Option<Playlist>,
 }
 
 /// The running sources, and the streams that viewers may start.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    by_id: BTreeMap<PullId, Source>,
-    by_key: BTreeMap<StreamKey, PullId>,
+    pub(super) by_id: BTreeMap<PullId, Source>,
+    pub(super) by_key: BTreeMap<StreamKey, PullId>,
     auto_start: BTreeSet<StreamKey>,
+    /// Playlists that begin by themselves, and when: seconds of the wall clock.
+    pub(super) planned: BTreeMap<StreamKey, u64>,
     pulls: u64,
-    tick: Option<Instant>,
+    pub(super) tick: Option<Instant>,
 }
 
 impl Sources {
@@ -74,6 +92,10 @@ impl Sources {
         self.by_key.contains_key(key)
     }
 
+    pub(super) fn find(&self, key: &StreamKey) -> Option<&Source> {
+        self.by_id.get(self.by_key.get(key)?)
+    }
+
     /// Running sources of one application that have no stream yet: they count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         self.by_key.keys().filter(|key| &*key.app == app && !is_live(key)).count()
@@ -87,7 +109,8 @@ pub(super) fn is_source(kind: &str) -> bool {
 
 /// Whether a viewer may start it.
 fn starts_by_viewer(record: &Broadcast) -> bool {
-    record.auto_start_stop_enabled && is_source(&record.kind) && record.stream_url.is_some()
+    record.auto_start_stop_enabled
+        && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
 }
 
 impl Control {
@@ -136,20 +159,25 @@ impl Control {
     pub(super) fn begin_source(&mut self, now: Now, key: &StreamKey) -> Result<(), String> {
         let settings = self.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let record = self.records.get(key).ok_or("There is no such broadcast")?;
-        let url = record.stream_url.clone().unwrap_or_default();
-        let target = self.source_target(key, &url)?;
+        let item = if is_playable(record) { Some(self.first_item(key)?) } else { None };
+        let origin = match &item {
+            Some((_, origin)) => origin.clone(),
+            None => self.origin_of(key, record)?,
+        };
         if self.outbound.sources.is_running(key) || self.is_live(key) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
         if self.drain.is_some() || self.is_short_for_source(now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
-        tracing::info!(%key, url = redact(&url), "source started");
+        tracing::info!(%key, url = redact(&origin.url), "source started");
         self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
         let id = PullId(self.outbound.sources.pulls);
-        let remote = RemoteHost::of(&target, self.config.server.host);
-        let (began, watched) = (now.mono, now.mono);
-        let source = Source { key: key.clone(), url, target, began, watched };
+        let remote = RemoteHost::of(&origin.target, self.config.server.host);
+        let playlist = item.map(|(index, _)| self.begin_playlist(now, key, index));
+        let at = now.mono;
+        let source =
+            Source { key: key.clone(), origin, began: at, watched: at, sought: None, seen: at, playlist };
         self.outbound.sources.by_id.insert(id, source);
         self.outbound.sources.by_key.insert(key.clone(), id);
         self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
@@ -159,10 +187,20 @@ impl Control {
         Ok(())
     }
 
+    /// What the URL of a record asks for.
+    fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
+        let url = record.stream_url.clone().unwrap_or_default();
+        let target = self.source_target(key, &url)?;
+        let skip = u64::try_from(record.seek_time_in_ms).unwrap_or(0);
+        Ok(Origin { url, target, skip: Duration::from_millis(skip) })
+    }
+
     /// Ends a source and its stream. Says whether there was one.
     pub(super) fn stop_source(&mut self, now: Now, key: &StreamKey, end: StreamEnd) -> bool {
         let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
-        self.outbound.sources.by_id.remove(&id);
+        if self.outbound.sources.by_id.remove(&id).is_some_and(|source| source.playlist.is_some()) {
+            self.end_playlist(now, key);
+        }
         if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
             self.post(worker, ToWorker::StopPull(id));
         }
@@ -177,21 +215,41 @@ impl Control {
         true
     }
 
-    /// Ends the attempt and begins another, with what the record says now. The stream stays up.
+    /// Ends the attempt and begins another, with what the record says now. The stream stays up. A playlist looks at its
+    /// record when an item is over.
     pub(super) fn restart_source(&mut self, now: Now, key: &StreamKey) {
-        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
-        let url = self.records.get(key).and_then(|record| record.stream_url.clone()).unwrap_or_default();
-        let target = match self.source_target(key, &url) {
-            Ok(target) => target,
-            Err(reason) => {
-                tracing::info!(%key, url = redact(&url), reason, "source cannot continue");
-                self.stop_source(now, key, StreamEnd::Stopped);
-                return;
-            }
+        let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
+            return;
         };
+        let url = redact(&source.origin.url);
+        match self.records.get(key).map(|record| self.origin_of(key, record)) {
+            Some(Ok(origin)) => self.go_to(now, key, origin),
+            Some(Err(reason)) => {
+                tracing::info!(%key, url, reason, "source cannot continue");
+                self.stop_source(now, key, StreamEnd::Stopped);
+            }
+            None => {}
+        }
+    }
+
+    /// Begins a file that plays anew, at this time of it. False: none plays.
+    pub(super) fn seek(&mut self, now: Now, key: &StreamKey, time: Duration) -> bool {
+        let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
+        let id =
+            self.outbound.sources.by_key.get(key).filter(|_| self.records.get(key).is_some_and(plays_files));
+        let Some(source) = id.and_then(|id| self.outbound.sources.by_id.get_mut(id)) else { return false };
+        source.sought = Some(time);
+        let origin = source.origin.clone();
+        self.go_to(now, key, origin);
+        true
+    }
+
+    /// Ends the attempt of a source and begins one that asks for something else.
+    pub(super) fn go_to(&mut self, now: Now, key: &StreamKey, origin: Origin) {
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
-        let remote = RemoteHost::of(&target, self.config.server.host);
-        (source.url, source.target) = (url, target);
+        let remote = RemoteHost::of(&origin.target, self.config.server.host);
+        source.origin = origin;
         source.began = now.mono;
         if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
             self.post(worker, ToWorker::StopPull(id));
@@ -202,13 +260,15 @@ impl Control {
     /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
     pub(super) fn order_pull(&mut self, now: Now, id: PullId, address: SocketAddr) {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
-        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
-        let (key, target) = (source.key.clone(), source.target.clone());
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let (key, target) = (source.key.clone(), source.origin.target.clone());
+        let skip = source.sought.take().unwrap_or(source.origin.skip);
+        let lead = source.seen.saturating_duration_since(now.mono);
         let live = self.stream_of(&key).and_then(|stream| self.registry.get(&stream));
         let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(now));
         self.source_status(now, &key, status::PREPARING);
         self.outbound.supervisor.open(Job::Pull(id), worker);
-        let order = PullOrder { pull: id, attempt, key, address, target };
+        let order = PullOrder { pull: id, attempt, key, address, target, lead, skip };
         self.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
@@ -261,7 +321,13 @@ impl Control {
                 let key = source.key.clone();
                 self.source_status(now, &key, status::PREPARING);
             }
-            PullState::Failed(reason) | PullState::Lost(reason) => self.pull_failed(now, id, &reason),
+            PullState::Failed(reason) => self.pull_failed(now, id, &reason),
+            PullState::Lost { reason, ahead } => {
+                if let Some(source) = self.outbound.sources.by_id.get_mut(&id) {
+                    source.seen = now.mono.checked_add(ahead).unwrap_or(now.mono);
+                }
+                self.pull_failed(now, id, &reason);
+            }
         }
     }
 
@@ -304,8 +370,11 @@ impl Control {
     pub(super) fn pull_failed(&mut self, now: Now, id: PullId, reason: &str) {
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
+        if source.playlist.is_some() {
+            return self.item_over(now, id, reason);
+        }
         let failures = self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
-        tracing::info!(%key, url = redact(&source.url), failures, reason, "pull failed");
+        tracing::info!(%key, url = redact(&source.origin.url), failures, reason, "pull failed");
         self.source_status(now, &key, status::FINISHED);
     }
 
@@ -320,12 +389,12 @@ impl Control {
     pub(super) fn pull_still_resolving(&mut self, now: Now, id: PullId) {
         let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
-        tracing::info!(%key, url = redact(&source.url), "the resolver does not answer");
+        tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
         self.source_status(now, &key, status::FINISHED);
     }
 
     /// `preparing` or `finished`.
-    fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+    pub(super) fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         let Some(record) = self.records.get_mut(key) else { return };
         record.update_time = wall(now);
         if status == status::PREPARING && record.status != status {
@@ -354,7 +423,9 @@ impl Control {
                 && age(source.watched) >= IDLE_MAX
             {
                 idle.push(key.clone());
-            } else if self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over) {
+            } else if source.playlist.is_none()
+                && self.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
+            {
                 aged.push(key.clone());
             }
         }
@@ -364,8 +435,9 @@ impl Control {
         for key in aged {
             self.restart_source(now, &key);
         }
-        self.outbound.sources.tick =
-            if self.outbound.sources.by_id.is_empty() { None } else { now.mono.checked_add(TICK) };
+        self.fire_planned(now);
+        let idle = self.outbound.sources.by_id.is_empty() && self.outbound.sources.planned.is_empty();
+        self.outbound.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
     }
 
     /// A viewer waits for a stream that is not there.
@@ -420,8 +492,14 @@ impl Control {
             let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
             self.post_all(&ToWorker::AutoStart(all));
         }
+        let planned = self.records.all().filter(|(_, record)| record.planned_start_date > 0);
+        for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.note_planned(now, &key);
+        }
         let starts = |app: &StreamKey| self.apps.get(&app.app).is_some_and(|app| app.start_sources);
-        let all = self.records.all().filter(|(key, record)| is_source(&record.kind) && starts(key));
+        let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
+        let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
+        let all = self.records.all().filter(|(key, record)| is_source(record) && starts(key) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
             if let Err(reason) = self.begin_source(now, &key) {
                 tracing::info!(%key, reason, "source not started");
@@ -437,8 +515,11 @@ impl Control {
                 self.mark_dirty(now, key);
             }
         }
-        for id in std::mem::take(&mut self.outbound.sources.by_id).into_keys() {
+        for (id, source) in std::mem::take(&mut self.outbound.sources.by_id) {
             self.outbound.supervisor.remove(Job::Pull(id));
+            if source.playlist.is_some() {
+                self.end_playlist(now, &source.key);
+            }
         }
         self.outbound.sources.tick = None;
     }

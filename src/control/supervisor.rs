@@ -235,6 +235,18 @@ impl Supervisor {
         worker
     }
 
+    /// Where the next attempt goes.
+    pub(super) fn aim(&mut self, job: Job, remote: RemoteHost) {
+        if let Some(task) = self.tasks.get_mut(&job) {
+            task.remote = remote;
+        }
+    }
+
+    /// Whether the open attempt has reached what it is for.
+    pub(super) fn is_steady(&self, job: Job) -> bool {
+        self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
+    }
+
     /// When [`Supervisor::poll_due`] has something.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)

@@ -123,6 +123,7 @@ impl Control {
             self.follow_subtracks(now, &main);
         }
         self.note_auto_start(&key);
+        self.note_planned(now, &key);
         if let Some((session, answer)) = waiter {
             let Some(answer) = self.started(now, session, &key, answer) else { return };
             let response = self.answer_of(now, &key, answer, existed, live.is_some() || runs);

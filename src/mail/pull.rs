@@ -1,6 +1,7 @@
 //! Pulls: streams fetched from other servers. Control orders attempts, workers report their state.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::Target;
 use crate::types::{PullId, StreamKey};
@@ -13,7 +14,12 @@ pub enum PullState {
     /// Over before there was any media: refused, timed out, no stream.
     Failed(String),
     /// Over after there was media: cut off, ended, or frozen.
-    Lost(String),
+    Lost {
+        /// Why.
+        reason: String,
+        /// How far the media were ahead of real time.
+        ahead: Duration,
+    },
 }
 
 /// Another server that a pull goes on at, over a byte stream.
@@ -53,4 +59,8 @@ pub struct PullOrder {
     pub address: SocketAddr,
     /// The server, and what is asked for there.
     pub target: Target,
+    /// How far the stream is ahead of real time already: a file is not read faster than it is to be seen.
+    pub lead: Duration,
+    /// How much of a file is passed over.
+    pub skip: Duration,
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::http_flv::WsPeer;
 use crate::publish_play::{assert_equal_from_first_key_frame, assert_track_within};
 use crate::support::{
-    Bystander, Home, Nginx, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file, own_port,
-    run, secs, source_packets, ts_file, unit_md5, wait_for,
+    Bystander, Home, Nginx, Packet, Player, Program, Publisher, RtmpPeer, Server, frame_md5, media_file,
+    own_port, run, secs, source_packets, ts_file, unit_md5, wait_for,
 };
 
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
@@ -191,6 +191,61 @@ fn an_mp4_file_over_http_is_played_as_it_comes_fragmented_or_not() {
     start_source(&server, "behind", &format!("http://{}/behind.mp4", file_server(&mp4)));
     wait_for("the reason", secs(20), || server.log().contains("the media is before its index"));
     wait_for_status(&server, "behind", &["finished"]);
+}
+
+#[test]
+fn the_items_of_a_playlist_are_one_stream_that_begins_anew() {
+    let server = Server::start(&["server.workers=2"]);
+    let folder = server.home().join("items");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Two items of other sizes: another configuration each time.
+    let items = [("a", "320x180"), ("b", "640x360")].map(|(name, size)| {
+        let path = folder.join(format!("{name}.mp4"));
+        let mut make = Command::new("ffmpeg");
+        make.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-f", "lavfi", "-i"]);
+        make.arg(format!("testsrc2=size={size}:rate=25")).args([
+            "-f",
+            "lavfi",
+            "-i",
+            "sine=sample_rate=48000",
+        ]);
+        make.args(["-t", "4", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast", "-g", "25"]);
+        make.args(["-c:a", "aac", "-movflags", "faststart"]).arg(&path);
+        assert!(run(&mut make).0.success(), "{name}");
+        unit_md5(path.to_str().unwrap(), None)
+    });
+    let (address, asked) = folder_server(&folder);
+    let list = ["a", "missing", "b"].map(|name| format!(r#"{{"streamUrl":"http://{address}/{name}.mp4"}}"#));
+    let body = format!(r#"{{"streamId":"p","type":"playlist","playListItemList":[{}]}}"#, list.join(","));
+    let record = server.api().post(&format!("{BROADCASTS}/create"), &body).json();
+    assert_eq!(record["type"], "playlist", "{record}");
+    let started = server.api().post(&format!("{BROADCASTS}/p/start"), "").json();
+    assert_eq!(started["success"], true, "{started}");
+    wait_for_status(&server, "p", &["broadcasting"]);
+    // A viewer of fourteen seconds sees both, and the first one again, in order.
+    let played = unit_md5(&server.rtmp_url("live/p"), Some(14));
+    let times: Vec<i64> = played.iter().filter(|packet| packet.0 == 0).map(|packet| packet.1).collect();
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "one clock");
+    let from = |item: &[Packet]| {
+        let known: std::collections::BTreeSet<_> = item.iter().map(|packet| packet.4.clone()).collect();
+        let which =
+            played.iter().enumerate().filter(|(_, packet)| packet.0 == 0 && known.contains(&packet.4));
+        which.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let [first, second] = [from(&items[0]), from(&items[1])];
+    assert!(
+        second.len() >= 99 && first.len() > 100,
+        "{} of the first, {} of the second",
+        first.len(),
+        second.len()
+    );
+    assert!(first.iter().any(|at| at < &second[0]) || first.iter().any(|at| at > second.last().unwrap()));
+    assert!(asked.lock().unwrap().iter().any(|path| path == "/missing.mp4"));
+    let record = server.api().broadcast("live", "p").unwrap();
+    assert_eq!(record["playListStatus"], "broadcasting");
+    let stopped = server.api().post(&format!("{BROADCASTS}/p/stop"), "").json();
+    assert_eq!(stopped["success"], true);
+    assert_eq!(server.api().broadcast("live", "p").unwrap()["playListStatus"], "finished");
 }
 
 /// Serves the files of a folder; what was asked for, in order.

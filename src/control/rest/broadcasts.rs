@@ -6,7 +6,8 @@ use super::call::{Call, Reply, bad_request};
 use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
-use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body};
+use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id, parse_body, status};
+use crate::control::playlists::is_playlist;
 use crate::control::records::{Answer, Change, Write};
 use crate::control::sources::is_source;
 use crate::control::{Control, Now};
@@ -67,7 +68,10 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if auto_start && let Some(refusal) = auto_start_refusal(control, at, call, body.as_ref()) {
         return refusal;
     }
-    let body = body.unwrap_or_default();
+    let mut body = body.unwrap_or_default();
+    if auto_start && body.stream_url.iter().flatten().any(|url| is_file(url)) {
+        body.kind = Some(Some("VoD".to_owned()));
+    }
     let id = if given.is_empty() { control.generated_id(at) } else { given.to_owned() };
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
     let record = match control.new_record(at, &key, body) {
@@ -117,6 +121,11 @@ fn auto_start_refusal(control: &Control, at: Now, call: &Call<'_>, body: Option<
             Some(now(Outcome::failure("Auto start query needs an IP camera or stream source.")))
         }
     }
+}
+
+/// Whether the reference takes what is there for a file: a source that is made and started with it is a `VoD`.
+fn is_file(url: &str) -> bool {
+    url.starts_with("http") && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
 }
 
 /// Whether a source may be stored with this URL. Where it leads is checked when it is started.
@@ -264,7 +273,7 @@ pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
         "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
             now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
         }
-        "playlist" => now(Outcome::failure("Playlists are not available").error_id(-4)),
+        "playlist" => start_playlist(control, at, call, &key),
         "ipCamera" if url.is_none() => now(Outcome::failure(NO_CAMERAS).error_id(-4)),
         _ if url.is_none() => now(Outcome::failure(&format!(
             "Stream url is null and it's not an IP camera to get stream url for id:{id}"
@@ -274,6 +283,20 @@ pub(super) fn start(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
             "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
         )),
     }
+}
+
+/// The reference's texts; that no item can be pulled at all has none.
+fn start_playlist(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
+    if control.outbound.sources.is_running(key) {
+        let text = format!("Playlist is already running for stream:{}", key.id);
+        return now(Outcome::failure(&text));
+    }
+    if control.first_item(key).is_err() {
+        control.source_status(at, key, status::FINISHED);
+        control.mark_dirty(at, key.clone());
+        return now(Outcome::failure(""));
+    }
+    start_source(control, at, call, key)
 }
 
 fn start_source(control: &mut Control, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
@@ -300,8 +323,10 @@ pub(super) fn stop(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     for key in &subtracks {
         stopped |= control.stop_live(at, key);
     }
+    let is_playlist = control.records.get(&key).is_some_and(is_playlist);
     if control.stop_source(at, &key, StreamEnd::Stopped) {
-        return now(Outcome::success().message(Some("Stream stopped")));
+        let outcome = Outcome::success();
+        return now(if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) });
     }
     if control.stop_live(at, &key) || stopped {
         return now(Outcome::success());

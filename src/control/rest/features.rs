@@ -244,38 +244,6 @@ pub(super) fn duration(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     Reply::Now(Outcome::failure("Reading the duration of media is not available").error_id(-2).response(200))
 }
 
-/// `PUT /broadcasts/{id}/seek-time/{ms}`: a live source has nothing to seek in.
-pub(super) fn seek(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [id, ms, ..] = call.params;
-    if ms.parse::<i64>().is_err() {
-        return Reply::Now(Response::error(404, "Not Found"));
-    }
-    refused(&format!(
-        "Not active stream source found with this id: {id} make sure you give the id of a running stream source"
-    ))
-}
-
-/// `POST /playlists/{id}/next`: playlists are kept, and none runs in this version.
-pub(super) fn playlist_next(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [id, ..] = call.params;
-    let index: Option<i32> = match call.number("index") {
-        Ok(index) => index,
-        Err(refusal) => return refusal,
-    };
-    let Some(record) = control.records.get(&call.key()) else {
-        return refused("There is no playlist found. Please check Stream id again");
-    };
-    if record.kind != "playlist" {
-        return refused("This broadcast type is not playlist. This method is only available for playlists");
-    }
-    let items = record.play_list_item_list.as_ref().map_or(0, Vec::len);
-    // A negative one is the next.
-    if index.and_then(|index| usize::try_from(index).ok()).is_some_and(|index| index >= items) {
-        return refused("Index is out of the list. Please specify the correct index");
-    }
-    refused(&format!("No active playlist for id:{id}. Start the playlist first"))
-}
-
 /// `GET /broadcasts/{id}/ip-camera/device-profiles`.
 pub(super) fn camera_profiles(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
     Reply::Now(Response::empty(204))

@@ -19,6 +19,7 @@ mod lists;
 mod mask;
 mod openapi;
 mod paths;
+mod playback;
 mod proxy;
 mod root;
 mod route;

@@ -1,5 +1,7 @@
 //! Stream sources: starts, attempts, statuses, and the races between them.
 
+mod playlists;
+
 use super::*;
 use crate::mail::{NextServer, PullOrder, PullState};
 use crate::protocol::outbound::request_text;
@@ -19,6 +21,10 @@ fn ok(id: &str) -> (u16, String) {
 
 fn stopped() -> (u16, String) {
     (200, r#"{"success":true,"message":"Stream stopped","dataId":"","errorId":0}"#.into())
+}
+
+fn lost(reason: &str) -> PullState {
+    PullState::Lost { reason: reason.to_owned(), ahead: Duration::ZERO }
 }
 
 impl Rig {
@@ -58,7 +64,7 @@ impl Rig {
     /// The attempt ends after it has delivered.
     fn loses(&mut self, session: SessionRef, order: &PullOrder, stream: StreamId, dts_ms: i64) {
         self.gone(session, stream, Departure::Lost, dts_ms);
-        self.pull_news(order.pull, order.attempt, PullState::Lost("reset".into()));
+        self.pull_news(order.pull, order.attempt, lost("reset"));
     }
 
     fn state(&mut self, id: &str) -> String {
@@ -176,12 +182,12 @@ fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
     rig.run_for(secs(1));
     let (_, second) = rig.pull();
     assert_eq!(rig.delivers(worker, &first).unwrap_err(), Refusal::InUse);
-    rig.pull_news(first.pull, 1, PullState::Lost("late".into()));
+    rig.pull_news(first.pull, 1, lost("late"));
     assert_eq!(rig.state("s"), "preparing");
     rig.delivers(worker, &second).unwrap();
     rig.op("s", "stop");
     assert_eq!(rig.delivers(worker, &second).unwrap_err(), Refusal::InUse);
-    rig.pull_news(second.pull, 2, PullState::Lost("late".into()));
+    rig.pull_news(second.pull, 2, lost("late"));
     assert_eq!(rig.state("s"), "finished");
     rig.take();
     rig.run_for(secs(60));

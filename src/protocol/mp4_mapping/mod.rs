@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fmp4::{Event, Limits, Reader, Sample};
 use media::{AccessUnit, Timeline, Timescale, Track, TrackId, TrackKind, Tracks};
@@ -56,6 +57,8 @@ pub(in crate::protocol) struct Depackager {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     delivers: bool,
+    /// Samples before this time of the file are passed over, in ticks.
+    from: i64,
 }
 
 impl Depackager {
@@ -70,7 +73,21 @@ impl Depackager {
             units: VecDeque::new(),
             dropped: 0,
             delivers: false,
+            from: i64::MIN,
         }
+    }
+
+    /// Passes over so much of the files; a video then begins at its next key frame.
+    pub(in crate::protocol) fn beginning_at(mut self, time: Duration) -> Self {
+        if !time.is_zero() {
+            self.from = i64::try_from(time.as_millis()).unwrap_or(i64::MAX).saturating_mul(90);
+        }
+        self
+    }
+
+    /// Whether samples come, and all so far were passed over.
+    pub(in crate::protocol) fn skips(&self) -> bool {
+        self.from != i64::MIN && !self.delivers
     }
 
     /// Bytes of a file, in any split.
@@ -193,6 +210,10 @@ impl Depackager {
     fn sample(&mut self, input: usize, sample: Sample) {
         let is_of = |lane: &&mut Lane| lane.input == input && lane.number == sample.track;
         let Some(lane) = self.lanes.iter_mut().find(is_of) else { return };
+        let dts = lane.timescale.convert(sample.dts, TICKS);
+        if dts < self.from {
+            return;
+        }
         let is_early = lane.is_video && !lane.has_begun && !sample.key_frame;
         let config = self.tracks.get(lane.id).map(|track| &track.config);
         let usable = config.and_then(|config| video_payload(config, sample.payload).ok().flatten());
@@ -201,7 +222,6 @@ impl Depackager {
             return;
         };
         lane.has_begun = true;
-        let dts = lane.timescale.convert(sample.dts, TICKS);
         let shown = lane.timescale.convert(sample.pts, TICKS).saturating_sub(dts).max(0);
         let config_epoch = self.tracks.get(lane.id).map_or(0, |track| track.epoch);
         self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());

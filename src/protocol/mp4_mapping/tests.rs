@@ -160,3 +160,28 @@ fn a_file_that_is_none_says_so() {
     assert!(depackager.handle(0, b"\0\0\0\x18ftypisom\0\0\0\0isomavc1\xff\xff\xff\xffmoov").is_err());
     assert_eq!(depackager.supply(), Supply::Nothing);
 }
+
+#[test]
+fn what_is_passed_over_takes_no_time_of_the_stream() {
+    let (video, audio) = (video(1), audio(2));
+    let seconds = (0..4).map(|number| second(number, [&video, &audio]));
+    let file = [head(&[&video, &audio])].into_iter().chain(seconds).collect::<Vec<_>>().concat();
+    let units = |from_ms: u64| {
+        let mut grant = grant();
+        grant.position = media::Position { dts_ms: 5000, started: true };
+        let mut depackager = Depackager::new(&grant, 1).beginning_at(Duration::from_millis(from_ms));
+        assert_eq!(depackager.skips(), from_ms > 0);
+        depackager.handle(0, &file).unwrap();
+        depackager.finish();
+        assert_eq!((depackager.skips(), depackager.take_dropped()), (from_ms >= 4000, 0), "{from_ms}");
+        let units: Vec<_> = std::iter::from_fn(|| depackager.poll_unit()).collect();
+        let of = |kind| {
+            units.iter().filter(|(unit, tracks)| tracks.get(unit.track).unwrap().kind() == kind).count()
+        };
+        let begins = units.first().map(|(unit, _)| unit.dts);
+        (of(TrackKind::Video), of(TrackKind::Audio), begins)
+    };
+    assert_eq!(units(0), (100, 192, Some(453_600)));
+    assert_eq!(units(2000), (50, 96, Some(453_600)));
+    assert_eq!(units(9000), (0, 0, None));
+}

@@ -1,6 +1,7 @@
 //! Streams of other servers to access units, from FLV tags, MPEG-TS packets or MP4 files.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flv::file::TagKind;
 use media::{AccessUnit, TrackKind, Tracks};
@@ -44,11 +45,13 @@ pub(super) enum Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
-    pub(super) fn new(grant: &Grant, first: Option<&Media>) -> Self {
+    /// Continues the stream at the position of the grant. So much of a file is passed over.
+    pub(super) fn new(grant: &Grant, first: Option<&Media>, skip: Duration) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
-            Some(Media::Mp4(_)) => Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant, 1))),
+            Some(Media::Mp4(_)) => {
+                Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant, 1).beginning_at(skip)))
+            }
             Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
         }
     }
@@ -59,6 +62,14 @@ impl Depackager {
             Self::Tags(ingest) => ingest.supply(),
             Self::Ts(ingest) => ingest.supply(),
             Self::Mp4(ingest) => ingest.supply(),
+        }
+    }
+
+    /// Whether the part of the file that comes is passed over.
+    pub(super) fn skips(&self) -> bool {
+        match self {
+            Self::Tags(_) | Self::Ts(_) => false,
+            Self::Mp4(ingest) => ingest.skips(),
         }
     }
 

@@ -248,6 +248,8 @@ pub(crate) struct PullSession {
     key: StreamKey,
     address: SocketAddr,
     client: Box<dyn Client>,
+    lead: Duration,
+    skip: Duration,
     stage: Stage,
     /// On the way to another server.
     moves: bool,
@@ -262,6 +264,8 @@ impl PullSession {
             key: order.key.clone(),
             address: order.address,
             client,
+            lead: order.lead,
+            skip: order.skip,
             stage: Stage::Connecting { until: now.mono + CONNECT_TIMEOUT },
             moves: false,
             held: VecDeque::new(),
@@ -295,7 +299,7 @@ impl PullSession {
                 Some(ClientEvent::ClosePath(path)) => self.events.push_back(Event::ClosePath(path)),
                 Some(ClientEvent::Ended(reason)) => {
                     self.finish_pieces(now);
-                    self.end(&reason);
+                    self.end(now, &reason);
                 }
                 None => return,
             }
@@ -382,7 +386,11 @@ impl PullSession {
             Some(depackager) => depackager.supply(),
             None => self.client.units().map_or(Supply::Nothing, |units| units.supply()),
         };
-        let fault = usable.check(now, supply);
+        let skips = depackager.as_ref().is_some_and(Depackager::skips);
+        if skips {
+            *stall = now + STALL_TIMEOUT;
+        }
+        let fault = if skips { None } else { usable.check(now, supply) };
         for output in outputs {
             match output {
                 Output::Unit { unit, tracks, ms } => {
@@ -403,16 +411,16 @@ impl PullSession {
                     self.events.push_back(Event::UnitsDropped { publication: Handle::ONLY, units: 1 });
                     self.bad = self.bad.saturating_add(1);
                     if self.bad > BAD_MAX {
-                        return self.end("the server sends nonsense");
+                        return self.end(now, "the server sends nonsense");
                     }
                 }
-                Output::Unsupported(what) => return self.end(&what),
+                Output::Unsupported(what) => return self.end(now, &what),
             }
         }
         // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
             self.events.push_back(Event::Fault { publication: Handle::ONLY, reason });
-            self.end(reason);
+            self.end(now, reason);
         }
     }
 
@@ -431,7 +439,7 @@ impl PullSession {
 
     fn hung_up(&mut self, ctx: &Context<'_>, reason: &str) {
         if self.moves || matches!(self.stage, Stage::Connecting { .. }) {
-            self.end(reason);
+            self.end(ctx.now.mono, reason);
         } else {
             self.client.handle_end(ctx.now.mono);
         }
@@ -450,15 +458,15 @@ impl PullSession {
                         units.handle_grant(now, &grant);
                         (None, units.ahead())
                     }
-                    None => (Some(Depackager::new(&grant, held.front())), AHEAD_MAX),
+                    None => (Some(Depackager::new(&grant, held.front(), self.skip)), AHEAD_MAX),
                 };
-                let (usable, pace) = (Usable::default(), Pace { ahead, base: None, held_until: None });
+                let (usable, pace) = (Usable::default(), Pace::new(ahead, self.lead));
                 self.stage = Stage::Live { depackager, usable, stall: now + STALL_TIMEOUT, pace };
                 for media in held {
                     self.take_piece(now, &media);
                 }
             }
-            Err(refusal) => self.end(&format!("refused here: {refusal:?}")),
+            Err(refusal) => self.end(ctx.now.mono, &format!("refused here: {refusal:?}")),
         }
     }
 
@@ -474,13 +482,13 @@ impl PullSession {
     }
 
     /// The first reason counts.
-    fn end(&mut self, reason: &str) {
+    fn end(&mut self, now: Instant, reason: &str) {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         self.held = VecDeque::new();
         let state = match stage {
             Stage::Over => return,
-            Stage::Live { .. } => PullState::Lost(reason.clone()),
+            Stage::Live { pace, .. } => PullState::Lost { reason: reason.clone(), ahead: pace.ahead_at(now) },
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked => {
                 PullState::Failed(reason.clone())
             }
@@ -576,9 +584,9 @@ impl Session for PullSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         match &mut self.stage {
-            Stage::Connecting { until } if *until <= now => self.end("connect timed out"),
-            Stage::Preparing { until } if *until <= now => self.end("no media came"),
-            Stage::Live { stall, .. } if *stall <= now => self.end("frozen: no media for 4 s"),
+            Stage::Connecting { until } if *until <= now => self.end(now, "connect timed out"),
+            Stage::Preparing { until } if *until <= now => self.end(now, "no media came"),
+            Stage::Live { stall, .. } if *stall <= now => self.end(now, "frozen: no media for 4 s"),
             Stage::Live { pace, .. } if pace.held_until.is_some_and(|until| until <= now) => {
                 pace.held_until = None;
             }
@@ -609,7 +617,7 @@ impl Session for PullSession {
 
     fn close(&mut self, ctx: &Context<'_>, reason: &str) {
         self.client.close(ctx.now.mono);
-        self.end(reason);
+        self.end(ctx.now.mono, reason);
     }
 
     fn about(&self) -> About {
@@ -633,25 +641,41 @@ impl Session for PullSession {
 #[derive(Debug)]
 struct Pace {
     /// How far it may be ahead of real time.
-    ahead: Duration,
+    ahead_max: Duration,
+    /// How far the stream was ahead before this attempt.
+    lead: Duration,
     /// A moment and the media time that belonged to it, in milliseconds.
     base: Option<(Instant, i64)>,
+    /// The latest media time.
+    latest: i64,
     /// Nothing is taken before this time.
     held_until: Option<Instant>,
 }
 
 impl Pace {
-    /// A unit of this time goes out. Gives the moment until which nothing more is taken.
-    fn note(&mut self, now: Instant, dts_ms: i64) -> Option<Instant> {
-        let (since, from) = *self.base.get_or_insert((now, dts_ms));
+    const fn new(ahead_max: Duration, lead: Duration) -> Self {
+        Self { ahead_max, lead, base: None, latest: 0, held_until: None }
+    }
+
+    /// How far the media are ahead of real time.
+    fn ahead_at(&self, now: Instant) -> Duration {
+        let Some((since, from)) = self.base else { return Duration::ZERO };
         let elapsed = now.saturating_duration_since(since);
         let allowed = elapsed + elapsed / DRIFT;
-        let media = Duration::from_millis(u64::try_from(dts_ms.saturating_sub(from)).unwrap_or(0));
-        let ahead = media.saturating_sub(allowed);
+        let media = Duration::from_millis(u64::try_from(self.latest.saturating_sub(from)).unwrap_or(0));
+        media.saturating_sub(allowed)
+    }
+
+    /// A unit of this time goes out. Gives the moment until which nothing more is taken.
+    fn note(&mut self, now: Instant, dts_ms: i64) -> Option<Instant> {
+        let lead = i64::try_from(self.lead.as_millis()).unwrap_or(0);
+        self.base.get_or_insert_with(|| (now, dts_ms.saturating_sub(lead)));
+        self.latest = dts_ms;
+        let ahead = self.ahead_at(now);
         if ahead.is_zero() {
             self.base = Some((now, dts_ms));
         }
-        self.held_until = now.checked_add(ahead.saturating_sub(self.ahead)).filter(|until| *until > now);
+        self.held_until = now.checked_add(ahead.saturating_sub(self.ahead_max)).filter(|until| *until > now);
         self.held_until
     }
 }

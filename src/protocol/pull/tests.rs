@@ -43,6 +43,8 @@ impl Rig {
             key: StreamKey::new("live", "s"),
             address: SocketAddr::from(([192, 0, 2, 1], 9)),
             target,
+            lead: Duration::ZERO,
+            skip: Duration::ZERO,
         };
         let session = PullSession::new(now, &order, client);
         Self { session, now, began, apps: Apps::new(), server: SessionSettings::default() }
@@ -132,7 +134,7 @@ fn name(event: &Event) -> String {
         Event::Unpublished { departure, .. } => format!("{departure:?}"),
         Event::Pull(PullState::Preparing) => "preparing".to_owned(),
         Event::Pull(PullState::Failed(why)) => format!("failed: {why}"),
-        Event::Pull(PullState::Lost(why)) => format!("lost: {why}"),
+        Event::Pull(PullState::Lost { reason, .. }) => format!("lost: {reason}"),
         Event::Closed(_) => "closed".to_owned(),
         other => format!("{other:?}"),
     }
@@ -342,6 +344,31 @@ fn a_file_that_comes_at_once_is_read_in_its_own_time() {
         rest[..rest.len() - 3].iter().all(|event| event.starts_with("unit")),
         "no stall while it was held"
     );
+}
+
+#[test]
+fn a_file_behind_another_is_held_for_what_is_still_to_be_seen_of_that() {
+    let mut rig = Rig::flv();
+    rig.session.lead = secs(8);
+    rig.connected();
+    rig.give(HEAD);
+    rig.give(&file(&[(CONFIG, 0), (KEY, 0)]));
+    rig.grant();
+    let minute: Vec<u8> = (1..=600).flat_map(|n| tag(KEY, n * 100)).collect();
+    let count = |events: &[String]| events.iter().filter(|event| event.starts_with("unit")).count();
+    let first = count(&rig.give(&minute));
+    assert!((20..=22).contains(&first), "eight of the ten seconds are taken: {first}");
+    let next = count(&rig.run_to(secs(20)));
+    assert!((200..=206).contains(&next), "then as time goes: {next}");
+    // The end says how far it has come.
+    rig.call(|session, ctx| session.end(ctx.now.mono, "over"));
+    let ends = std::iter::from_fn(|| rig.call(|session, ctx| session.poll_event(ctx)));
+    let ahead = ends.filter_map(|event| match event {
+        Event::Pull(PullState::Lost { ahead, .. }) => Some(ahead),
+        _ => None,
+    });
+    let ahead: Vec<Duration> = ahead.collect();
+    assert!(matches!(ahead[..], [ahead] if ahead > secs(9) && ahead <= secs(11)), "{ahead:?}");
 }
 
 #[test]

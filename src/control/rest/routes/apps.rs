@@ -3,7 +3,7 @@
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
-    broadcasts, conference, endpoints, features, lists, root, subscribers, subtracks, tokens,
+    broadcasts, conference, endpoints, features, lists, playback, root, subscribers, subtracks, tokens,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -413,11 +413,11 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Send a message over data channels",
     ),
-    app(Put, "/broadcasts/{id}/seek-time/{ms}", features::seek, "Result", BROADCASTS, "Seek in a source"),
+    app(Put, "/broadcasts/{id}/seek-time/{ms}", playback::seek, "Result", BROADCASTS, "Seek in a source"),
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
-        features::playlist_next,
+        playback::next_item,
         "Result",
         BROADCASTS,
         "Play the next item of a playlist",

@@ -1,0 +1,203 @@
+//! Playlists: records whose stream is one item after the other, each pulled as the URL of a stream source is
+//! (docs/rest.md).
+//!
+//! 1. A start begins the item at `currentPlayIndex`, or the first one behind it that can be pulled at all.
+//! 2. An item is over: the next one begins at once, on the same stream. Its media are read no faster than the clock that
+//!    the items share allows.
+//! 3. Behind the last item comes the first one again, or the playlist ends (`playlistLoopEnabled`).
+//! 4. An item that brings nothing is passed over. When none has brought anything there are pauses, as between the attempts of
+//!    a source.
+//!
+//! The list is the record's, looked at anew for each item: what changes while it plays is heard of when the item is over.
+
+use std::time::{Duration, Instant};
+
+use crate::auth::redact;
+use crate::mail::StreamEnd;
+use crate::types::{Now, PullId, StreamKey};
+
+use super::Control;
+use super::broadcast::{Broadcast, status};
+use super::sources::{Origin, TICK};
+use super::supervisor::{Job, RemoteHost};
+
+/// An item that plays for less has brought nothing.
+const PLAYED_MIN: Duration = Duration::from_secs(1);
+
+/// So many items in a row that bring nothing are passed over at once.
+const PASSED_MAX: usize = 16;
+
+/// Where a playlist stands.
+#[derive(Debug)]
+pub(super) struct Playlist {
+    /// Items in a row that have brought nothing.
+    barren: usize,
+    /// When the item began, and how far the stream was ahead of real time then.
+    began: (Instant, Duration),
+}
+
+/// Whether this is a playlist with something to play.
+pub(super) fn is_playable(record: &Broadcast) -> bool {
+    is_playlist(record) && !items(record).is_empty()
+}
+
+/// Whether this is a playlist.
+pub(super) fn is_playlist(record: &Broadcast) -> bool {
+    record.kind == "playlist"
+}
+
+fn items(record: &Broadcast) -> &[super::from_json::PlayListItem] {
+    record.play_list_item_list.as_deref().unwrap_or_default()
+}
+
+/// The item at which a playlist stands; one that the list does not have any more is the first.
+fn position(record: &Broadcast) -> usize {
+    let index = usize::try_from(record.current_play_index).unwrap_or(0);
+    if index < items(record).len() { index } else { 0 }
+}
+
+impl Control {
+    /// The first item that can be pulled, from where the playlist stands on, and its place.
+    ///
+    /// # Errors
+    /// Why the last one looked at cannot be pulled.
+    pub(super) fn first_item(&self, key: &StreamKey) -> Result<(usize, Origin), String> {
+        let Some(record) = self.records.get(key) else { return Err(String::new()) };
+        let at = position(record);
+        let order = (at..items(record).len()).chain(0..at);
+        let mut refusal = "The playlist is empty".to_owned();
+        for index in order {
+            match self.item(key, index) {
+                Ok(origin) => return Ok((index, origin)),
+                Err(reason) => refusal = reason,
+            }
+        }
+        Err(refusal)
+    }
+
+    /// What an item asks for.
+    fn item(&self, key: &StreamKey, index: usize) -> Result<Origin, String> {
+        let record = self.records.get(key).ok_or("There is no such broadcast")?;
+        let item = items(record).get(index).ok_or("There is no such item")?;
+        let url = item.stream_url.clone().unwrap_or_default();
+        let skip = u64::try_from(item.seek_time_in_ms).unwrap_or(0);
+        Ok(Origin { target: self.source_target(key, &url)?, url, skip: Duration::from_millis(skip) })
+    }
+
+    /// The playlist begins at this item.
+    pub(super) fn begin_playlist(&mut self, now: Now, key: &StreamKey, index: usize) -> Playlist {
+        self.outbound.sources.planned.remove(key);
+        self.stand_at(key, index);
+        self.playlist_status(now, key, status::BROADCASTING);
+        Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
+    }
+
+    /// The playlist has ended.
+    pub(super) fn end_playlist(&mut self, now: Now, key: &StreamKey) {
+        self.playlist_status(now, key, status::FINISHED);
+    }
+
+    fn playlist_status(&mut self, now: Now, key: &StreamKey, status: &str) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.play_list_status = Some(status.to_owned());
+            self.mark_dirty(now, key.clone());
+        }
+    }
+
+    fn stand_at(&mut self, key: &StreamKey, index: usize) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.current_play_index = i32::try_from(index).unwrap_or(0);
+        }
+    }
+
+    /// The attempt at an item is over: it has been played, or brought nothing.
+    pub(super) fn item_over(&mut self, now: Now, id: PullId, reason: &str) {
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let Some(playlist) = &mut source.playlist else { return };
+        let (began, lead) = playlist.began;
+        let ahead = source.seen.saturating_duration_since(now.mono);
+        let played = (now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
+        let has_played = self.outbound.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
+        playlist.barren = if has_played { 0 } else { playlist.barren.saturating_add(1) };
+        let key = source.key.clone();
+        tracing::info!(%key, url = redact(&source.origin.url), has_played, reason, "item over");
+        self.play_next(now, &key, None);
+    }
+
+    /// Goes on to this item, else to the next one. Behind the last one the playlist begins anew, or ends.
+    pub(super) fn play_next(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
+        let Some(record) = self.records.get(key) else { return };
+        let (count, loops) = (items(record).len(), record.playlist_loop_enabled);
+        let mut index = wanted.unwrap_or_else(|| position(record).saturating_add(1));
+        for _ in 0..count {
+            if index >= count {
+                index = 0;
+                if !loops {
+                    break;
+                }
+            }
+            self.stand_at(key, index);
+            match self.item(key, index) {
+                Ok(origin) => return self.begin_item(now, key, origin, wanted.is_some()),
+                Err(reason) => tracing::info!(%key, index, reason, "item passed over"),
+            }
+            index = index.saturating_add(1);
+        }
+        self.stand_at(key, 0);
+        self.stop_source(now, key, StreamEnd::Stopped);
+    }
+
+    /// Begins an item: at once, or after a pause when all of them have failed in a row and nobody has asked for this one.
+    fn begin_item(&mut self, now: Now, key: &StreamKey, origin: Origin, asked: bool) {
+        let count = self.records.get(key).map_or(0, |record| items(record).len());
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let lead = source.seen.saturating_duration_since(now.mono);
+        let Some(playlist) = &mut source.playlist else { return };
+        playlist.began = (now.mono, lead);
+        if asked {
+            playlist.barren = 0;
+        }
+        if playlist.barren < count.min(PASSED_MAX) {
+            self.go_to(now, key, origin);
+        } else {
+            let remote = RemoteHost::of(&origin.target, self.config.server.host);
+            source.origin = origin;
+            self.outbound.supervisor.failed(now.mono, Job::Pull(id), None, &mut self.random);
+            self.outbound.supervisor.aim(Job::Pull(id), remote);
+            self.source_status(now, key, status::FINISHED);
+        }
+        self.mark_dirty(now, key.clone());
+    }
+
+    /// Keeps in mind when a playlist is to begin by itself, or that it is not.
+    pub(super) fn note_planned(&mut self, now: Now, key: &StreamKey) {
+        let planned = |record: &&Broadcast| {
+            is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
+        };
+        let at = self.records.get(key).filter(planned).map(|record| record.planned_start_date);
+        match at.and_then(|at| u64::try_from(at).ok()) {
+            Some(at) => {
+                self.outbound.sources.planned.insert(key.clone(), at);
+                self.outbound.sources.tick =
+                    self.outbound.sources.tick.or_else(|| now.mono.checked_add(TICK));
+            }
+            None => {
+                self.outbound.sources.planned.remove(key);
+            }
+        }
+    }
+
+    /// Starts the playlists whose time has come.
+    pub(super) fn fire_planned(&mut self, now: Now) {
+        let due = |at: &u64| at.saturating_mul(1000) <= now.wall_ms;
+        let planned = self.outbound.sources.planned.iter();
+        let keys: Vec<StreamKey> = planned.filter(|(_, at)| due(at)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.outbound.sources.planned.remove(&key);
+            if let Err(reason) = self.begin_source(now, &key) {
+                tracing::info!(%key, reason, "a planned playlist could not be started");
+            }
+        }
+    }
+}

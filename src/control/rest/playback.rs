@@ -1,0 +1,53 @@
+//! Operations on what a source plays: the place in a file, and in a list of them (docs/rest.md).
+
+use std::time::Duration;
+
+use super::call::{Call, Reply};
+use crate::control::answer::Outcome;
+use crate::control::playlists::is_playlist;
+use crate::control::{Control, Now};
+use crate::http::Response;
+
+fn refused(message: &str) -> Reply {
+    Reply::Now(Outcome::failure(message).response(200))
+}
+
+/// `PUT /broadcasts/{id}/seek-time/{ms}`: a file that plays goes on at that time.
+pub(super) fn seek(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [id, ms, ..] = call.params;
+    let Ok(ms) = ms.parse::<i64>() else { return Reply::Now(Response::error(404, "Not Found")) };
+    let time = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    if control.seek(at, &call.key(), time) {
+        return Reply::Now(Outcome::success().response(200));
+    }
+    refused(&format!(
+        "Not active stream source found with this id: {id} make sure you give the id of a running stream source"
+    ))
+}
+
+/// `POST /playlists/{id}/next`: an item begins in the middle of another.
+pub(super) fn next_item(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    let index: Option<i32> = match call.number("index") {
+        Ok(index) => index,
+        Err(refusal) => return refusal,
+    };
+    let key = call.key();
+    let Some(record) = control.records.get(&key) else {
+        return refused("There is no playlist found. Please check Stream id again");
+    };
+    if !is_playlist(record) {
+        return refused("This broadcast type is not playlist. This method is only available for playlists");
+    }
+    let items = record.play_list_item_list.as_ref().map_or(0, Vec::len);
+    // A negative one is the next.
+    let index = index.and_then(|index| usize::try_from(index).ok());
+    if index.is_some_and(|index| index >= items) {
+        return refused("Index is out of the list. Please specify the correct index");
+    }
+    if !control.outbound.sources.is_running(&key) {
+        return refused(&format!("No active playlist for id:{id}. Start the playlist first"));
+    }
+    control.play_next(at, &key, index);
+    Reply::Now(Outcome::success().data_id(id).response(200))
+}
