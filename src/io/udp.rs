@@ -47,6 +47,7 @@ impl Batch {
 #[derive(Debug)]
 pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
+    peer: Option<SocketAddr>,
     state: UdpSocketState,
     /// Datagrams of one send (UDP_SEGMENT). A network device may lack what it needs, which only sending shows.
     segments: Cell<usize>,
@@ -70,7 +71,8 @@ impl UdpSocket {
         let segments = Cell::new(state.max_gso_segments());
         let socket = mio::net::UdpSocket::from_std(socket);
         let refusals = Cell::new(0);
-        Ok(Self { socket, state, segments, refusals, readable: true, read_at: None, muted_until: None })
+        let peer = socket.peer_addr().ok();
+        Ok(Self { socket, peer, state, segments, refusals, readable: true, read_at: None, muted_until: None })
     }
 
     /// A socket for many peers: with room for their bursts, as far as the system grants it.
@@ -151,9 +153,9 @@ impl UdpSocket {
         }
     }
 
-    /// The address that the socket is connected to.
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr().ok()
+    /// The address that the socket was connected to when it came.
+    pub(super) const fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 }
 
