@@ -112,3 +112,6 @@ impl Publisher {
             .min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! A publisher over datagrams, on a network that loses them: nothing repairs that, so what comes must be whole, in order and on
+//! one clock, and what does not come is counted.
+
+use std::sync::Arc;
+
+use crypto::Seed;
+use media::codec::{aac, h264};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
+use netsim::{Counts, Link, LinkStats, MediaSource, Verifier};
+
+use super::*;
+use crate::hub::{Chosen, Entry, Package};
+use crate::protocol::publisher::grant;
+use crate::protocol::rtsp::package::{FRAME_HEAD_BYTES, RtspPackage, channel_of};
+use crate::protocol::rtsp::viewer::Viewer;
+
+/// What became of a stream.
+#[derive(Debug)]
+struct Outcome {
+    video: Counts,
+    audio: Counts,
+    link: LinkStats,
+    dropped: u64,
+    /// When it was ended, in milliseconds from its beginning, and why.
+    end: Option<(u128, &'static str)>,
+}
+
+/// A stream is cut into packets, sent through a link and put together again, for so many seconds of it.
+fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> Outcome {
+    let (seed, start) = (Seed::from_number(seed), Instant::now());
+    let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
+    let video = CodecConfig::H264(h264::Config::read(MediaSource::video_config()).unwrap());
+    let audio = CodecConfig::Aac(aac::Config::read(MediaSource::audio_config()).unwrap());
+    let tracks = Arc::new(Tracks::new(1, [track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio)]));
+    let chosen = Chosen::all_of(&tracks);
+    let described = Viewer::new(start, &chosen);
+    let formats = described.description().media.iter().map(|media| Source::of(&media.rtp_formats().next()?));
+    let mut publisher = Publisher::new(start, &grant(), formats.collect());
+    let (mut package, mut source) = (RtspPackage::default(), MediaSource::new(&seed));
+    let mut link = change(Link::new(&seed), start);
+    let (mut verifier, mut last) = (Verifier::new(), [i64::MIN; 2]);
+    let (mut dropped, mut end, mut has_begun) = (0, None, false);
+    let mut deliver = |now: Instant, link: &mut Link, publisher: &mut Publisher| -> Option<&'static str> {
+        while let Some(datagram) = link.poll_delivery(now) {
+            let [channel, packet @ ..] = &datagram[..] else { panic!("an empty datagram") };
+            let section = usize::from(*channel & !1 == channel_of(TrackId::AUDIO));
+            publisher.packet(now, section, channel & 1 == 1, packet);
+        }
+        if publisher.poll_timeout().is_some_and(|at| at <= now) {
+            publisher.handle_timeout(now);
+        }
+        let mut events = Vec::new();
+        let over = publisher.poll(now, &mut events);
+        for event in events {
+            if let Event::Unit { unit, tracks, .. } = event {
+                let kind = tracks.get(unit.track).unwrap().kind();
+                let seen = verifier.feed(&unit.payload).expect("half a unit was handed on");
+                assert_eq!(seen.is_video, kind == TrackKind::Video);
+                has_begun |= seen.is_video && seen.key_frame;
+                assert!(has_begun || !seen.is_video, "the video begins with no key frame");
+                let last = &mut last[usize::from(seen.is_video)];
+                assert!(unit.dts > *last, "the clock goes back");
+                *last = unit.dts;
+            } else if let Event::UnitsDropped { units, .. } = event {
+                dropped += units;
+            } else if let Event::Fault { reason, .. } = event {
+                // Key frames are many packets: where many are lost, none of them comes whole.
+                assert!(reason.contains("no frame of its video"), "{reason}");
+            } else {
+                panic!("{event:?}");
+            }
+        }
+        over.map(|end| end.reason)
+    };
+    let mut next = source.next_unit();
+    for ms in 0..seconds * 1000 {
+        let now = start + Duration::from_millis(ms);
+        while next.dts_ms <= ms {
+            let unit = std::mem::replace(&mut next, source.next_unit());
+            let dts = i64::try_from(unit.dts_ms).unwrap();
+            let unit = AccessUnit {
+                track: if unit.is_video { TrackId::VIDEO } else { TrackId::AUDIO },
+                dts,
+                pts: dts + i64::from(unit.cts_ms),
+                key_frame: unit.key_frame && unit.is_video,
+                config_epoch: 1,
+                payload: unit.payload,
+            };
+            let entry = Entry::new(now, 1_700_000_000_000 + ms, unit, Arc::clone(&tracks));
+            for pair in package.unit(&entry, &chosen).slices().chunks_exact(2) {
+                let frame = [&pair[0][1..2], &pair[0][FRAME_HEAD_BYTES..], &pair[1][..]].concat();
+                link.send(now, frame.into());
+            }
+        }
+        if let Some(reason) = deliver(now, &mut link, &mut publisher) {
+            end = Some((now.duration_since(start).as_millis(), reason));
+            break;
+        }
+    }
+    Outcome { video: verifier.video(), audio: verifier.audio(), link: link.stats(), dropped, end }
+}
+
+impl Outcome {
+    /// Nothing came twice or in disorder, and the stream went on.
+    fn assert_sound(&self) {
+        for counts in [self.video, self.audio] {
+            assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{self:?}");
+        }
+        assert!(self.audio.received > 500 && self.end.is_none(), "{self:?}");
+    }
+}
+
+#[test]
+fn n_02_n_03_n_04_n_05_delay_disorder_and_doubles_cost_an_rtsp_publisher_nothing() {
+    let ms = Duration::from_millis;
+    for seed in 0..8 {
+        for delay in [10, 500] {
+            let bad = publish(seed, 20, |link, _| {
+                link.latency(ms(delay)).jitter(ms(20)).reorder(0.05).duplicate(0.2)
+            });
+            bad.assert_sound();
+            assert!(bad.link.reordered > 50 && bad.link.duplicated > 50, "{:?}", bad.link);
+            assert_eq!((bad.video.lost, bad.audio.lost), (0, 0), "{seed} {delay}: {bad:?}");
+            // What is overtaken at the very beginning is not waited for; the next key frame is the first one then.
+            assert!(bad.dropped == 0 || bad.video.first == Some(60), "{seed} {delay}: {bad:?}");
+        }
+        // More than is waited for: packets are given up, and what goes on is whole.
+        publish(seed, 20, |link, _| link.latency(ms(120)).jitter(ms(100)).reorder(0.2)).assert_sound();
+    }
+}
+
+#[test]
+fn n_01_what_is_lost_to_an_rtsp_publisher_is_left_out_and_counted() {
+    for (loss, seed) in [0.01, 0.02, 0.05, 0.1, 0.2].into_iter().zip(0..) {
+        let bad = publish(seed, 20, |link, _| link.latency(Duration::from_millis(20)).loss(loss));
+        bad.assert_sound();
+        assert!(bad.link.lost > 20 && (bad.video.lost > 5 || bad.video.received == 0), "{bad:?}");
+        assert!(bad.video.received > 0 || loss > 0.04, "{bad:?}");
+        assert!(bad.dropped > 0, "units that were cut by the loss are counted: {bad:?}");
+        // A unit of audio is a packet.
+        let share = bad.audio.lost as f64 / (bad.audio.lost + bad.audio.received) as f64;
+        assert!(share < loss * 2.0 + 0.01, "{loss}: {bad:?}");
+    }
+}
+
+#[test]
+fn n_06_fades_of_an_rtsp_publisher_are_gaps_and_nothing_else() {
+    let bad = publish(3, 20, |link, _| link.fading(Duration::from_secs(5), Duration::from_millis(200)));
+    bad.assert_sound();
+    assert!(bad.link.faded > 20 && bad.audio.lost > 20 && bad.audio.lost < 60, "{bad:?}");
+}
+
+#[test]
+fn n_07_an_rtsp_publisher_at_half_its_rate_loses_and_recovers() {
+    let bad = publish(4, 30, |link, start| {
+        let at = |seconds| start + Duration::from_secs(seconds);
+        link.rate_between(at(5), at(15), 500_000)
+    });
+    bad.assert_sound();
+    assert!(bad.link.overflowed + bad.link.lost > 50 && bad.video.lost > 20, "{bad:?}");
+    assert!(bad.video.last >= Some(30 * 29), "it has the end of the stream: {bad:?}");
+}
+
+#[test]
+fn n_08_n_11_an_rtsp_publisher_survives_six_seconds_of_darkness_and_ends_behind_ten() {
+    let dark = |seconds| {
+        publish(5, 40, |link, start| {
+            let from = start + Duration::from_secs(10);
+            link.blackout(from, from + Duration::from_secs(seconds))
+        })
+    };
+    for seconds in [1, 3, 6] {
+        let bad = dark(seconds);
+        bad.assert_sound();
+        assert!(bad.link.dark > 50 && bad.video.last >= Some(30 * 39), "{bad:?}");
+    }
+    for seconds in [15, 40] {
+        let (at, reason) = dark(seconds).end.unwrap();
+        assert_eq!((reason, at / 100), ("no packets", 199), "{seconds}");
+    }
+}
+
+#[test]
+fn n_10_no_packet_to_an_rtsp_viewer_is_larger_than_an_ethernet_frame_takes() {
+    let whole = publish(6, 20, |link, _| link);
+    whole.assert_sound();
+    let narrow = publish(6, 20, |link, _| link.mtu(1 + 1380 + rtp::HEADER_BYTES));
+    assert_eq!((narrow.link.too_big, narrow.video.lost), (0, 0), "{narrow:?}");
+    // Over a path that does not take them the sound comes that is small enough.
+    let small = publish(6, 20, |link, _| link.mtu(576));
+    assert!(small.link.too_big > 50 && small.audio.received > 800 && small.end.is_none(), "{small:?}");
+}
