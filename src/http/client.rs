@@ -48,6 +48,15 @@ pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> Strin
     )
 }
 
+/// A GET request for the bytes from this one on (RFC 9110 §14.1.2); the server closes behind its answer.
+#[must_use]
+pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: millstream\r\nAccept: */*\r\n\
+         Range: bytes={first}-\r\nConnection: close\r\n\r\n"
+    )
+}
+
 /// A request with a body of a type, or without; the server closes behind its answer.
 #[must_use]
 pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {

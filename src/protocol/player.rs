@@ -92,7 +92,9 @@ impl PulledPlayer {
                 }
             }
             // The load generator plays live streams.
-            Media::Mp4(_) => self.events.push_back(LoadEvent::Closed("the body is a file".to_owned())),
+            Media::Mp4(_) | Media::Mp4Index { .. } => {
+                self.events.push_back(LoadEvent::Closed("the body is a file".to_owned()))
+            }
             Media::Lost => {
                 if let Some(depackager) = &mut self.depackager {
                     depackager.lost();

@@ -183,14 +183,22 @@ fn an_mp4_file_over_http_is_played_as_it_comes_fragmented_or_not() {
         let played = unit_md5(&server.rtmp_url(&format!("live/{id}")), Some(4));
         (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
     }
-    // The index behind the media: it would have to be fetched first.
-    let mp4 = server.home().join("behind.mp4");
+    // The index behind the media: it is fetched first, where the server knows ranges.
+    let folder = server.home().join("behind");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mp4 = folder.join("behind.mp4");
     let mut remux = Command::new("ffmpeg");
     remux.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-i"]).arg(&file);
     assert!(run(remux.args(["-c", "copy"]).arg(&mp4)).0.success());
-    start_source(&server, "behind", &format!("http://{}/behind.mp4", file_server(&mp4)));
-    wait_for("the reason", secs(20), || server.log().contains("the media is before its index"));
-    wait_for_status(&server, "behind", &["finished"]);
+    let (address, asked) = folder_server(&folder);
+    start_source(&server, "behind", &format!("http://{address}/behind.mp4"));
+    wait_for_status(&server, "behind", &["broadcasting"]);
+    let played = unit_md5(&server.rtmp_url("live/behind"), Some(4));
+    (0..2).for_each(|track| assert_track_within(2, (track, &source), (track, &played)));
+    assert_eq!(asked.lock().unwrap().len(), 3, "the beginning, the index, the media");
+    start_source(&server, "no-ranges", &format!("http://{}/behind.mp4", file_server(&mp4)));
+    wait_for("the reason", secs(20), || server.log().contains("the server does not know ranges"));
+    wait_for_status(&server, "no-ranges", &["finished"]);
 }
 
 #[test]
@@ -269,12 +277,19 @@ fn serve_folder(stream: TcpStream, folder: &Path, log: &Mutex<Vec<String>>) {
     for _ in 0..3 {
         let mut line = String::new();
         while std::io::BufRead::read_line(&mut reader, &mut line).is_ok_and(|count| count > 2) {}
+        let from = line
+            .split("Range: bytes=")
+            .nth(1)
+            .and_then(|range| range.split('-').next()?.parse::<usize>().ok());
         let Some(path) = line.split(' ').nth(1).map(|path| path.split('?').next().unwrap().to_owned()) else {
             return;
         };
         log.lock().unwrap().push(path.clone());
         let (status, body) = match std::fs::read(folder.join(path.trim_start_matches('/'))) {
-            Ok(body) => ("200 OK", body),
+            Ok(body) => match from {
+                Some(from) => ("206 Partial Content", body[from..].to_vec()),
+                None => ("200 OK", body),
+            },
             Err(_) => ("404 Not Found", Vec::new()),
         };
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());

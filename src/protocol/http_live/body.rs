@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use flv::file::Reader;
 
+use super::layout::Layout;
 use super::pull::TAG_BYTES_MAX;
 use crate::protocol::pull::Media;
 
@@ -22,8 +23,12 @@ pub(super) enum Body {
     Flv(Reader),
     /// A transport stream, and what came of it and was not polled.
     Ts(Option<Bytes>),
-    /// An MP4 file, likewise.
+    /// An MP4 file of which too little came to tell where its index is.
+    Mp4Begins(BytesMut),
+    /// An MP4 file, as a transport stream.
     Mp4(Option<Bytes>),
+    /// An MP4 file whose media, at the first offset, comes before its index, at the second one or behind.
+    MediaFirst(u64, u64),
     /// Neither, which is still to be said.
     Other,
     /// Nothing more is read.
@@ -46,7 +51,12 @@ impl Body {
             }
             Self::Flv(file) => file.push(&bytes),
             Self::Ts(pending) | Self::Mp4(pending) => *pending = Some(bytes),
-            Self::Other | Self::Over => {}
+            Self::Mp4Begins(begun) => {
+                begun.extend_from_slice(&bytes);
+                let whole = begun.split();
+                *self = Self::of_mp4(whole);
+            }
+            Self::MediaFirst(..) | Self::Other | Self::Over => {}
         }
     }
 
@@ -62,12 +72,20 @@ impl Body {
         // The first box is short: its length begins with a zero.
         if begun.first() == Some(&0) && begun.len() >= 4 + MP4_SIGNATURE.len() {
             let is_mp4 = begun.get(4..).is_some_and(|kind| kind.starts_with(MP4_SIGNATURE));
-            return if is_mp4 { Self::Mp4(Some(begun)) } else { Self::Other };
+            return if is_mp4 { Self::of_mp4(BytesMut::from(&begun[..])) } else { Self::Other };
         }
         if FLV_SIGNATURE.starts_with(&begun) || begun.first() == Some(&0) {
             Self::Unknown(BytesMut::from(&begun[..]))
         } else {
             Self::Other
+        }
+    }
+
+    fn of_mp4(begun: BytesMut) -> Self {
+        match Layout::of(&begun) {
+            None => Self::Mp4Begins(begun),
+            Some(Layout::InOrder) => Self::Mp4(Some(begun.freeze())),
+            Some(Layout::MediaFirst { media_at, index_at }) => Self::MediaFirst(media_at, index_at),
         }
     }
 
@@ -85,7 +103,7 @@ impl Body {
 
     fn next(&mut self) -> Result<Option<Media>, String> {
         match self {
-            Self::Unknown(_) | Self::Over => Ok(None),
+            Self::Unknown(_) | Self::Mp4Begins(_) | Self::MediaFirst(..) | Self::Over => Ok(None),
             Self::Flv(file) => {
                 file.poll_tag().map(|tag| tag.map(Media::Tag)).map_err(|error| error.to_string())
             }
@@ -116,7 +134,7 @@ mod tests {
         let flv = b"FLV\x01\x05\0\0\0\x09\0\0\0\0\x12\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\x0c";
         for size in [1, 2, 3, 5, 100] {
             assert!(matches!(pieces(flv, size).unwrap()[..], [Media::Tag(_)]), "{size}");
-            let mp4 = b"\0\0\0\x18ftypisom\0\0\0\0isomavc1";
+            let mp4 = b"\0\0\0\x18ftypisom\0\0\0\0isomavc1\0\0\0\x08moov";
             for whole in [&[TS_SYNC; 400][..], mp4] {
                 let came: Vec<u8> = pieces(whole, size)
                     .unwrap()
@@ -124,7 +142,11 @@ mod tests {
                     .flat_map(|media| match media {
                         Media::Payload(bytes) if whole[0] == TS_SYNC => bytes.to_vec(),
                         Media::Mp4(bytes) if whole[0] == 0 => bytes.to_vec(),
-                        Media::Payload(_) | Media::Mp4(_) | Media::Tag(_) | Media::Lost => {
+                        Media::Payload(_)
+                        | Media::Mp4(_)
+                        | Media::Mp4Index { .. }
+                        | Media::Tag(_)
+                        | Media::Lost => {
                             panic!("{media:?}")
                         }
                     })

@@ -8,6 +8,7 @@
 //! first unit that the viewer was sent.
 
 mod body;
+mod layout;
 mod pull;
 mod url;
 mod web_socket;

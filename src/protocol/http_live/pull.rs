@@ -1,30 +1,55 @@
 //! Live streams over HTTP, with TLS or without: the body of a GET is an FLV file, or a transport stream, that does not end.
 //!
 //! The content type is not looked at, the first bytes are. Redirects are followed, each in a connection of its own, whose
-//! address control has checked.
+//! address control has checked. So is an MP4 file that has its index behind its media: the index is asked for, and then the media.
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use wire::SendQueue;
 
 use super::body::Body;
+use super::layout::index_in;
 use super::url::LiveUrl;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::mail::NextServer;
-use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start};
+use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Patience, Start};
 
 /// Larger tags are not what a stream has.
 pub(super) const TAG_BYTES_MAX: u32 = 8 << 20;
 const OK: u16 = 200;
+const PARTIAL: u16 = 206;
 /// Redirects that are followed.
 const REDIRECTS_MAX: u8 = 5;
+
+/// What of a URL is asked for.
+#[derive(Debug)]
+enum Part {
+    /// All of it.
+    Whole,
+    /// The index of a file, which is at this offset or behind; and what has come of that.
+    Index { media_at: u64, index_at: u64, fetched: BytesMut },
+    /// The media, with the index before it.
+    Media { media_at: u64, index: Bytes },
+}
+
+impl Part {
+    /// From where on.
+    const fn from(&self) -> Option<u64> {
+        match self {
+            Self::Whole => None,
+            Self::Index { index_at, .. } => Some(*index_at),
+            Self::Media { media_at, .. } => Some(*media_at),
+        }
+    }
+}
 
 /// The client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
     /// What is asked for now.
     url: LiveUrl,
+    part: Part,
     redirects: u8,
     /// Nothing more is expected of this connection.
     leaves: bool,
@@ -43,6 +68,7 @@ impl HttpPull {
     pub(super) fn new(url: &LiveUrl, patience: Patience) -> Self {
         Self {
             url: url.clone(),
+            part: Part::Whole,
             redirects: 0,
             leaves: false,
             asks: false,
@@ -61,8 +87,16 @@ impl HttpPull {
 
     fn head(&mut self, head: &ResponseHead) -> ClientEvent {
         self.head_until = None;
-        if head.status == OK {
-            return ClientEvent::Accepted;
+        match (&self.part, head.status) {
+            (Part::Whole, OK) | (Part::Index { .. }, PARTIAL) => return ClientEvent::Accepted,
+            (Part::Media { media_at, index }, PARTIAL) => {
+                return ClientEvent::Media(Media::Mp4Index { index: index.clone(), media_at: *media_at });
+            }
+            (Part::Index { .. } | Part::Media { .. }, OK) => {
+                let reason = "the index of the file is behind its media, and the server does not know ranges";
+                return ClientEvent::Ended(reason.to_owned());
+            }
+            (Part::Whole | Part::Index { .. } | Part::Media { .. }, _) => {}
         }
         if (300..400).contains(&head.status)
             && let Some(location) = head.header("location").and_then(|value| std::str::from_utf8(value).ok())
@@ -80,13 +114,38 @@ impl HttpPull {
         self.redirects = self.redirects.saturating_add(1);
         self.url =
             self.url.moved(location).ok_or("the server redirects to where nothing can be pulled from")?;
+        Ok(self.ask_anew())
+    }
+
+    /// Asks for what is wanted now, in a connection of its own.
+    fn ask_anew(&mut self) -> ClientEvent {
         self.response = ResponseReader::new();
         // It may have closed behind its answer already.
         self.ended = None;
         self.asks = false;
         self.leaves = true;
         let LiveUrl { host, port, tls, .. } = self.url.clone();
-        Ok(ClientEvent::NextServer(NextServer { host, port, tls }))
+        ClientEvent::NextServer(NextServer { host, port, tls })
+    }
+
+    /// A piece of a body. It may tell that something else is to be asked for.
+    fn take(&mut self, bytes: Bytes) -> Option<ClientEvent> {
+        let Part::Index { media_at, fetched, .. } = &mut self.part else {
+            self.body.push(bytes);
+            let Body::MediaFirst(media_at, index_at) = self.body else { return None };
+            self.part = Part::Index { media_at, index_at, fetched: BytesMut::new() };
+            return Some(self.ask_anew());
+        };
+        fetched.extend_from_slice(&bytes);
+        match index_in(fetched) {
+            Ok(None) => None,
+            Ok(Some(index)) => {
+                self.part = Part::Media { media_at: *media_at, index: Bytes::copy_from_slice(index) };
+                self.body = Body::Mp4(None);
+                Some(self.ask_anew())
+            }
+            Err(reason) => Some(ClientEvent::Ended(reason.to_owned())),
+        }
     }
 }
 
@@ -102,7 +161,11 @@ impl ClientStream for HttpPull {
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
         if std::mem::take(&mut self.asks) {
-            out.push(Bytes::from(client::get(&self.url.authority, &self.url.target, false)));
+            let LiveUrl { authority, target, .. } = &self.url;
+            out.push(Bytes::from(match self.part.from() {
+                None => client::get(authority, target, false),
+                Some(first) => client::get_rest(authority, target, first),
+            }));
         }
     }
 }
@@ -136,7 +199,11 @@ impl Client for HttpPull {
             }
             match self.response.poll_event() {
                 Some(ResponseEvent::Head(head)) => return Some(self.head(&head)),
-                Some(ResponseEvent::Body(bytes)) => self.body.push(bytes),
+                Some(ResponseEvent::Body(bytes)) => {
+                    if let Some(event) = self.take(bytes) {
+                        return Some(event);
+                    }
+                }
                 Some(ResponseEvent::End) => {
                     return Some(ClientEvent::Ended("the server ended the stream".to_owned()));
                 }

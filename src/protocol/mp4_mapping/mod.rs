@@ -1,4 +1,4 @@
-//! MP4 as access units: files that are pulled as they are played, fragmented or with the index in front, and segments of HLS.
+//! MP4 as access units: files that are pulled as they are played, fragmented or plain, and segments of HLS.
 //!
 //! A file has the samples of its tracks in runs, up to a whole fragment of one behind a whole fragment of the other. They are
 //! given out in the order of their decoding times: a unit waits until every track has a later one, or until too much waits.
@@ -123,6 +123,24 @@ impl Depackager {
         for lane in self.lanes.iter_mut().filter(|lane| lane.input == input && lane.is_video) {
             lane.has_begun = false;
         }
+    }
+
+    /// The index of a file that has it behind its media: what follows are the bytes from this offset on.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(in crate::protocol) fn begin_behind(
+        &mut self,
+        input: usize,
+        index: &[u8],
+        offset: u64,
+    ) -> Result<(), fmp4::Error> {
+        let mut reader = Reader::with_moov(index, Limits::default())?;
+        reader.seek(offset);
+        if let Some(own) = self.readers.get_mut(input) {
+            *own = reader;
+        }
+        Ok(())
     }
 
     /// The file has ended: what waited for more of it comes now.

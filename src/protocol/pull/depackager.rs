@@ -49,7 +49,7 @@ impl Depackager {
     pub(super) fn new(grant: &Grant, first: Option<&Media>, skip: Duration) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
-            Some(Media::Mp4(_)) => {
+            Some(Media::Mp4(_) | Media::Mp4Index { .. }) => {
                 Self::Mp4(Box::new(mp4_mapping::Depackager::new(grant, 1).beginning_at(skip)))
             }
             Some(Media::Tag(_)) | None => Self::Tags(Box::new(flv_mapping::Depackager::new(grant))),
@@ -103,13 +103,14 @@ impl Depackager {
                 let read = ingest.handle(0, piece);
                 drain(|| ingest.poll_unit(), out);
                 dropped(ingest.take_dropped(), out);
-                if let Err(error) = read {
-                    out.push(Output::Unsupported(error.to_string()));
-                }
+                unreadable(read, out);
+            }
+            (Self::Mp4(ingest), Media::Mp4Index { index, media_at }) => {
+                unreadable(ingest.begin_behind(0, index, *media_at), out);
             }
             // A server sends one kind.
-            (Self::Tags(_), Media::Payload(_) | Media::Lost | Media::Mp4(_))
-            | (Self::Ts(_), Media::Tag(_) | Media::Mp4(_))
+            (Self::Tags(_), Media::Payload(_) | Media::Lost | Media::Mp4(_) | Media::Mp4Index { .. })
+            | (Self::Ts(_), Media::Tag(_) | Media::Mp4(_) | Media::Mp4Index { .. })
             | (Self::Mp4(_), Media::Tag(_) | Media::Payload(_) | Media::Lost) => {}
         }
     }
@@ -133,6 +134,12 @@ impl Depackager {
 fn drain(mut next: impl FnMut() -> Option<(AccessUnit, Arc<Tracks>)>, out: &mut Vec<Output>) {
     while let Some((unit, tracks)) = next() {
         out.push(output(unit, &tracks));
+    }
+}
+
+fn unreadable(read: Result<(), fmp4::Error>, out: &mut Vec<Output>) {
+    if let Err(error) = read {
+        out.push(Output::Unsupported(error.to_string()));
     }
 }
 

@@ -58,6 +58,13 @@ pub(super) enum Media {
     Tag(Tag),
     /// A piece of an MP4 file.
     Mp4(Bytes),
+    /// The index of an MP4 file, a whole `moov`. The pieces begin at this offset of the file.
+    Mp4Index {
+        /// The index.
+        index: Bytes,
+        /// The offset.
+        media_at: u64,
+    },
     /// Packets of MPEG-TS.
     Payload(Bytes),
     /// Packets of MPEG-TS are missing here.
@@ -69,7 +76,7 @@ impl Media {
     fn is_media(&self) -> bool {
         match self {
             Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
-            Self::Mp4(_) | Self::Payload(_) => true,
+            Self::Mp4(_) | Self::Mp4Index { .. } | Self::Payload(_) => true,
             Self::Lost => false,
         }
     }
@@ -81,7 +88,7 @@ impl Media {
                 !matches!(tag.kind, TagKind::Other(_))
                     && (self.is_media() || tag.body.len() <= HELD_BYTES_MAX)
             }
-            Self::Mp4(_) | Self::Payload(_) => true,
+            Self::Mp4(_) | Self::Mp4Index { .. } | Self::Payload(_) => true,
             Self::Lost => false,
         }
     }
