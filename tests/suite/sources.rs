@@ -99,10 +99,11 @@ fn what_is_pulled_equals_what_was_published_over_every_protocol() {
         start_source(&server, id, url);
     }
     let source = source_packets(&file);
-    for (id, _) in &urls {
+    for (id, url) in &urls {
         wait_for_status(&server, id, &["broadcasting"]);
         let record = server.api().broadcast("live", id).unwrap();
-        assert_eq!((&record["publishType"], &record["type"]), (&"Pull".into(), &"streamSource".into()));
+        let kind = if url.ends_with("flv") { "VoD" } else { "streamSource" };
+        assert_eq!((&record["publishType"], &record["type"]), (&"Pull".into(), &kind.into()));
     }
     let players: Vec<_> = urls
         .iter()
