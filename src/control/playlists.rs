@@ -124,8 +124,14 @@ impl Control {
         self.play_next(now, &key, None);
     }
 
+    /// Somebody asks for an item, or the next one, in the middle of another.
+    pub(super) fn leap(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
+        self.leave_file(now, key);
+        self.play_next(now, key, wanted);
+    }
+
     /// Goes on to this item, else to the next one. Behind the last one the playlist begins anew, or ends.
-    pub(super) fn play_next(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
+    fn play_next(&mut self, now: Now, key: &StreamKey, wanted: Option<usize>) {
         let Some(record) = self.records.get(key) else { return };
         let (count, loops) = (items(record).len(), record.playlist_loop_enabled);
         let mut index = wanted.unwrap_or_else(|| position(record).saturating_add(1));

@@ -25,7 +25,7 @@ use crate::mail::{
     Grant, NextAddress, NextServer, PublishRequest, PullOrder, PullState, Refusal, StreamEnd, Target,
     ToWorker,
 };
-use crate::protocol::outbound;
+use crate::protocol::{AHEAD_MAX, outbound};
 use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
@@ -240,8 +240,20 @@ impl Control {
         let Some(source) = id.and_then(|id| self.outbound.sources.by_id.get_mut(id)) else { return false };
         source.sought = Some(time);
         let origin = source.origin.clone();
+        self.leave_file(now, key);
         self.go_to(now, key, origin);
         true
+    }
+
+    /// A file is left in the middle. How far ahead its media were is heard too late to say so to the next attempt: as far as
+    /// they may be, or each leap would put the stream further ahead.
+    pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        if self.outbound.supervisor.is_steady(Job::Pull(id))
+            && let Some(source) = self.outbound.sources.by_id.get_mut(&id)
+        {
+            source.seen = now.mono.checked_add(AHEAD_MAX).unwrap_or(now.mono);
+        }
     }
 
     /// Ends the attempt of a source and begins one that asks for something else.

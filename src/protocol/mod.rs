@@ -46,6 +46,7 @@ use crate::mail::Message;
 use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
 pub use format::{Format, FormatKind, asked_selection};
+pub(crate) use pull::AHEAD_MAX;
 pub use pull::Patience;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};

@@ -48,6 +48,6 @@ pub(super) fn next_item(control: &mut Control, at: Now, call: &Call<'_>) -> Repl
     if !control.outbound.sources.is_running(&key) {
         return refused(&format!("No active playlist for id:{id}. Start the playlist first"));
     }
-    control.play_next(at, &key, index);
+    control.leap(at, &key, index);
     Reply::Now(Outcome::success().data_id(id).response(200))
 }

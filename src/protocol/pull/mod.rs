@@ -45,7 +45,7 @@ const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Bodies without sense, in a row.
 const BAD_MAX: u32 = 100;
 /// How far a server may be ahead of real time: the cache it keeps for new viewers comes at once.
-pub(super) const AHEAD_MAX: Duration = Duration::from_secs(10);
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// A clock that runs fast by less than a fiftieth is never held back.
 const DRIFT: u32 = 50;
 /// The most characters of a server's reason that are passed on.

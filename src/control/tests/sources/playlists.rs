@@ -158,8 +158,10 @@ fn the_next_item_begins_when_it_is_asked_for() {
     let posted = rig.take();
     assert_eq!(kinds(&posted), [format!("{}: stop pull", worker.0), format!("{}: pull 2", worker.0)]);
     assert_eq!(rig.index("p").0, Some(2));
+    let ToWorker::StartPull(order) = &posted[1].1 else { panic!() };
+    assert_eq!(order.lead, secs(10), "leaps do not put the stream further and further ahead");
     assert_eq!(rig.next("p", "?index=-1"), ok("p"));
-    rig.item("/a.mp4");
+    assert_eq!(rig.item("/a.mp4").1.lead, secs(10), "nothing has come since");
     assert_eq!(rig.next("p", ""), ok("p"));
     rig.item("/b.mp4");
     let text = "Index is out of the list. Please specify the correct index";
@@ -181,7 +183,7 @@ fn a_file_is_entered_where_it_is_asked_for() {
     };
     assert_eq!(seek(&mut rig, "p", "60000"), (200, PLAIN.into()));
     let item = rig.item("/a.mp4");
-    assert_eq!(item.1.skip, secs(60));
+    assert_eq!((item.1.skip, item.1.lead), (secs(60), Duration::ZERO), "nothing has come of it yet");
     rig.plays(item, 5000);
     assert_eq!(rig.item("/a.mp4").1.skip, ms(1500), "once");
     // A file that is made and started with a URL of one.
