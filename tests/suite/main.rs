@@ -35,6 +35,7 @@ mod mpegts;
 mod multitrack;
 mod observe;
 mod packaging;
+mod panel;
 mod process;
 mod publish_play;
 mod reference;

@@ -5,8 +5,19 @@ use bytes::Bytes;
 use crate::http::{Request, Resource, Response, Selection};
 
 /// The Content-Security-Policy of a built-in page. Players make their media from blobs.
-const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; object-src 'none'; \
-                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+macro_rules! policy {
+    ($ancestors:literal) => {
+        concat!(
+            "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; object-src 'none'; ",
+            "base-uri 'none'; form-action 'self'; frame-ancestors ",
+            $ancestors
+        )
+    };
+}
+const POLICY: &str = policy!("'none'");
+/// That of a page that other pages may show in a frame: a player has nothing that a click could be stolen for.
+const FRAMED_POLICY: &str = policy!("*");
+const FRAMED: &str = "play.html";
 
 const HTML: &str = "text/html;charset=utf-8";
 const SCRIPT: &str = "text/javascript;charset=utf-8";
@@ -35,7 +46,21 @@ impl Page {
 }
 
 const PAGES: &[Page] = &[
-    Page::of_root("index.html", HTML, include_str!("pages/status.html")),
+    Page::of_root("index.html", HTML, include_str!("../../../panel/index.html")),
+    Page::of_root("panel.css", STYLE, include_str!("../../../panel/panel.css")),
+    Page::of_root("panel.js", SCRIPT, include_str!("../../../panel/panel.js")),
+    Page::of_root("panel-api.js", SCRIPT, include_str!("../../../panel/panel-api.js")),
+    Page::of_root("panel-app.js", SCRIPT, include_str!("../../../panel/panel-app.js")),
+    Page::of_root("panel-broadcast.js", SCRIPT, include_str!("../../../panel/panel-broadcast.js")),
+    Page::of_root("panel-kit.js", SCRIPT, include_str!("../../../panel/panel-kit.js")),
+    Page::of_root("panel-log.js", SCRIPT, include_str!("../../../panel/panel-log.js")),
+    Page::of_root("panel-login.js", SCRIPT, include_str!("../../../panel/panel-login.js")),
+    Page::of_root("panel-md5.js", SCRIPT, include_str!("../../../panel/panel-md5.js")),
+    Page::of_root("panel-overview.js", SCRIPT, include_str!("../../../panel/panel-overview.js")),
+    Page::of_root("panel-settings.js", SCRIPT, include_str!("../../../panel/panel-settings.js")),
+    Page::of_root("panel-strings.js", SCRIPT, include_str!("../../../panel/panel-strings.js")),
+    Page::of_root("panel-users.js", SCRIPT, include_str!("../../../panel/panel-users.js")),
+    Page::of_root("preact.js", SCRIPT, include_str!("../../../panel/vendor/preact.js")),
     Page::of_root("reference.html", HTML, include_str!("pages/reference.html")),
     Page::of_root("reference.js", SCRIPT, include_str!("pages/reference.js")),
     Page::of_apps("page.css", STYLE, include_str!("pages/page.css")),
@@ -76,7 +101,7 @@ impl Page {
         let Selection { head, part } = resource.select(request);
         let mut answer = head
             .header("Cache-Control", "no-cache")
-            .header("Content-Security-Policy", POLICY)
+            .header("Content-Security-Policy", if self.name == FRAMED { FRAMED_POLICY } else { POLICY })
             .header("Referrer-Policy", "no-referrer");
         if let Some(part) = part {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
@@ -118,8 +143,10 @@ mod tests {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }
 
+    /// Ours, not those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
-        PAGES.iter().filter(move |page| page.name.ends_with(extension) && page.name != "mpegts.js")
+        let is_ours = |page: &&Page| !["mpegts.js", "preact.js"].contains(&page.name);
+        PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
     }
 
     #[test]
@@ -156,24 +183,38 @@ mod tests {
             }
         }
         for page in pages_of("") {
-            assert!(!page.body.contains("://"), "{} names another origin", page.name);
+            // Addresses that are shown, and examples of them, are those of no page.
+            let names = page.body.match_indices("://").map(|(at, _)| &page.body[at.saturating_sub(5)..at]);
+            let mut loaded = names.filter(|scheme| scheme.ends_with("http") || scheme.ends_with("ws"));
+            assert_eq!(loaded.next(), None, "{} names another origin", page.name);
+            let example = "https://files.example";
+            assert_eq!(page.body.matches("https://").count(), page.body.matches(example).count());
         }
         let mut imports = 0;
         for page in pages_of(".js") {
-            for name in quoted(page.body, " from \"./") {
-                imports += 1;
-                assert_eq!(found(&format!("live/{name}")), Some(SCRIPT), "{}: {name}", page.name);
+            let app = page.app.unwrap_or("live");
+            for opening in [" from \"./", " from \"/", "import(\"/"] {
+                for name in quoted(page.body, opening) {
+                    imports += 1;
+                    assert_eq!(found(&format!("{app}/{name}")), Some(SCRIPT), "{}: {name}", page.name);
+                }
             }
         }
-        assert!(imports >= 8, "{imports}");
+        assert!(imports >= 40, "{imports}");
     }
 
     #[test]
     fn what_modules_show_is_text() {
         for page in pages_of(".js") {
-            for markup in
-                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
-            {
+            for markup in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "InnerHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+            ] {
                 assert!(!page.body.contains(markup), "{}: {markup}", page.name);
             }
         }

@@ -1,0 +1,134 @@
+// The REST API as the panel calls it. A session that is over is asked for again, and the call repeated; a server that does not
+// answer is waited for.
+
+const BASE = "/rest/v2";
+const RETRY_MS = 2000;
+
+/** What the panel is told of its connection. */
+const listeners = new Set();
+let isOffline = false;
+/** Asks for a login; set by the shell. */
+let logIn = () => Promise.reject(new Error("no login"));
+/** One login for all calls that wait for it. */
+let pending = null;
+
+export function onConnection(listener) {
+  listeners.add(listener);
+  listener(isOffline);
+  return () => listeners.delete(listener);
+}
+
+export function setLogin(ask) {
+  logIn = ask;
+}
+
+function setOffline(offline) {
+  if (offline === isOffline) return;
+  isOffline = offline;
+  for (const listener of listeners) listener(offline);
+}
+
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** An answer that is none of what was asked for. */
+export class Refusal extends Error {
+  constructor(status, text) {
+    super(text || `HTTP ${status}`);
+    this.status = status;
+  }
+}
+
+async function send(method, path, body, signal) {
+  const headers = { Accept: "application/json" };
+  const init = { method, headers, credentials: "same-origin", signal };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    init.body = JSON.stringify(body);
+  } else if (method !== "GET") {
+    // A write that comes by cookie says that it is no form of another page.
+    headers["Content-Type"] = "application/json";
+  }
+  for (;;) {
+    try {
+      const response = await fetch(BASE + path, init);
+      setOffline(false);
+      return response;
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      setOffline(true);
+      // What was written may have been done: it is not asked for twice.
+      if (method !== "GET") throw new Refusal(0, "");
+      await wait(RETRY_MS);
+    }
+  }
+}
+
+async function read(response) {
+  const text = await response.text();
+  try {
+    return text === "" ? null : JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** A call of the management API. */
+export async function call(method, path, body, { open = false, signal } = {}) {
+  for (;;) {
+    const response = await send(method, path, body, signal);
+    if (response.ok) return read(response);
+    if (response.status === 403 && !open && !(await isLoggedIn())) {
+      pending ??= logIn().finally(() => { pending = null; });
+      await pending;
+      continue;
+    }
+    const answer = await read(response);
+    throw new Refusal(response.status, answer?.message ?? "");
+  }
+}
+
+/** A call of an application's API, through the panel's own address: a path is a parameter there, and encoded once. */
+export function callApp(app, method, path, body, options) {
+  const [plain, query] = path.split("?");
+  const more = query ? `&${query}` : "";
+  const inner = encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`);
+  return call(method, `/request?_path=${inner}${more}`, body, options);
+}
+
+/** The same, for operations that answer with `success`. */
+export async function doApp(app, method, path, body) {
+  return succeed(await callApp(app, method, path, body));
+}
+
+export async function doCall(method, path, body) {
+  return succeed(await call(method, path, body));
+}
+
+function succeed(result) {
+  if (result && result.success === false) throw new Refusal(200, result.message);
+  return result;
+}
+
+export async function isLoggedIn() {
+  const answer = await call("GET", "/authentication-status", undefined, { open: true });
+  return answer.success;
+}
+
+export async function isFirstLogin() {
+  const answer = await call("GET", "/first-login-status", undefined, { open: true });
+  return answer.success;
+}
+
+/** All broadcasts of a page, and how many there are. */
+export async function broadcasts(app, { offset, size, search, sort }, signal) {
+  const [sortBy, order] = { date: ["date", "desc"], name: ["name", "asc"], status: ["status", "asc"] }[sort];
+  const query = new URLSearchParams({ sort_by: sortBy, order_by: order });
+  if (search) query.set("search", search);
+  const count = search ? `/broadcasts/count/${encodeURIComponent(search)}` : "/broadcasts/count";
+  const [list, all] = await Promise.all([
+    callApp(app, "GET", `/broadcasts/list/${offset}/${size}?${query}`, undefined, { signal }),
+    // What is searched for may have no form as a part of a path.
+    callApp(app, "GET", count, undefined, { signal }).catch(() => null),
+  ]);
+  return { list, count: all?.number ?? offset + list.length };
+}

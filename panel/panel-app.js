@@ -1,0 +1,146 @@
+// The broadcasts of an application: found, made, started, stopped, deleted; a page of them at a time.
+
+import { broadcasts, callApp, doApp } from "/panel-api.js";
+import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, usePolled, useState, valuesOf, viewersOf } from "/panel-kit.js";
+import { strings } from "/panel-strings.js";
+
+const EVERY_MS = 2000;
+const SIZE = 50;
+const SOURCES = ["streamSource", "ipCamera", "VoD", "playlist"];
+
+function Create({ app, onClose, onDone }) {
+  const [kind, setKind] = useState("liveStream");
+  const create = async (event) => {
+    event.preventDefault();
+    const form = valuesOf(event.target);
+    const body = { type: kind, name: form.name.trim() || null };
+    if (form.id.trim()) body.streamId = form.id.trim();
+    if (kind === "streamSource") body.streamUrl = form.url.trim();
+    if (kind === "playlist") {
+      body.playListItemList = form.items.split("\n").map((url) => url.trim()).filter(Boolean).map((streamUrl) => ({ streamUrl }));
+      body.playlistLoopEnabled = form.loop === "on";
+    }
+    if (kind !== "liveStream") body.autoStartStopEnabled = form.demand === "on";
+    const starts = form.start === "on";
+    const made = await attempt(async () => {
+      if (kind === "streamSource" && starts) {
+        return (await doApp(app, "POST", "/broadcasts/create?autoStart=true", body)).dataId;
+      }
+      const record = await callApp(app, "POST", "/broadcasts/create", body);
+      if (kind === "playlist" && starts) await doApp(app, "POST", `/broadcasts/${record.streamId}/start`);
+      return record.streamId;
+    });
+    if (made) onDone(made);
+  };
+  return html`<${Dialog} title=${strings.create} onClose=${onClose}>
+    <form onSubmit=${create}>
+      <fieldset class="choices"><legend>${strings.kind}</legend>
+        ${Object.entries(strings.kinds).map(([value, text]) => html`<label>
+          <input type="radio" name="kind" checked=${kind === value} onChange=${() => setKind(value)} /> ${text}
+        </label>`)}
+      </fieldset>
+      <${Field} label=${strings.name}><input name="name" autocomplete="off" autofocus /><//>
+      <${Field} label=${strings.id} hint=${strings.idHint}>
+        <input name="id" pattern="[A-Za-z0-9_.\\-]*" autocomplete="off" autocapitalize="off" spellcheck=${false} />
+      <//>
+      ${kind === "streamSource" && html`<${Field} label=${strings.sourceUrl}>
+        <input name="url" required placeholder="rtsp://camera.example:554/stream" autocomplete="off" spellcheck=${false} />
+      <//>`}
+      ${kind === "playlist" && html`<${Field} label=${strings.items}>
+        <textarea name="items" required rows="4" placeholder="https://files.example/one.mp4" spellcheck=${false}></textarea>
+      <//>
+      <label class="check"><input type="checkbox" name="loop" checked /> ${strings.loop}</label>`}
+      ${kind !== "liveStream" && html`
+        <label class="check"><input type="checkbox" name="start" /> ${strings.startNow}</label>
+        <label class="check"><input type="checkbox" name="demand" /> ${strings.onDemand}</label>`}
+      <div class="actions">
+        <button type="button" onClick=${onClose}>${strings.cancel}</button>
+        <button class="main">${strings.create}</button>
+      </div>
+    </form>
+  <//>`;
+}
+
+function Row({ app, one, selected, onSelect, again }) {
+  const name = one.name || one.streamId;
+  const path = `/broadcasts/${encodeURIComponent(one.streamId)}`;
+  const run = (what) => attempt(() => doApp(app, "POST", `${path}/${what}`)).then(again);
+  return html`<tr>
+    <td class="tick"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(name)} /></td>
+    <td>
+      <a href=${`#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(one.streamId)}`}>${name}</a>
+      ${one.name && html`<small class="quiet id">${one.streamId}</small>`}
+    </td>
+    <td data-label=${strings.status}><${Badge} status=${one.status} /> <small class="quiet">${strings.kindNames[one.type] ?? one.type}</small></td>
+    <td class="number" data-label=${strings.viewers}>${isLive(one) ? viewersOf(one) : "–"}</td>
+    <td class="number" data-label=${strings.bitrate}>${isLive(one) ? bits(one.bitrate) : "–"}</td>
+    <td class="end">
+      ${isLive(one) && html`<button type="button" class="small" onClick=${() => run("stop")}>${strings.stop}</button>`}
+      ${!isLive(one) && SOURCES.includes(one.type) && html`<button type="button" class="small" onClick=${() => run("start")}>${strings.start}</button>`}
+    </td>
+  </tr>`;
+}
+
+export default function Application({ args: [app] }) {
+  const [query, setQuery] = useState({ offset: 0, search: "", sort: "date" });
+  const [page, again] = usePolled((signal) => broadcasts(app, { ...query, size: SIZE }, signal), EVERY_MS, [app, query.offset, query.search, query.sort]);
+  const [creating, setCreating] = useState(false);
+  const [removing, setRemoving] = useState(false);
+  const [chosen, setChosen] = useState(new Set());
+  useEffect(() => { document.title = `${app} · ${strings.product}`; }, [app]);
+  const change = (part) => {
+    setQuery({ ...query, offset: 0, ...part });
+    setChosen(new Set());
+  };
+  const toggle = (id) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    setChosen(next);
+  };
+  const list = page?.list ?? [];
+  const all = list.length > 0 && list.every((one) => chosen.has(one.streamId));
+  const remove = async () => {
+    const ids = [...chosen].map(encodeURIComponent).join(",");
+    await attempt(() => doApp(app, "DELETE", `/broadcasts?ids=${ids}`));
+    setChosen(new Set());
+    again();
+  };
+  return html`
+    <header class="head">
+      <h1>${app}</h1>
+      <div class="actions">
+        <a class="button" href=${`#/settings/${encodeURIComponent(app)}`}>${strings.settings}</a>
+        <button type="button" class="main" onClick=${() => setCreating(true)}>${strings.create}</button>
+      </div>
+    </header>
+    <div class="tools">
+      <input type="search" placeholder=${strings.search} aria-label=${strings.search} onInput=${(event) => change({ search: event.target.value.trim() })} />
+      <label>${strings.sortBy} <select value=${query.sort} onChange=${(event) => change({ sort: event.target.value })}>
+        ${Object.entries(strings.sorts).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
+      </select></label>
+      ${chosen.size > 0 && html`<button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.removeMany(chosen.size)}</button>`}
+    </div>
+    ${page && list.length === 0 && (query.search
+      ? html`<p class="quiet">${strings.nothingFound}</p>`
+      : html`<section class="empty"><h2>${strings.empty}</h2><p>${strings.emptyText}</p>
+          <p><code>ffmpeg -re -i file.mp4 -c copy -f flv rtmp://${location.hostname}/${app}/stream1</code></p></section>`)}
+    ${list.length > 0 && html`<table>
+      <thead><tr>
+        <th class="tick"><input type="checkbox" checked=${all} aria-label=${strings.selectAll}
+          onChange=${() => setChosen(new Set(all ? [] : list.map((one) => one.streamId)))} /></th>
+        <th>${strings.name}</th><th>${strings.status}</th><th class="number">${strings.viewers}</th><th class="number">${strings.bitrate}</th><th></th>
+      </tr></thead>
+      <tbody>${list.map((one) => html`<${Row} key=${one.streamId} app=${app} one=${one} again=${again}
+        selected=${chosen.has(one.streamId)} onSelect=${() => toggle(one.streamId)} />`)}</tbody>
+    </table>`}
+    ${page && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>
+      <button type="button" disabled=${query.offset === 0} onClick=${() => change({ offset: Math.max(0, query.offset - SIZE) })}>${strings.newer}</button>
+      <span>${strings.range(query.offset + 1, query.offset + list.length, page.count)}</span>
+      <button type="button" disabled=${query.offset + SIZE >= page.count} onClick=${() => change({ offset: query.offset + SIZE })}>${strings.older}</button>
+    </nav>`}
+    ${creating && html`<${Create} app=${app} onClose=${() => setCreating(false)}
+      onDone=${(id) => { setCreating(false); location.hash = `#/broadcast/${encodeURIComponent(app)}/${encodeURIComponent(id)}`; }} />`}
+    ${removing && html`<${Confirm} title=${strings.removeMany(chosen.size)} text=${strings.removeManyText(chosen.size)}
+      act=${remove} onClose=${() => setRemoving(false)} />`}
+  `;
+}

@@ -1,0 +1,219 @@
+// One broadcast: what it looks like, where it comes from and goes to, who may see it.
+
+import { Refusal, call, callApp, doApp } from "/panel-api.js";
+import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, usePolled, useState, useTrail, valuesOf, viewersOf } from "/panel-kit.js";
+import { strings } from "/panel-strings.js";
+
+const EVERY_MS = 2000;
+const TOKENS_SHOWN = 50;
+
+const pathOf = (id) => `/broadcasts/${encodeURIComponent(id)}`;
+
+/** Addresses by protocol, as this page's own host has them. */
+function addresses(app, id, ports) {
+  const host = location.hostname;
+  const at = (scheme, port, usual) => `${scheme}://${host}${port === usual ? "" : `:${port}`}`;
+  const here = `${location.origin}/${app}`;
+  const name = encodeURIComponent(id);
+  return {
+    publish: [
+      ["RTMP", `${at("rtmp", ports.rtmp, 1935)}/${app}/${name}`],
+      ["SRT", `${at("srt", ports.srt, 0)}?streamid=${app}/${name}`],
+      ["RTSP", `${at("rtsp", ports.rtsp, 554)}/${app}/${name}`],
+      ["WHIP", `${here}/whip/${name}`],
+      [strings.browser, `${here}/index.html?id=${name}`],
+    ],
+    play: [
+      [strings.browser, `${here}/play.html?id=${name}`],
+      ["WHEP", `${here}/whep/${name}`],
+      ["HTTP-FLV", `${here}/${name}.flv`],
+      ["RTMP", `${at("rtmp", ports.rtmp, 1935)}/${app}/${name}`],
+      ["SRT", `${at("srt", ports.srt, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],
+      ["RTSP", `${at("rtsp", ports.rtsp, 554)}/${app}/${name}`],
+    ],
+  };
+}
+
+function Addresses({ title, list }) {
+  return html`<section class="card"><h2>${title}</h2>
+    <dl class="addresses">${list.map(([name, url]) => html`<div key=${name}>
+      <dt>${name}</dt><dd><code>${url}</code><${Copy} text=${url} label=${name} /></dd>
+    </div>`)}</dl>
+  </section>`;
+}
+
+function Preview({ app, one }) {
+  const [plays, setPlays] = useState(false);
+  const live = one.status === "broadcasting";
+  return html`<section class="card preview"><h2>${strings.preview}</h2>
+    ${live && plays
+      ? html`<iframe title=${strings.preview} allow="autoplay" src=${`/${encodeURIComponent(app)}/play.html?id=${encodeURIComponent(one.streamId)}&mute=true&autoplay=true`}></iframe>
+          <button type="button" onClick=${() => setPlays(false)}>${strings.stopPreview}</button>`
+      : html`<div class="dark">${live
+          ? html`<button type="button" class="main" onClick=${() => setPlays(true)}>${strings.startPreview}</button>`
+          : html`<p>${strings.notLive}</p>`}</div>`}
+  </section>`;
+}
+
+function Figures({ one, now }) {
+  const bitrates = useTrail(now, one.bitrate);
+  const viewers = useTrail(now, viewersOf(one));
+  const rows = [
+    [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
+    [strings.since, one.startTime && isLive(one) ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
+    [strings.resolution, one.width ? `${one.width} × ${one.height}` : "–"],
+    [strings.speed, one.speed ? `${one.speed.toFixed(2)} ×` : "–"],
+  ];
+  return html`<section class="card"><h2>${strings.status}</h2>
+    <div class="pair">
+      <div><p class="value">${isLive(one) ? viewersOf(one) : "–"}</p><${Spark} values=${viewers} top=${4} label=${strings.viewers} /><p class="quiet">${strings.viewers}</p></div>
+      <div><p class="value">${isLive(one) ? bits(one.bitrate) : "–"}</p><${Spark} values=${bitrates} label=${strings.bitrate} /><p class="quiet">${strings.bitrate}</p></div>
+    </div>
+    <dl class="rows">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+      ${isLive(one) && [["WebRTC", one.webRTCViewerCount], ["RTMP", one.rtmpViewerCount], ["HLS", one.hlsViewerCount]].filter(([, count]) => count > 0)
+        .map(([name, count]) => html`<div key=${name}><dt>${strings.viewers}: ${name}</dt><dd>${count}</dd></div>`)}
+    </dl>
+  </section>`;
+}
+
+function Endpoints({ app, one, again }) {
+  const list = one.endPointList ?? [];
+  const [removing, setRemoving] = useState(null);
+  const add = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const { url } = valuesOf(form);
+    const work = () => doApp(app, "POST", `${pathOf(one.streamId)}/endpoint`, { endpointUrl: url.trim() });
+    if (await attempt(work)) form.reset();
+    again();
+  };
+  const remove = async () => {
+    const id = encodeURIComponent(removing.endpointServiceId);
+    await attempt(() => doApp(app, "DELETE", `${pathOf(one.streamId)}/endpoint?endpointServiceId=${id}`));
+    again();
+  };
+  return html`<section class="card" id="endpoints"><h2>${strings.endpoints}</h2>
+    <p class="quiet">${strings.endpointsText}</p>
+    ${list.length === 0 && html`<p>${strings.noEndpoints}</p>`}
+    <ul class="list">${list.map((endpoint, n) => html`<li key=${`${endpoint.endpointServiceId}-${n}`}>
+      <div><code>${endpoint.endpointUrl}</code>
+        ${endpoint.leftOut?.length > 0 && html`<small class="quiet">${strings.leftOut(endpoint.leftOut.join(", "))}</small>`}</div>
+      <${Badge} status=${endpoint.status} />
+      <button type="button" class="small" aria-label=${strings.removeEndpoint(endpoint.endpointUrl)} onClick=${() => setRemoving(endpoint)}>${strings.remove}</button>
+    </li>`)}</ul>
+    <form class="inline" onSubmit=${add}>
+      <input name="url" required aria-label=${strings.endpointUrl} placeholder="rtmp://live.example/app/key" autocomplete="off" spellcheck=${false} />
+      <button class="main">${strings.addEndpoint}</button>
+    </form>
+    ${removing && html`<${Confirm} title=${strings.remove} text=${strings.removeEndpoint(removing.endpointUrl)} act=${remove} onClose=${() => setRemoving(null)} />`}
+  </section>`;
+}
+
+function Details({ app, one, again }) {
+  const save = async (event) => {
+    event.preventDefault();
+    const form = valuesOf(event.target);
+    const body = { name: form.name, description: form.description };
+    if (form.url !== undefined) body.streamUrl = form.url.trim();
+    if (form.items !== undefined) {
+      body.playListItemList = form.items.split("\n").map((url) => url.trim()).filter(Boolean)
+        .map((streamUrl) => one.playListItemList?.find((item) => item.streamUrl === streamUrl) ?? { streamUrl });
+      body.playlistLoopEnabled = form.loop === "on";
+    }
+    if (one.type !== "liveStream") body.autoStartStopEnabled = form.demand === "on";
+    await attempt(() => doApp(app, "PUT", pathOf(one.streamId), body), strings.saved);
+    again();
+  };
+  return html`<section class="card"><h2>${strings.edit}</h2>
+    <form onSubmit=${save}>
+      <${Field} label=${strings.name}><input name="name" defaultValue=${one.name ?? ""} autocomplete="off" /><//>
+      <${Field} label=${strings.description}><textarea name="description" rows="2" defaultValue=${one.description ?? ""}></textarea><//>
+      ${one.type !== "liveStream" && one.type !== "playlist" && html`<${Field} label=${strings.sourceUrl}>
+        <input name="url" defaultValue=${one.streamUrl ?? ""} autocomplete="off" spellcheck=${false} /><//>`}
+      ${one.type === "playlist" && html`<${Field} label=${strings.items}>
+        <textarea name="items" rows="4" spellcheck=${false} defaultValue=${(one.playListItemList ?? []).map((item) => item.streamUrl).join("\n")}></textarea><//>
+        <label class="check"><input type="checkbox" name="loop" defaultChecked=${one.playlistLoopEnabled} /> ${strings.loop}</label>`}
+      ${one.type !== "liveStream" && html`<label class="check"><input type="checkbox" name="demand" defaultChecked=${one.autoStartStopEnabled} /> ${strings.onDemand}</label>`}
+      <div class="actions"><button class="main">${strings.save}</button></div>
+    </form>
+  </section>`;
+}
+
+function Tokens({ app, id }) {
+  const [list, again] = usePolled((signal) => callApp(app, "GET", `${pathOf(id)}/tokens/list/0/${TOKENS_SHOWN}`, undefined, { signal }), 0, [app, id]);
+  const add = async (event) => {
+    event.preventDefault();
+    const { kind, until } = valuesOf(event.target);
+    const expires = Math.floor(new Date(until).getTime() / 1000);
+    await attempt(() => callApp(app, "GET", `${pathOf(id)}/token?type=${kind}&expireDate=${expires}`));
+    again();
+  };
+  const tomorrow = new Date(Date.now() + 86_400_000 - new Date().getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  return html`<section class="card"><h2>${strings.tokens}</h2>
+    <p class="quiet">${strings.tokensText}</p>
+    ${list?.length === 0 && html`<p>${strings.noTokens}</p>`}
+    <ul class="list">${(list ?? []).map((token) => html`<li key=${token.tokenId}>
+      <div><code>${token.tokenId}</code><small class="quiet">${strings.tokenKinds[token.type]} · ${moment(token.expireDate * 1000)}</small></div>
+      <${Copy} text=${token.tokenId} label=${strings.tokens} />
+    </li>`)}</ul>
+    <form class="inline" onSubmit=${add}>
+      <select name="kind" aria-label=${strings.tokenKind}>${Object.entries(strings.tokenKinds).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select>
+      <input name="until" type="datetime-local" required defaultValue=${tomorrow} aria-label=${strings.expires} />
+      <button>${strings.addToken}</button>
+    </form>
+  </section>`;
+}
+
+export default function Broadcast({ args: [app, id] }) {
+  const [one, again, error] = usePolled((signal) => callApp(app, "GET", pathOf(id), undefined, { signal }), EVERY_MS, [app, id]);
+  const [ports, setPorts] = useState({ rtmp: 1935, srt: 4200, rtsp: 5554 });
+  const [removing, setRemoving] = useState(false);
+  const name = one?.name || id;
+  useEffect(() => { document.title = `${name} · ${strings.product}`; }, [name]);
+  useEffect(() => {
+    call("GET", "/server-settings").then(
+      (server) => setPorts({ rtmp: server.rtmpPort || 1935, srt: server.srtPort || 4200, rtsp: server.rtspPort || 5554 }),
+      () => null,
+    );
+  }, []);
+  if (error instanceof Refusal && error.status === 404) return html`<h1>${id}</h1><p>${strings.notFound}</p>`;
+  if (!one) return html`<h1>${id}</h1>`;
+  const run = (what) => attempt(() => doApp(app, "POST", `${pathOf(id)}/${what}`)).then(again);
+  const isSource = one.type !== "liveStream";
+  const ways = addresses(app, id, ports);
+  const line = `ffmpeg -re -i file.mp4 -c copy -f flv ${ways.publish[0][1]}`;
+  const server = ways.publish[0][1].slice(0, ways.publish[0][1].lastIndexOf("/"));
+  return html`
+    <p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>
+    <header class="head">
+      <h1>${name} <${Badge} status=${one.status} /></h1>
+      <div class="actions">
+        ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}>${strings.start}</button>`}
+        ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`)).then(again)}>${strings.nextItem}</button>`}
+        ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}>${strings.stop}</button>`}
+        <button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.remove}</button>
+      </div>
+    </header>
+    <div class="columns">
+      <div>
+        <${Preview} app=${app} one=${one} />
+        <${Figures} one=${one} now=${one} />
+        <${Details} key=${id} app=${app} one=${one} again=${again} />
+      </div>
+      <div>
+        <${Endpoints} app=${app} one=${one} again=${again} />
+        ${!isSource && html`<${Addresses} title=${strings.publishTo} list=${ways.publish} />
+          <section class="card"><h2>${strings.obs}</h2><p class="quiet">${strings.obsHint}</p>
+            <dl class="addresses">
+              <div><dt>Server</dt><dd><code>${server}</code><${Copy} text=${server} label="Server" /></dd></div>
+              <div><dt>Stream Key</dt><dd><code>${id}</code><${Copy} text=${id} label="Stream Key" /></dd></div>
+              <div><dt>${strings.ffmpeg}</dt><dd><code>${line}</code><${Copy} text=${line} label=${strings.ffmpeg} /></dd></div>
+            </dl></section>`}
+        <${Addresses} title=${strings.playFrom} list=${ways.play} />
+        <${Tokens} app=${app} id=${id} />
+      </div>
+    </div>
+    ${removing && html`<${Confirm} title=${strings.removeBroadcast} text=${strings.removeBroadcastText(name)} onClose=${() => setRemoving(false)}
+      act=${async () => { if (await attempt(() => doApp(app, "DELETE", pathOf(id)))) location.hash = `#/app/${encodeURIComponent(app)}`; }} />`}
+  `;
+}

@@ -1,0 +1,199 @@
+// Pieces that several pages are made of.
+
+import { html, useEffect, useRef, useState } from "/preact.js";
+import { strings } from "/panel-strings.js";
+
+export { html, useEffect, useRef, useState };
+
+// ---- text
+
+export function bytes(count) {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let at = 0;
+  while (count >= 1000 && at < units.length - 1) {
+    count /= 1000;
+    at += 1;
+  }
+  return `${count < 10 && at > 0 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+}
+
+export function bits(perSecond) {
+  if (!perSecond) return "–";
+  return perSecond >= 1e6 ? `${(perSecond / 1e6).toFixed(1)} Mb/s` : `${Math.round(perSecond / 1e3)} kb/s`;
+}
+
+export const percent = (share) => `${Math.round(share)} %`;
+
+export function span(ms) {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const [days, hours, minutes] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+}
+
+export const moment = (ms) => (ms ? new Date(ms).toLocaleString() : "–");
+
+export const viewersOf = (broadcast) =>
+  broadcast.rtmpViewerCount + broadcast.webRTCViewerCount + broadcast.hlsViewerCount + (broadcast.dashViewerCount || 0);
+
+export const isLive = (broadcast) => broadcast.status === "broadcasting" || broadcast.status === "preparing";
+
+// ---- hooks
+
+/** Repeats a read while the page is looked at. Gives what came last, and a way to read at once. */
+export function usePolled(read, everyMs, keys) {
+  const [value, setValue] = useState(null);
+  const [error, setError] = useState(null);
+  const again = useRef(() => {});
+  useEffect(() => {
+    const abort = new AbortController();
+    let timer = 0;
+    const look = async () => {
+      clearTimeout(timer);
+      try {
+        const came = await read(abort.signal);
+        if (abort.signal.aborted) return;
+        setValue(came);
+        setError(null);
+      } catch (failure) {
+        if (abort.signal.aborted) return;
+        setError(failure);
+      }
+      clearTimeout(timer);
+      if (everyMs && !document.hidden) timer = setTimeout(look, everyMs);
+    };
+    const shown = () => { if (!document.hidden) look(); };
+    document.addEventListener("visibilitychange", shown);
+    again.current = look;
+    look();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", shown);
+    };
+  }, keys);
+  return [value, () => again.current(), error];
+}
+
+/** The last values of a figure; each reading adds one. */
+export function useTrail(reading, value, length = 60) {
+  const trail = useRef([]);
+  const last = useRef(null);
+  if (reading && reading !== last.current) {
+    last.current = reading;
+    trail.current = [...trail.current, Number(value) || 0].slice(-length);
+  }
+  return trail.current;
+}
+
+// ---- messages
+
+let show = () => {};
+
+export function toast(text, kind = "good") {
+  show({ text, kind, at: Date.now() });
+}
+
+/** Runs what a button does, and tells when it fails. */
+export async function attempt(work, done) {
+  try {
+    const result = await work();
+    if (done) toast(done);
+    return result ?? true;
+  } catch (error) {
+    toast(error.message ? `${strings.failed}: ${error.message}` : strings.failed, "bad");
+    return null;
+  }
+}
+
+export function Toasts() {
+  const [list, setList] = useState([]);
+  show = (one) => {
+    setList((old) => [...old.slice(-2), one]);
+    setTimeout(() => setList((old) => old.filter((other) => other !== one)), one.kind === "bad" ? 8000 : 3000);
+  };
+  return html`<div class="toasts" role="status" aria-live="polite">
+    ${list.map((one) => html`<p key=${one.at} class=${`toast ${one.kind}`}>${one.text}</p>`)}
+  </div>`;
+}
+
+// ---- elements
+
+export function Badge({ status }) {
+  const text = strings.statuses[status] ?? status;
+  return html`<span class="badge" data-status=${status}>${text}</span>`;
+}
+
+export function Copy({ text, label }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Without a secure context there is no clipboard but the old one.
+      const field = document.createElement("textarea");
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<button type="button" class="small" onClick=${copy} aria-label=${`${strings.copy}: ${label}`}>
+    ${done ? strings.copied : strings.copy}
+  </button>`;
+}
+
+/** A line of figures without axes. */
+export function Spark({ values, top, label }) {
+  const [width, height] = [120, 32];
+  const highest = Math.max(top ?? 0, ...values, 1);
+  const step = width / Math.max(values.length - 1, 1);
+  const points = values.map((value, n) => `${(n * step).toFixed(1)},${(height - 1 - (value / highest) * (height - 2)).toFixed(1)}`);
+  return html`<svg class="spark" viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label=${label}>
+    ${points.length > 1 && html`<polygon points=${`0,${height} ${points.join(" ")} ${width},${height}`} />
+      <polyline points=${points.join(" ")} />`}
+  </svg>`;
+}
+
+export function Field({ label, hint, children }) {
+  return html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+}
+
+/** A dialog of the page; `onClose` when it is left. */
+export function Dialog({ title, onClose, children }) {
+  const element = useRef(null);
+  useEffect(() => {
+    element.current.showModal();
+  }, []);
+  return html`<dialog ref=${element} onClose=${onClose} aria-label=${title}>
+    <h2>${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+/** Asks before something is gone. */
+export function Confirm({ title, text, act, onClose }) {
+  const [busy, setBusy] = useState(false);
+  const go = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    await act();
+    onClose();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}>
+    <form onSubmit=${go}>
+      <p>${text}</p>
+      <div class="actions">
+        <button type="button" onClick=${onClose}>${strings.cancel}</button>
+        <button class="danger" disabled=${busy}>${title}</button>
+      </div>
+    </form>
+  <//>`;
+}
+
+/** The values of a form, by name. */
+export const valuesOf = (form) => Object.fromEntries(new FormData(form).entries());

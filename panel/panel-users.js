@@ -1,0 +1,96 @@
+// Who may log in, and do what.
+
+import { call, doCall } from "/panel-api.js";
+import { Confirm, Dialog, Field, attempt, html, useEffect, usePolled, useState, valuesOf } from "/panel-kit.js";
+import { md5 } from "/panel-md5.js";
+import { strings } from "/panel-strings.js";
+
+const EVERYWHERE = "system";
+
+function AddUser({ apps, onClose, onDone }) {
+  const add = async (event) => {
+    event.preventDefault();
+    const { email, password, role, scope } = valuesOf(event.target);
+    const user = { email, password: md5(password), userType: role, scope, appNameUserType: { [scope]: role } };
+    if (await attempt(() => doCall("POST", "/users", user))) {
+      onDone();
+      onClose();
+    }
+  };
+  return html`<${Dialog} title=${strings.addUser} onClose=${onClose}>
+    <form onSubmit=${add}>
+      <${Field} label=${strings.email}><input name="email" type="email" required autocomplete="off" autofocus /><//>
+      <${Field} label=${strings.password}><input name="password" type="password" required minlength="8" autocomplete="new-password" /><//>
+      <${Field} label=${strings.role}><select name="role">
+        ${Object.entries(strings.roles).map(([key, text]) => html`<option value=${key}>${text}</option>`)}
+      </select><//>
+      <${Field} label=${strings.scope}><select name="scope">
+        <option value=${EVERYWHERE}>${strings.everywhere}</option>
+        ${apps.map((app) => html`<option value=${app}>${app}</option>`)}
+      </select><//>
+      <div class="actions">
+        <button type="button" onClick=${onClose}>${strings.cancel}</button>
+        <button class="main">${strings.addUser}</button>
+      </div>
+    </form>
+  <//>`;
+}
+
+function Password({ onClose }) {
+  const change = async (event) => {
+    event.preventDefault();
+    const { old, fresh, again } = valuesOf(event.target);
+    const work = async () => {
+      if (fresh !== again) throw new Error(strings.passwordsDiffer);
+      await doCall("POST", "/users/password", { password: md5(old), newPassword: md5(fresh) });
+    };
+    if (await attempt(work, strings.saved)) onClose();
+  };
+  return html`<${Dialog} title=${strings.changePassword} onClose=${onClose}>
+    <form onSubmit=${change}>
+      <${Field} label=${strings.oldPassword}><input name="old" type="password" required autocomplete="current-password" autofocus /><//>
+      <${Field} label=${strings.newPassword}><input name="fresh" type="password" required minlength="8" autocomplete="new-password" /><//>
+      <${Field} label=${strings.repeatPassword}><input name="again" type="password" required autocomplete="new-password" /><//>
+      <div class="actions">
+        <button type="button" onClick=${onClose}>${strings.cancel}</button>
+        <button class="main">${strings.save}</button>
+      </div>
+    </form>
+  <//>`;
+}
+
+/** Where a user may do what: of each place its role. */
+const rightsOf = (user) => Object.entries(user.appNameUserType ?? (user.scope ? { [user.scope]: user.userType } : {}));
+
+export default function Users() {
+  const [list, again] = usePolled((signal) => call("GET", "/user-list", undefined, { signal }), 0, []);
+  const [apps, setApps] = useState([]);
+  const [open, setOpen] = useState(null);
+  const [removing, setRemoving] = useState(null);
+  useEffect(() => {
+    document.title = `${strings.users} · ${strings.product}`;
+    call("GET", "/applications").then((answer) => setApps(answer.applications.sort()));
+  }, []);
+  const close = () => setOpen(null);
+  return html`
+    <header class="head"><h1>${strings.users}</h1>
+      <div class="actions">
+        <button type="button" onClick=${() => setOpen("password")}>${strings.changePassword}</button>
+        <button type="button" class="main" onClick=${() => setOpen("add")}>${strings.addUser}</button>
+      </div>
+    </header>
+    <table>
+      <thead><tr><th>${strings.email}</th><th>${strings.role}</th><th></th></tr></thead>
+      <tbody>${(list ?? []).map((user) => html`<tr key=${user.email}>
+        <td>${user.email}</td>
+        <td data-label=${strings.role}>${rightsOf(user).map(([scope, role]) =>
+          html`<div>${(strings.roles[role] ?? role).split(":")[0]} <span class="quiet">· ${scope === EVERYWHERE ? strings.everywhere : scope}</span></div>`)}</td>
+        <td class="end"><button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button></td>
+      </tr>`)}</tbody>
+    </table>
+    ${open === "add" && html`<${AddUser} apps=${apps} onClose=${close} onDone=${again} />`}
+    ${open === "password" && html`<${Password} onClose=${close} />`}
+    ${removing && html`<${Confirm} title=${strings.removeUser} text=${strings.removeUserText(removing)} onClose=${() => setRemoving(null)}
+      act=${async () => { await attempt(() => doCall("DELETE", `/users/${encodeURIComponent(removing)}`)); again(); }} />`}
+  `;
+}

@@ -1,0 +1,360 @@
+"""The panel in a real browser: Chromium over its DevTools protocol.
+
+panel.py TASK URL [MORE]: does a task as somebody at the screen would, and says `ok`, or what was seen instead. The tasks are
+the functions whose names begin with `task_`.
+"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from websockets.sync.client import connect
+
+PATIENCE = 20.0
+SIZES = {"desk": (1360, 900, False), "phone": (390, 844, True)}
+PLACES = {
+    "overview": ("#/overview", "Live streams"),
+    "broadcasts": ("#/app/live", "New broadcast"),
+    "broadcast": ("#/broadcast/live/stage", "Publish to"),
+    "settings": ("#/settings/live", "hlsListSize"),
+    "server": ("#/server", "serverName"),
+    "users": ("#/users", "admin@example.com"),
+    "log": ("#/log", "listening"),
+}
+EMAIL, PASSWORD = "admin@example.com", "correct horse"
+
+
+class Browser:
+    """One page of a headless Chromium with a profile of its own."""
+
+    def __init__(self):
+        self.profile = tempfile.mkdtemp(prefix="millstream-panel-")
+        program = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run",
+                   "--disable-dev-shm-usage", "--autoplay-policy=no-user-gesture-required",
+                   "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
+        self.process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        port = self.wait("the browser", self.port)
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
+        address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+        self.socket = connect(address, max_size=None)
+        self.number = 0
+        self.told = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def port(self):
+        path = os.path.join(self.profile, "DevToolsActivePort")
+        return open(path).readline().strip() if os.path.exists(path) else None
+
+    def send(self, method, **params):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        while True:
+            answer = json.loads(self.socket.recv(timeout=60))
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise AssertionError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.hear(answer)
+
+    def hear(self, event):
+        """Keeps what went wrong in the page: exceptions, and what the policy held back."""
+        if event.get("method") == "Runtime.exceptionThrown":
+            details = event["params"]["exceptionDetails"]
+            self.told.append(details.get("exception", {}).get("description", details["text"]))
+        if event.get("method") == "Log.entryAdded" and event["params"]["entry"]["source"] in ("security", "javascript"):
+            self.told.append(event["params"]["entry"]["text"])
+
+    def run(self, script):
+        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise AssertionError(result["exceptionDetails"].get("exception", {}).get("description", script))
+        return result["result"].get("value")
+
+    def wait(self, what, look):
+        end = time.monotonic() + PATIENCE
+        while True:
+            found = look()
+            if found:
+                return found
+            if time.monotonic() > end:
+                seen = self.run("document.body.innerText") if hasattr(self, "socket") else ""
+                raise AssertionError(f"{what} did not come; the page says: {seen[:2000]}")
+            time.sleep(0.05)
+
+    def go(self, url):
+        self.send("Page.navigate", url=url)
+        self.wait("the page", lambda: self.run("document.readyState") == "complete")
+
+    def text(self, wanted):
+        return self.wait(repr(wanted), lambda: self.run(f"document.body.innerText.includes({json.dumps(wanted)})"))
+
+    def gone(self, text):
+        self.wait(f"the end of {text!r}", lambda: not self.run(f"document.body.innerText.includes({json.dumps(text)})"))
+
+    def fill(self, name, value):
+        """Types into the field of that name, in the dialog if there is one."""
+        self.wait(name, lambda: self.run(f"""(() => {{
+            const field = (document.querySelector("dialog") ?? document).querySelector(`[name={json.dumps(name)[1:-1]}]`);
+            if (!field) return false;
+            const kind = field instanceof HTMLTextAreaElement ? HTMLTextAreaElement : field instanceof HTMLSelectElement ? HTMLSelectElement : HTMLInputElement;
+            Object.getOwnPropertyDescriptor(kind.prototype, "value").set.call(field, {json.dumps(value)});
+            field.dispatchEvent(new Event("input", {{ bubbles: true }}));
+            field.dispatchEvent(new Event("change", {{ bubbles: true }}));
+            return true;
+        }})()"""))
+
+    def click(self, text, within="document.querySelector('dialog') ?? document"):
+        """Presses the button, link or choice with that text or label."""
+        self.wait(text, lambda: self.run(f"""(() => {{
+            const wanted = {json.dumps(text)};
+            const all = [...({within}).querySelectorAll("button, a, label, option")];
+            const one = all.find((e) => e.innerText.trim() === wanted || e.getAttribute("aria-label") === wanted)
+                ?? all.find((e) => e.innerText.trim().startsWith(wanted));
+            if (!one || one.disabled) return false;
+            one.click();
+            return true;
+        }})()"""))
+
+    def log_in(self, url):
+        self.go(url)
+        self.wait("a form", lambda: self.run("Boolean(document.querySelector('input[name=password]'))"))
+        self.fill("email", EMAIL)
+        self.fill("password", PASSWORD)
+        self.click("Log in")
+        self.text("Live streams")
+
+    def size(self, name, dark):
+        width, height, mobile = SIZES[name]
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+
+    def picture(self, path):
+        picture = self.send("Page.captureScreenshot", format="png")
+        with open(path, "wb") as out:
+            out.write(base64.b64decode(picture["data"]))
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def first_user(browser, url):
+    browser.go(url)
+    browser.text("Create the first user")
+    browser.fill("email", EMAIL)
+    browser.fill("password", PASSWORD)
+    browser.fill("again", PASSWORD)
+    browser.click("Create the first user")
+    browser.text("Live streams")
+
+
+def make_broadcast(browser, url, app, name, stream_id):
+    browser.go(f"{url}#/app/{app}")
+    browser.click("New broadcast")
+    browser.fill("name", name)
+    browser.fill("id", stream_id)
+    browser.click("New broadcast")
+    browser.text("Publish to")
+
+
+def task_first(browser, url):
+    """The first user is made, logs out, is refused with a wrong password, and comes back."""
+    first_user(browser, url)
+    browser.click("Log out")
+    browser.fill("email", EMAIL)
+    browser.fill("password", "wrong wrong")
+    browser.click("Log in")
+    browser.text("E-mail or password are wrong.")
+    browser.fill("password", PASSWORD)
+    browser.click("Log in")
+    browser.text("Live streams")
+
+
+def task_broadcast(browser, url):
+    """A broadcast is made, given an endpoint, loses it, and is deleted."""
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "My stream", "panel1")
+    browser.text("Nothing is forwarded.")
+    browser.fill("url", "rtmp://127.0.0.1:9/app/key")
+    browser.click("Add endpoint")
+    browser.gone("Nothing is forwarded.")
+    browser.text("rtmp://127.0.0.1:9/app/key")
+    browser.click("Remove rtmp://127.0.0.1:9/app/key")
+    browser.click("Delete")
+    browser.text("Nothing is forwarded.")
+    browser.fill("name", "Another name")
+    browser.click("Save")
+    browser.text("Saved")
+    browser.text("Another name")
+    browser.click("Delete")
+    browser.click("Delete broadcast")
+    browser.text("No broadcasts yet.")
+
+
+def task_settings(browser, url):
+    """A setting is found, changed, saved, and still there when the page is loaded anew."""
+    first_user(browser, url)
+    browser.go(f"{url}#/settings/live")
+    browser.text("hlsListSize")
+    browser.run("""(() => {
+        const field = document.getElementById("setting-hlsListSize");
+        field.value = "7";
+        field.dispatchEvent(new Event("change", { bubbles: true }));
+    })()""")
+    browser.text("1 change")
+    browser.click("Save")
+    browser.text("Saved")
+    browser.go(f"{url}#/settings/live?")
+    browser.go(url)
+    browser.go(f"{url}#/settings/live")
+    browser.wait("the value", lambda: browser.run("document.getElementById('setting-hlsListSize')?.value") == "7")
+
+
+def task_users(browser, url):
+    """A user is added and deleted; the log is shown."""
+    first_user(browser, url)
+    browser.go(f"{url}#/users")
+    browser.click("Add user")
+    browser.fill("email", "reader@example.com")
+    browser.fill("password", "another horse")
+    browser.fill("role", "READ_ONLY")
+    browser.click("Add user")
+    browser.text("reader@example.com")
+    browser.text("Reader")
+    browser.click("Delete", "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('reader@'))")
+    browser.click("Delete user")
+    browser.gone("reader@example.com")
+    browser.go(f"{url}#/log")
+    browser.text("user saved")
+
+
+def task_session(browser, url):
+    """A session that ends in mid-work: nothing typed is lost, and the call is made after the login."""
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "", "kept")
+    browser.fill("url", "rtmp://127.0.0.1:9/app/typed")
+    browser.send("Network.clearBrowserCookies")
+    browser.text("Your session is over.")
+    browser.fill("email", EMAIL)
+    browser.fill("password", PASSWORD)
+    browser.click("Log in")
+    browser.gone("Your session is over.")
+    browser.click("Add endpoint")
+    browser.text("rtmp://127.0.0.1:9/app/typed")
+
+
+def task_hostile(browser, url, marker):
+    """Names with markup are text: nothing of them runs, no element comes of them."""
+    first_user(browser, url)
+    browser.go(f"{url}#/app/live")
+    browser.text(marker)
+    browser.click(marker)
+    browser.text("Publish to")
+    browser.text(marker)
+    time.sleep(1)
+    assert not browser.run("Boolean(globalThis.ran)"), "it ran"
+    assert browser.run("document.querySelectorAll('main img, main script, main iframe, main svg[onload]').length") == 0
+
+
+def task_restart(browser, url, pause, go_on):
+    """The server goes and comes back under an open panel."""
+    first_user(browser, url)
+    open(pause, "w").close()
+    browser.text("The server does not answer.")
+    open(go_on, "w").close()
+    browser.gone("The server does not answer.")
+    # Sessions are in memory: somebody logs in again, where he was.
+    browser.text("Your session is over.")
+    browser.fill("email", EMAIL)
+    browser.fill("password", PASSWORD)
+    browser.click("Log in")
+    browser.gone("Your session is over.")
+    browser.text("Live streams")
+
+
+def task_axe(browser, url):
+    """No page has what axe calls serious or critical."""
+    import axe_core_python
+
+    rules = open(os.path.join(os.path.dirname(axe_core_python.__file__), "axe.min.js")).read()
+    found = []
+
+    def look(page):
+        browser.run(rules)
+        result = browser.run("axe.run(document, { resultTypes: ['violations'] })")
+        bad = [one for one in result["violations"] if one["impact"] in ("serious", "critical")]
+        found.extend(f"{page}: {one['id']}: {node['html'][:200]}" for one in bad for node in one["nodes"][:3])
+
+    browser.go(url)
+    browser.text("Create the first user")
+    look("first user")
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "Stage", "stage")
+    for size in SIZES:
+        for dark in (False, True):
+            browser.size(size, dark)
+            for name, (place, wanted) in PLACES.items():
+                browser.go(url + place)
+                browser.text(wanted)
+                look(f"{name} {size} {'dark' if dark else 'light'}")
+    browser.go(f"{url}#/app/live")
+    browser.click("New broadcast")
+    look("new broadcast")
+    assert not found, "\n".join(found)
+    # The rules see what is wrong.
+    browser.run("document.querySelector('main').append(document.createElement('button'))")
+    look("a button without a name")
+    assert found, "axe finds nothing"
+
+
+def task_many(browser, url, count):
+    """Pages, the search and the order of many broadcasts."""
+    first_user(browser, url)
+    browser.go(f"{url}#/app/live")
+    browser.text(f"1–50 of {count}")
+    browser.click("Next")
+    browser.text(f"51–100 of {count}")
+    browser.run("""(() => {
+        const field = document.querySelector("input[type=search]");
+        field.value = "number 777";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    })()""")
+    browser.text("Number 7770")
+    browser.gone(f"of {count}")
+    assert browser.run("document.querySelectorAll('tbody tr').length") == 11
+
+
+def task_pictures(browser, url, folder):
+    """Every page, light and dark, on a desk and on a phone, into a folder. Not a test."""
+    browser.log_in(url)
+    for size in SIZES:
+        for dark in (False, True):
+            browser.size(size, dark)
+            for name, (place, wanted) in PLACES.items():
+                browser.go(url + place)
+                browser.text(wanted)
+                time.sleep(12 if name in ("overview", "broadcast") else 0.5)
+                browser.picture(f"{folder}/{name}-{size}-{'dark' if dark else 'light'}.png")
+
+
+def main():
+    task, url, *more = sys.argv[1:]
+    browser = Browser()
+    try:
+        globals()[f"task_{task}"](browser, url, *more)
+        assert not browser.told, f"the page reports: {browser.told}"
+    finally:
+        browser.close()
+    print("ok")
+
+
+main()

@@ -1,0 +1,112 @@
+//! The web panel in Chromium: each task as somebody at the screen would do it (`panel.py`).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Home, Program, Server, python, run, secs, wait_for};
+
+/// The script for a task of a server.
+fn script(task: &str, server: &Server, more: &[&str]) -> Command {
+    let mut command = Command::new(python());
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/panel.py"));
+    command.args([task, &format!("http://{}/", server.http)]).args(more);
+    command
+}
+
+/// A task on a fresh server.
+fn does(task: &str) {
+    let server = Server::start(&[]);
+    let (status, said, told) = run(&mut script(task, &server, &[]));
+    assert!(status.success() && said.trim() == "ok", "{task}: {said}{told}");
+}
+
+#[test]
+fn the_first_user_is_made_and_comes_back() {
+    does("first");
+}
+
+#[test]
+fn a_broadcast_is_made_given_an_endpoint_and_deleted() {
+    does("broadcast");
+}
+
+#[test]
+fn settings_are_found_changed_and_kept() {
+    does("settings");
+}
+
+#[test]
+fn users_come_and_go_and_the_log_tells() {
+    does("users");
+}
+
+#[test]
+fn a_session_that_ends_in_mid_work_loses_nothing() {
+    does("session");
+}
+
+/// Rules of WCAG 2 A and AA, by axe: nothing serious on any page, light and dark, on a desk and on a phone.
+#[test]
+fn every_page_can_be_used_by_everybody() {
+    does("axe");
+}
+
+#[test]
+fn ten_thousand_broadcasts_are_pages_of_fifty() {
+    let server = Server::start(&[]);
+    // Those that come together are stored together.
+    std::thread::scope(|scope| {
+        for part in 0..25 {
+            let api = server.api();
+            scope.spawn(move || {
+                for n in (0..10_000).skip(part).step_by(25) {
+                    let body = format!(r#"{{"streamId":"many{n}","name":"Number {n}"}}"#);
+                    assert_eq!(api.post("/live/rest/v2/broadcasts/create", &body).status, 200);
+                }
+            });
+        }
+    });
+    let (status, said, told) = run(&mut script("many", &server, &["10000"]));
+    assert!(status.success() && said.trim() == "ok", "{said}{told}");
+}
+
+#[test]
+fn r_40_names_with_markup_are_text() {
+    let server = Server::start(&[]);
+    for (id, name) in [
+        ("a", "<img src=x onerror='globalThis.ran=1'>"),
+        ("b", "</script><script>globalThis.ran=1</script>"),
+        ("c", "${globalThis.ran=1} javascript:globalThis.ran=1 \"onload=globalThis.ran=1"),
+    ] {
+        let body = serde_json::json!({
+            "streamId": id, "name": name, "description": name, "metaData": name, "category": name, "username": name,
+            "endPointList": [{ "endpointUrl": "rtmp://127.0.0.1:9/a/<svg onload='globalThis.ran=1'>" }],
+        });
+        let made = server.api().post("/live/rest/v2/broadcasts/create", &body.to_string());
+        // An endpoint with markup is no URL.
+        assert_eq!(made.status, 400, "{}", made.body);
+        let body = serde_json::json!({
+            "streamId": id, "name": name, "description": name, "metaData": name, "category": name, "username": name,
+        });
+        assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &body.to_string()).status, 200);
+    }
+    let (status, said, told) = run(&mut script("hostile", &server, &["<img src=x onerror"]));
+    assert!(status.success() && said.trim() == "ok", "{said}{told}");
+}
+
+#[test]
+fn an_open_panel_goes_on_when_its_server_comes_back() {
+    let home = Home::new();
+    let folder = home.path().join("home");
+    let mut server = Server::start_in(&folder, &[]);
+    let port = format!("http.port={}", server.http.port());
+    let [pause, go_on] = ["pause", "go-on"].map(|name| home.path().join(name));
+    let more = [pause.to_str().unwrap(), go_on.to_str().unwrap()];
+    let mut panel = Program::start(&mut script("restart", &server, &more));
+    wait_for("the panel", secs(30), || pause.exists());
+    server.kill();
+    wait_for("it to notice", secs(30), || go_on.exists());
+    let _server = Server::start_in(&folder, &[&port]);
+    let status = panel.wait(secs(60)).expect("it does not go on");
+    assert!(status.success());
+}
