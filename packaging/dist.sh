@@ -27,7 +27,7 @@ strip -o "$stage/$name/millstream" "$binary"
 cp README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$stage/$name/"
 cp packaging/millstream.service "$stage/$name/packaging/"
 cp -R docs "$stage/$name/"
-# The player page is part of the binary, and so are codec libraries that ask for their licences to come with it.
+# Libraries of the pages and of codecs are part of the binary, and their licences come with it.
 cp src/protocol/http/pages/vendor/mpegts.js.LICENSE packaging/licenses/* "$stage/$name/licenses/"
 chmod -R u=rwX,go=rX "$stage/$name"
 chmod 755 "$stage/$name/millstream"

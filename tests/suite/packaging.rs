@@ -39,7 +39,9 @@ fn the_archive_is_whole_and_the_same_each_time() {
         "packaging/millstream.service",
         "licenses/mpegts.js.LICENSE",
         "licenses/fdk-aac.txt",
+        "licenses/htm.txt",
         "licenses/opus.txt",
+        "licenses/preact.txt",
         "licenses/symphonia.txt",
     ] {
         assert!(fs::metadata(folder.join(file)).is_ok_and(|file| file.len() > 0), "{file}");

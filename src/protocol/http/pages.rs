@@ -83,7 +83,7 @@ pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
     let is_here = |page: &&Page| match page.app {
         Some(only) => only == app,
-        // The stylesheet is the status page's too.
+        // The stylesheet is the reference's too.
         None => app != "root" || page.name == "page.css",
     };
     PAGES.iter().filter(is_here).find(|page| page.name == name).copied()
