@@ -39,6 +39,11 @@ impl Load {
         }
     }
 
+    /// The number of workers.
+    pub(super) fn workers(&self) -> u16 {
+        u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
+    }
+
     /// Mean over the workers and five seconds, in parts per thousand.
     pub(super) fn busy_permille(&self, now: Now) -> u64 {
         let fresh = |at: Instant| now.mono.saturating_duration_since(at) <= LOAD_AGE;

@@ -252,6 +252,8 @@ impl Rig {
             width: 1280,
             height: 720,
             video_codec: Some(media::Codec::H264),
+            audio_codec: Some(media::Codec::Aac),
+            pictures: bytes / 1000,
             dropped: 0,
             silent_ms,
             reception: Default::default(),

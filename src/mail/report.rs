@@ -24,6 +24,10 @@ pub struct SourceFigures {
     pub height: u32,
     /// The video codec.
     pub video_codec: Option<Codec>,
+    /// The audio codec.
+    pub audio_codec: Option<Codec>,
+    /// Units of video since the publisher's grant.
+    pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
     /// Time since the last unit, in milliseconds.

@@ -116,6 +116,8 @@ impl Worker {
             width,
             height,
             video_codec: tracks.video().map(|track| track.config.codec()),
+            audio_codec: tracks.default_of(media::TrackKind::Audio).map(|track| track.config.codec()),
+            pictures: count.pictures,
             dropped: count.dropped,
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::{AccessUnit, Tracks};
+use media::{AccessUnit, TrackKind, Tracks};
 
 use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
@@ -139,6 +139,8 @@ impl Worker {
         let count = self.live.sources.entry(stream).or_default();
         count.received_bytes = count.received_bytes.saturating_add(unit.payload.len() as u64);
         count.last_unit = Some(self.now.mono);
+        let is_video = tracks.get(unit.track).is_some_and(|track| track.kind() == TrackKind::Video);
+        count.pictures = count.pictures.saturating_add(u64::from(is_video));
         let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, tracks);
         count.position.dts_ms = count.position.dts_ms.max(entry.dts_ms);
         if !std::mem::replace(&mut count.position.started, true) {

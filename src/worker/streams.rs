@@ -40,6 +40,8 @@ pub(super) struct Live {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct SourceCount {
     pub(super) received_bytes: u64,
+    /// Units of video.
+    pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) last_unit: Option<Instant>,
     pub(super) position: media::Position,

@@ -17,7 +17,8 @@ const PATH_BYTES_MAX: usize = 4096;
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     match inner(call.request) {
         Some(request) => {
-            let masks = only_reads(control, call, &request);
+            let app = split_path(&request.path).map_or("", |(app, _)| app);
+            let masks = only_reads(control, call, app);
             match control.dispatch_app(now, call.origin.session, None, &request) {
                 Reply::Now(response) if masks => Reply::Now(masked(response)),
                 reply @ (Reply::Now(_) | Reply::Later) => reply,
@@ -52,10 +53,9 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
     matches!(find(Base::App, request.method, rest), Found::Route(route, _) if route.gives_credential)
 }
 
-/// Whether nothing but reading is allowed to the caller.
-fn only_reads(control: &Control, call: &RootCall<'_>, request: &Request) -> bool {
+/// Whether nothing but reading is allowed to the caller in an application.
+pub(super) fn only_reads(control: &Control, call: &RootCall<'_>, app: &str) -> bool {
     let Some(user) = call.caller.email().and_then(|email| control.user(email)) else { return false };
-    let app = split_path(&request.path).map_or("", |(app, _)| app);
     roles(user, app).all(|role| role == Role::ReadOnly)
 }
 

@@ -67,6 +67,18 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("storage", "integer"),
         ],
     ),
+    (
+        "SettingKey",
+        &[
+            ("key", "string"),
+            ("name", "string?"),
+            ("description", "string"),
+            ("default", "string"),
+            ("value", "string?"),
+            ("origin", "string"),
+            ("fixed", "boolean"),
+        ],
+    ),
     ("LiveStream", &[("name", "string"), ("watcherCount", "string")]),
     ("Liveness", &[("host", "string"), ("status", "string")]),
     ("LiveClients", &[("totalConnectionSize", "integer"), ("totalLiveStreamSize", "integer")]),

@@ -21,6 +21,14 @@ const LOG_BYTES_MAX: usize = 512_000;
 /// Levels that a client may set.
 const LEVELS: [&str; 7] = ["ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"];
 
+/// Members of the settings that can be changed: their keys, and what null stands for.
+pub(super) const CHANGEABLE: [(&str, &str, Option<&str>); 4] = [
+    ("serverName", "server.name", Some("")),
+    ("licenceKey", "server.licence_key", Some("")),
+    ("nodeGroup", "nodeGroup", Some("default")),
+    ("logLevel", "logLevel", None),
+];
+
 fn done(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))
 }
@@ -88,12 +96,7 @@ pub(super) fn change_settings(control: &mut Control, _: Now, call: &RootCall<'_>
     };
     let values = &control.config.server.values;
     let mut edit = Edit::default();
-    for (member, key, default) in [
-        ("serverName", "server.name", Some("")),
-        ("licenceKey", "server.licence_key", Some("")),
-        ("nodeGroup", "nodeGroup", Some("default")),
-        ("logLevel", "logLevel", None),
-    ] {
+    for (member, key, default) in CHANGEABLE {
         let wanted = match given(member) {
             Ok(given) => given.or(default),
             Err(text) => return bad_request(&text),

@@ -4,6 +4,7 @@
 //! and bodies is enforced before its handler sees the request (docs/http.md); the handler makes it the connection's
 //! [`Stage`].
 
+mod feed;
 mod file_jobs;
 mod files;
 mod live;
@@ -26,6 +27,7 @@ use crate::http::cors::{self, Verdict};
 use crate::http::{self, Method, Mounts, Request, Response, websocket};
 use crate::mail::StreamEnd;
 use crate::types::{Handle, Now, StreamKey};
+use feed::Feed;
 use files::{FilePath, Nowhere, Transfer};
 use live::Viewer;
 pub use mounts::{Asked, Handler};
@@ -62,8 +64,6 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 /// The limits, the same for all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
-/// Answers of the API are no pages: they load nothing, and nobody frames them.
-const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
 /// The parameters of a request that tell a viewer from others at its address.
@@ -76,6 +76,8 @@ enum Stage {
     Idle,
     /// Control answers it; the answer gets these fields.
     Control(Vec<(&'static str, String)>),
+    /// Control is asked again and again.
+    Feed(Box<Feed>),
     /// A file is sent.
     File(Box<Transfer>),
     /// A viewer of a stream.
@@ -186,13 +188,20 @@ impl HttpSession {
 
     /// Handler: control answers.
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
-        let Asked { request, mut fields, .. } = asked;
-        if !fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
-            fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
-        }
-        fields.push(("X-Frame-Options", "DENY".to_owned()));
+        let Asked { request, fields, .. } = asked.of_api();
         self.stage = Stage::Control(fields);
         self.events.push_back(Event::Rest { request: Box::new(request), secure: self.secure });
+    }
+
+    /// Handler: control answers, once or for as long as there are events.
+    fn feed(&mut self, ctx: &Context<'_>, asked: Asked) {
+        if !feed::is_wanted(&asked.request) {
+            return self.control(ctx, asked);
+        }
+        let Asked { request, fields, .. } = asked.of_api();
+        let (feed, question) = Feed::begin(request, fields, self.secure);
+        self.stage = Stage::Feed(Box::new(feed));
+        self.events.push_back(question);
     }
 
     /// Handler: a viewer of a live stream.
@@ -306,6 +315,11 @@ impl HttpSession {
                     self.stage = Stage::Idle;
                 }
             }
+            Stage::Feed(feed) => {
+                if feed.is_over() {
+                    self.stage = Stage::Idle;
+                }
+            }
             Stage::Idle | Stage::Control(_) => {}
         }
     }
@@ -346,7 +360,7 @@ impl HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.socket(),
             Stage::Signalling(signalling) => signalling.socket(),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
+            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => None,
         }
     }
 }
@@ -372,7 +386,9 @@ impl ByteStream for HttpSession {
         match &self.stage {
             Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
             Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => self.connection.wants_bytes(),
+            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => {
+                self.connection.wants_bytes()
+            }
         }
     }
 
@@ -381,7 +397,7 @@ impl ByteStream for HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.poll_transmit(out),
             Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => {}
         }
     }
 }
@@ -403,6 +419,9 @@ impl Session for HttpSession {
                 self.stage = Stage::Idle;
                 self.respond(ctx.now, fields, response);
             }
+            (Stage::Feed(feed), Reply::Rest(response)) => {
+                feed.answer(ctx.now, &mut self.connection, response);
+            }
             (Stage::File(transfer), Reply::Job(done)) => {
                 transfer.reply(ctx.now, &mut self.connection, done.into());
             }
@@ -418,7 +437,7 @@ impl Session for HttpSession {
             (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
                 self.viewer_reply(ctx, reply);
             }
-            (Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_), _) => {}
+            (Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) | Stage::Live(_), _) => {}
         }
     }
 
@@ -431,6 +450,10 @@ impl Session for HttpSession {
                 self.events.extend(event);
             }
             Stage::Signalling(signalling) => signalling.handle_timeout(ctx),
+            Stage::Feed(feed) => {
+                let event = feed.timeout(ctx.now, &self.connection);
+                self.events.extend(event);
+            }
             Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
         }
     }
@@ -475,6 +498,7 @@ impl Session for HttpSession {
         let own = match &self.stage {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
+            Stage::Feed(feed) => feed.poll_timeout(),
             Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
         };
         [self.connection.poll_timeout(), own].into_iter().flatten().min()
@@ -484,9 +508,12 @@ impl Session for HttpSession {
         let protocol = match &self.stage {
             Stage::Live(viewer) if viewer.is_socket() => "ws-flv",
             _ if self.watched => "http-flv",
-            Stage::Idle | Stage::Control(_) | Stage::File(_) | Stage::Live(_) | Stage::Signalling(_) => {
-                "http"
-            }
+            Stage::Idle
+            | Stage::Control(_)
+            | Stage::Feed(_)
+            | Stage::File(_)
+            | Stage::Live(_)
+            | Stage::Signalling(_) => "http",
         };
         About { protocol, is_media: self.watched, is_authenticated: self.granted }
     }

@@ -2,6 +2,7 @@
 //! handlers in its folder.
 
 use super::HttpSession;
+use crate::http::cors;
 use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
 use crate::protocol::Context;
 use crate::protocol::webrtc::{signalling, whip};
@@ -21,6 +22,15 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// An answer of the API is no page: it loads nothing, and nobody frames it.
+    pub(super) fn of_api(mut self) -> Self {
+        if !self.fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
+            self.fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
+        }
+        self.fields.push(("X-Frame-Options", "DENY".to_owned()));
+        self
+    }
+
     /// The value of a name in the row's pattern.
     #[must_use]
     pub fn name(&self, name: &str) -> &str {
@@ -28,12 +38,21 @@ impl Asked {
     }
 }
 
+/// The policy of answers of the API.
+const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// The methods of a resource that is only read.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
 /// The table.
 pub(super) static MOUNTS: Mounts<Handler> = Mounts(&[
     // The API has a route table of its own, `crate::control::rest`: it judges methods and bodies.
+    Mount {
+        path: "/rest/v2/live/{*}",
+        methods: Methods::Any,
+        body: BodyKind::Any,
+        cors: Cors::NAMED,
+        handler: HttpSession::feed,
+    },
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),

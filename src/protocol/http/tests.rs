@@ -24,7 +24,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_mounts(&mounts::MOUNTS)
     }
 

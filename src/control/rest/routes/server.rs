@@ -2,7 +2,7 @@
 
 use crate::control::rest::call::RootHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
-use crate::control::rest::{apps, host, proxy, root, server as upkeep, users};
+use crate::control::rest::{apps, feed, host, keys, proxy, root, server as upkeep, users};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
@@ -13,6 +13,7 @@ const PANEL: &str = "panel";
 const APPS: &str = "applications";
 const HOST: &str = "host";
 const CLUSTER: &str = "cluster";
+const LIVE: &str = "live figures";
 
 const fn server(
     path: &'static str,
@@ -153,6 +154,15 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .takes("ServerSettings"),
     root(
+        Get,
+        "/server-settings/keys",
+        System,
+        keys::of_server,
+        "[SettingKey]",
+        SERVER,
+        "Every setting of the server, what it means and where its value comes from",
+    ),
+    root(
         Post,
         "/ssl-settings",
         System,
@@ -227,6 +237,35 @@ pub(super) const ROUTES: &[Route] = &[
     root(Get, "/gpu-status", System, host::gpu_status, "[any]", HOST, "Graphics processors: none"),
     root(Get, "/server-time", System, host::server_time, "ServerTime", HOST, "Since when the server runs"),
     root(Get, "/threads", System, host::threads, "Threads", HOST, "Threads of this process"),
+    // ---- as it happens
+    root(
+        Get,
+        "/live",
+        System,
+        feed::server,
+        feed::LINES,
+        LIVE,
+        "The machine and the applications, as lines or events",
+    ),
+    root(
+        Get,
+        "/live/{app}",
+        Scoped,
+        feed::application,
+        feed::LINES,
+        LIVE,
+        "Broadcasts of a page, as lines or events",
+    )
+    .query(&["ids"]),
+    root(
+        Get,
+        "/live/{app}/{id}",
+        Scoped,
+        feed::broadcast,
+        feed::LINES,
+        LIVE,
+        "A broadcast, as lines or events",
+    ),
     // ---- applications
     root(Get, "/applications", System, apps::list, "Applications", APPS, "List the applications"),
     root(
@@ -266,6 +305,15 @@ pub(super) const ROUTES: &[Route] = &[
         "Replace its settings",
     )
     .takes("AppSettings"),
+    root(
+        Get,
+        "/applications/settings/{app}/keys",
+        Scoped,
+        keys::of_app,
+        "[SettingKey]",
+        APPS,
+        "What its settings mean and where their values come from",
+    ),
     root(Post, "/applications/{app}", System, apps::create, "Result", APPS, "Make an application")
         .takes("any"),
     root(Put, "/applications/{app}", System, apps::upload, "Result", APPS, "Refused"),

@@ -1,0 +1,162 @@
+//! What is looked at as it happens: the server, the broadcasts of a page, one broadcast. Each answer has a JSON object a line, the
+//! same things in the same lines each time, so that who asks again can tell which of them changed; asked for as server-sent
+//! events, that is what the connection sends (docs/rest.md).
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::call::{Reply, RootCall};
+use super::mask::masked;
+use super::proxy::only_reads;
+use crate::control::broadcast::Broadcast;
+use crate::control::{Control, Now, wall};
+use crate::http::Response;
+use crate::types::{StreamKey, WorkerId};
+
+/// Broadcasts of one answer: those of the longest list.
+const BROADCASTS_MAX: usize = 250;
+/// The media type.
+pub(super) const LINES: &str = "application/x-ndjson";
+
+/// An answer of these lines.
+fn lines(lines: impl IntoIterator<Item = Vec<u8>>) -> Reply {
+    let mut body = Vec::new();
+    for line in lines {
+        body.extend_from_slice(&line);
+        body.push(b'\n');
+    }
+    Reply::Now(Response::with_body(200, LINES, body))
+}
+
+fn line(object: &Value) -> Vec<u8> {
+    object.to_string().into_bytes()
+}
+
+/// `GET /live`: the machine, and the applications.
+pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply {
+    let host = &control.figures.host;
+    let load = &control.figures.load;
+    let busy = (0..load.workers()).map(|worker| load.latest_permille(now, WorkerId(worker)));
+    let stats = control.stats();
+    let addresses = control.config.addresses.iter();
+    let ports: Map<String, Value> =
+        addresses.map(|(name, address)| (name.to_owned(), address.port().into())).collect();
+    let server = json!({ "server": {
+        "version": env!("CARGO_PKG_VERSION"),
+        "startTime": wall(control.figures.began),
+        "liveStreams": stats.live,
+        "viewers": stats.viewers,
+        "pushes": stats.pushes_broadcasting,
+        "pulls": stats.pulls_broadcasting,
+        "processors": host.processors,
+        "systemCpuPercent": host.system_cpu_percent,
+        "processCpuPercent": host.process_cpu_percent,
+        "workersBusyPermille": busy.collect::<Vec<_>>(),
+        "memory": { "total": host.memory_total, "available": host.memory_available, "process": host.process_memory },
+        "disk": { "total": host.disk_total, "free": host.disk_free },
+        "ports": ports,
+    }});
+    let app = |name: &Arc<str>| {
+        let (live, all) = (control.registry.count(name), control.records.count(name));
+        json!({ "name": &**name, "liveStreams": live, "broadcasts": all })
+    };
+    let apps: Vec<Value> = control.apps.keys().map(app).collect();
+    lines([line(&server), line(&json!({ "applications": apps }))])
+}
+
+/// A broadcast of a list.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    stream_id: &'a str,
+    name: Option<&'a str>,
+    #[serde(rename = "type")]
+    kind: Option<&'a str>,
+    /// `None`: there is no such broadcast.
+    status: Option<&'a str>,
+    bitrate: i64,
+    speed: f64,
+    rtmp_viewer_count: i32,
+    #[serde(rename = "webRTCViewerCount")]
+    webrtc_viewer_count: i32,
+    hls_viewer_count: i32,
+    dash_viewer_count: i32,
+}
+
+impl<'a> Row<'a> {
+    fn of(id: &'a str, record: Option<&'a Broadcast>, now: Now) -> Self {
+        let gone = Self {
+            stream_id: id,
+            name: None,
+            kind: None,
+            status: None,
+            bitrate: 0,
+            speed: 0.0,
+            rtmp_viewer_count: 0,
+            webrtc_viewer_count: 0,
+            hls_viewer_count: 0,
+            dash_viewer_count: 0,
+        };
+        record.map_or(gone, |record| Self {
+            stream_id: id,
+            name: record.name.as_deref(),
+            kind: Some(&record.kind),
+            status: Some(record.effective_status(now.wall_ms)),
+            bitrate: record.bitrate,
+            speed: record.speed,
+            rtmp_viewer_count: record.rtmp_viewer_count,
+            webrtc_viewer_count: record.webrtc_viewer_count,
+            hls_viewer_count: record.hls_viewer_count,
+            dash_viewer_count: record.dash_viewer_count,
+        })
+    }
+}
+
+/// `GET /live/{app}?ids=`: an application, and those of its broadcasts that are named.
+pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [name, ..] = call.params;
+    if !control.apps.contains_key(name) {
+        return Reply::Now(Response::error(404, "Not Found"));
+    }
+    let (live, all) = (control.registry.count(name), control.records.count(name));
+    let head = json!({ "application": { "name": name, "liveStreams": live, "broadcasts": all } });
+    let ids = call.query("ids").split(',').filter(|id| !id.is_empty()).take(BROADCASTS_MAX);
+    let row = |id: &str| {
+        let row = Row::of(id, control.records.find(name, id), now);
+        serde_json::to_vec(&json!({ "broadcast": row })).unwrap_or_default()
+    };
+    lines(std::iter::once(line(&head)).chain(ids.map(row)))
+}
+
+/// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, and what its publisher sends at this moment.
+pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
+    let [app, id, ..] = call.params;
+    let Some(record) = control.records.find(app, id) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let shown = Response::json(200, record.to_json(now.wall_ms));
+    let shown = if only_reads(control, call, app) { masked(shown) } else { shown };
+    let whole = [br#"{"broadcast":"#.as_slice(), shown.body.as_ref(), b"}"].concat();
+    lines([whole, line(&json!({ "source": source(control, app, id) }))])
+}
+
+/// The publisher's figures; null of a stream that is not live.
+fn source(control: &Control, app: &str, id: &str) -> Value {
+    let live = control.stream_of(&StreamKey::new(app, id)).and_then(|stream| control.registry.get(&stream));
+    let figures = live.and_then(|live| Some((live, live.received.figures.as_ref()?)));
+    figures.map_or(Value::Null, |(live, figures)| {
+        json!({
+            "receivedBytes": live.received.bytes_before.saturating_add(figures.received_bytes),
+            "pictures": figures.pictures,
+            "videoCodec": figures.video_codec.map(|codec| codec.to_string()),
+            "audioCodec": figures.audio_codec.map(|codec| codec.to_string()),
+            "silentMs": figures.silent_ms,
+            "packets": figures.reception.expected,
+            "packetsLost": figures.reception.lost,
+            "rttMs": figures.reception.rtt_ms,
+            "jitterMs": figures.reception.jitter_ms,
+        })
+    })
+}

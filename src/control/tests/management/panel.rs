@@ -1,0 +1,99 @@
+//! What the panel asks for beside the reference's operations.
+
+use super::*;
+use serde_json::{Value, json};
+
+/// The lines of an answer.
+fn lines(response: &http::Response) -> Vec<Value> {
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.headers.get("content-type"), Some("application/x-ndjson"));
+    response.body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+impl Rig {
+    fn watch(&mut self, client: &Client, target: &str) -> Vec<Value> {
+        lines(&self.ask_as(client, Method::Get, target, ""))
+    }
+}
+
+#[test]
+fn what_is_looked_at_is_a_line_each() {
+    let (mut rig, admin) = Rig::administered();
+    rig.create("idle");
+    let (_, stream) = rig.publish("s", 0);
+    rig.report(0, stream, 250_000, 0, 3);
+    let all = rig.watch(&admin, "/rest/v2/live");
+    assert_eq!((&all[0]["server"]["liveStreams"], &all[0]["server"]["viewers"]), (&json!(1), &json!(3)));
+    assert_eq!(all[0]["server"]["workersBusyPermille"][0], 10);
+    assert_eq!(all[1]["applications"][1], json!({ "name": "live", "liveStreams": 1, "broadcasts": 2 }));
+    let page = rig.watch(&admin, "/rest/v2/live/live?ids=idle,s,gone");
+    assert_eq!(page[0]["application"]["broadcasts"], 2);
+    let rows: Vec<_> = page[1..].iter().map(|line| &line["broadcast"]).collect();
+    let shown = |n: usize| (&rows[n]["streamId"], &rows[n]["status"], &rows[n]["rtmpViewerCount"]);
+    assert_eq!(shown(0), (&json!("idle"), &json!("created"), &json!(0)));
+    assert_eq!(shown(1), (&json!("s"), &json!("broadcasting"), &json!(3)));
+    assert_eq!(shown(2), (&json!("gone"), &json!(null), &json!(0)));
+    let one = rig.watch(&admin, "/rest/v2/live/live/s");
+    assert_eq!(
+        (&one[0]["broadcast"]["streamId"], &one[0]["broadcast"]["width"]),
+        (&json!("s"), &json!(1280))
+    );
+    let source = &one[1]["source"];
+    assert_eq!((&source["receivedBytes"], &source["pictures"]), (&json!(250_000), &json!(250)));
+    assert_eq!((&source["videoCodec"], &source["audioCodec"]), (&json!("H264"), &json!("AAC")));
+    assert_eq!(rig.watch(&admin, "/rest/v2/live/live/idle")[1]["source"], json!(null));
+    for path in ["/rest/v2/live/live/gone", "/rest/v2/live/other", "/rest/v2/live/other/s"] {
+        assert_eq!(rig.status_of(&admin, Method::Get, path), 404, "{path}");
+    }
+}
+
+#[test]
+fn who_may_look_is_who_may_read() {
+    let (mut rig, admin) = Rig::administered();
+    rig.create("s");
+    let endpoint = r#"{"endpointUrl":"rtmp://a.example/live/stream-key"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/endpoint", endpoint).0, 200);
+    let reader = json!({ "email": "r@a", "password": MD5, "userType": "READ_ONLY", "scope": "live" });
+    let reader = rig.add_user_by(&admin, reader);
+    for path in ["/rest/v2/live", "/rest/v2/live/live", "/rest/v2/live/live/s"] {
+        assert_eq!(rig.status_of(&Client::default(), Method::Get, path), 403, "{path}");
+    }
+    for path in ["/rest/v2/live", "/rest/v2/live/LiveApp", "/rest/v2/server-settings/keys"] {
+        assert_eq!(rig.status_of(&reader, Method::Get, path), 403, "{path}");
+    }
+    let url = |line: &Value| line["broadcast"]["endPointList"][0]["endpointUrl"].clone();
+    assert_eq!(url(&rig.watch(&admin, "/rest/v2/live/live/s")[0]), "rtmp://a.example/live/stream-key");
+    assert_eq!(url(&rig.watch(&reader, "/rest/v2/live/live/s")[0]), "rtmp://a.example***");
+}
+
+#[test]
+fn settings_say_what_they_mean_and_who_has_set_them() {
+    let mut rig = Rig::with(
+        &[("http.port", "8080")],
+        &[("coalesceMs", "20"), ("jwtSecretKey", "a secret of the application")],
+    );
+    rig.initial("admin@a");
+    let admin = rig.login(&Client::default(), "admin@a", MD5).1;
+    let keys = |rig: &mut Rig, path: &str| -> Vec<Value> {
+        let response = rig.ask_as(&admin, Method::Get, path, "");
+        assert!(!String::from_utf8_lossy(&response.body).contains("a secret of"), "{path}");
+        serde_json::from_slice(&response.body).unwrap()
+    };
+    let find = |keys: &[Value], key: &str| keys.iter().find(|one| one["key"] == key).unwrap().clone();
+    let of_app = keys(&mut rig, "/rest/v2/applications/settings/live/keys");
+    let coalesce = find(&of_app, "coalesceMs");
+    assert_eq!((&coalesce["default"], &coalesce["value"]), (&json!("40"), &json!("20")));
+    assert_eq!(coalesce["fixed"], coalesce["origin"] == "command line");
+    assert!(coalesce["description"].as_str().unwrap().len() > 10);
+    assert_eq!(find(&of_app, "jwtSecretKey")["value"], json!(null));
+    let members = rig.ask_as(&admin, Method::Get, "/rest/v2/applications/settings/live", "");
+    let members: serde_json::Map<String, Value> = serde_json::from_slice(&members.body).unwrap();
+    assert!(
+        of_app.iter().map(|one| one["name"].as_str().unwrap()).eq(members.keys()),
+        "each member, in order"
+    );
+    let of_server = keys(&mut rig, "/rest/v2/server-settings/keys");
+    assert_eq!(find(&of_server, "http.port")["value"], "8080");
+    assert_eq!(find(&of_server, "server.name")["name"], "serverName");
+    assert_eq!(find(&of_server, "http.port")["name"], json!(null));
+}
