@@ -41,7 +41,9 @@ export class Refusal extends Error {
 async function send(method, path, body, signal) {
   const headers = { Accept: "application/json" };
   const init = { method, headers, credentials: "same-origin", signal };
-  if (body !== undefined) {
+  if (body instanceof FormData) {
+    init.body = body;
+  } else if (body !== undefined) {
     headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);
   } else if (method !== "GET") {
@@ -93,6 +95,41 @@ export function callApp(app, method, path, body, options) {
   const more = query ? `&${query}` : "";
   const inner = encodeURIComponent(`${app}/rest/v2${decodeURIComponent(plain)}`);
   return call(method, `/request?_path=${inner}${more}`, body, options);
+}
+
+/**
+ * Looks at a resource of the live figures until it is ended by what this returns: `onLines` gets the objects that changed.
+ * Nothing is asked while the page is hidden: browsers have few connections to a server.
+ */
+export function watch(path, onLines, onError) {
+  const abort = new AbortController();
+  let source = null;
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    close();
+    if (abort.signal.aborted || document.hidden) return;
+    source = new EventSource(BASE + path);
+    source.onmessage = (event) => {
+      setOffline(false);
+      onLines(event.data.split("\n").map((line) => JSON.parse(line)));
+    };
+    source.onerror = () => {
+      close();
+      // A plain call tells whether the server is away, the login over, or nothing there to look at.
+      call("GET", path, undefined, { signal: abort.signal }).then(open, (error) => {
+        if (!abort.signal.aborted) onError(error);
+      });
+    };
+  };
+  document.addEventListener("visibilitychange", open, { signal: abort.signal });
+  open();
+  return () => {
+    abort.abort();
+    close();
+  };
 }
 
 /** The same, for operations that answer with `success`. */

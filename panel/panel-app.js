@@ -1,10 +1,9 @@
 // The broadcasts of an application: found, made, started, stopped, deleted; a page of them at a time.
 
 import { broadcasts, callApp, doApp } from "/panel-api.js";
-import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, usePolled, useState, valuesOf, viewersOf } from "/panel-kit.js";
+import { Badge, Confirm, Dialog, Field, attempt, bits, html, isLive, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "/panel-kit.js";
 import { strings } from "/panel-strings.js";
 
-const EVERY_MS = 2000;
 const SIZE = 50;
 const SOURCES = ["streamSource", "ipCamera", "VoD", "playlist"];
 
@@ -61,10 +60,10 @@ function Create({ app, onClose, onDone }) {
   <//>`;
 }
 
-function Row({ app, one, selected, onSelect, again }) {
+function Row({ app, one, selected, onSelect }) {
   const name = one.name || one.streamId;
   const path = `/broadcasts/${encodeURIComponent(one.streamId)}`;
-  const run = (what) => attempt(() => doApp(app, "POST", `${path}/${what}`)).then(again);
+  const run = (what) => attempt(() => doApp(app, "POST", `${path}/${what}`));
   return html`<tr>
     <td class="tick"><input type="checkbox" checked=${selected} onChange=${onSelect} aria-label=${strings.select(name)} /></td>
     <td>
@@ -83,7 +82,19 @@ function Row({ app, one, selected, onSelect, again }) {
 
 export default function Application({ args: [app] }) {
   const [query, setQuery] = useState({ offset: 0, search: "", sort: "date" });
-  const [page, again] = usePolled((signal) => broadcasts(app, { ...query, size: SIZE }, signal), EVERY_MS, [app, query.offset, query.search, query.sort]);
+  const keys = [app, query.offset, query.search, query.sort];
+  const [page, again] = usePolled((signal) => broadcasts(app, { ...query, size: SIZE }, signal), 0, keys);
+  const ids = page?.list.map((one) => encodeURIComponent(one.streamId)).join(",");
+  const now = useLive(page ? `/live/${encodeURIComponent(app)}?ids=${ids}` : null);
+  const { broadcasts: count, liveStreams } = now.application ?? {};
+  const counts = useRef(null);
+  useEffect(() => {
+    if (count === undefined) return;
+    // Some came or went: which ones, and in what order, is known to the list.
+    const seen = `${count} ${liveStreams}`;
+    if (counts.current !== null && counts.current !== seen) again();
+    counts.current = seen;
+  }, [count, liveStreams]);
   const [creating, setCreating] = useState(false);
   const [removing, setRemoving] = useState(false);
   const [chosen, setChosen] = useState(new Set());
@@ -97,7 +108,7 @@ export default function Application({ args: [app] }) {
     if (!next.delete(id)) next.add(id);
     setChosen(next);
   };
-  const list = page?.list ?? [];
+  const list = (page?.list ?? []).map((one) => now.broadcasts[one.streamId] ?? one).filter((one) => one.status !== null);
   const all = list.length > 0 && list.every((one) => chosen.has(one.streamId));
   const remove = async () => {
     const ids = [...chosen].map(encodeURIComponent).join(",");
@@ -130,7 +141,7 @@ export default function Application({ args: [app] }) {
           onChange=${() => setChosen(new Set(all ? [] : list.map((one) => one.streamId)))} /></th>
         <th>${strings.name}</th><th>${strings.status}</th><th class="number">${strings.viewers}</th><th class="number">${strings.bitrate}</th><th></th>
       </tr></thead>
-      <tbody>${list.map((one) => html`<${Row} key=${one.streamId} app=${app} one=${one} again=${again}
+      <tbody>${list.map((one) => html`<${Row} key=${one.streamId} app=${app} one=${one}
         selected=${chosen.has(one.streamId)} onSelect=${() => toggle(one.streamId)} />`)}</tbody>
     </table>`}
     ${page && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>

@@ -1,10 +1,9 @@
 // One broadcast: what it looks like, where it comes from and goes to, who may see it.
 
 import { Refusal, call, callApp, doApp } from "/panel-api.js";
-import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, usePolled, useState, useTrail, valuesOf, viewersOf } from "/panel-kit.js";
+import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "/panel-kit.js";
 import { strings } from "/panel-strings.js";
 
-const EVERY_MS = 2000;
 const TOKENS_SHOWN = 50;
 
 const pathOf = (id) => `/broadcasts/${encodeURIComponent(id)}`;
@@ -17,9 +16,9 @@ function addresses(app, id, ports) {
   const name = encodeURIComponent(id);
   return {
     publish: [
-      ["RTMP", `${at("rtmp", ports.rtmp, 1935)}/${app}/${name}`],
-      ["SRT", `${at("srt", ports.srt, 0)}?streamid=${app}/${name}`],
-      ["RTSP", `${at("rtsp", ports.rtsp, 554)}/${app}/${name}`],
+      ["RTMP", `${at("rtmp", ports.rtmp ?? 1935, 1935)}/${app}/${name}`],
+      ["SRT", `${at("srt", ports.srt ?? 4200, 0)}?streamid=${app}/${name}`],
+      ["RTSP", `${at("rtsp", ports.rtsp ?? 5554, 554)}/${app}/${name}`],
       ["WHIP", `${here}/whip/${name}`],
       [strings.browser, `${here}/index.html?id=${name}`],
     ],
@@ -27,9 +26,9 @@ function addresses(app, id, ports) {
       [strings.browser, `${here}/play.html?id=${name}`],
       ["WHEP", `${here}/whep/${name}`],
       ["HTTP-FLV", `${here}/${name}.flv`],
-      ["RTMP", `${at("rtmp", ports.rtmp, 1935)}/${app}/${name}`],
-      ["SRT", `${at("srt", ports.srt, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],
-      ["RTSP", `${at("rtsp", ports.rtsp, 554)}/${app}/${name}`],
+      ["RTMP", `${at("rtmp", ports.rtmp ?? 1935, 1935)}/${app}/${name}`],
+      ["SRT", `${at("srt", ports.srt ?? 4200, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],
+      ["RTSP", `${at("rtsp", ports.rtsp ?? 5554, 554)}/${app}/${name}`],
     ],
   };
 }
@@ -55,28 +54,48 @@ function Preview({ app, one }) {
   </section>`;
 }
 
-function Figures({ one, now }) {
-  const bitrates = useTrail(now, one.bitrate);
-  const viewers = useTrail(now, viewersOf(one));
+function Graph({ label, value, trail, top }) {
+  return html`<div><p class="value">${value}</p><${Spark} values=${trail} top=${top} label=${label} /><p class="quiet">${label}</p></div>`;
+}
+
+/** What the publisher sends; the rates are those of the last seconds. */
+function Figures({ one, source }) {
+  const live = isLive(one);
+  const bitrate = useRate(source, (source?.receivedBytes ?? 0) * 8);
+  const frames = useRate(source, source?.pictures ?? 0);
+  const lost = useRate(source, source?.packetsLost ?? 0);
+  const packets = useRate(source, source?.packets ?? 0);
+  const loss = packets > 0 ? (lost / packets) * 100 : 0;
+  const bitrates = useTrail(source, bitrate);
+  const rates = useTrail(source, frames);
+  const losses = useTrail(source, loss);
+  const trips = useTrail(source, source?.rttMs);
+  const viewers = useTrail(one, viewersOf(one));
   const rows = [
     [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
-    [strings.since, one.startTime && isLive(one) ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
+    [strings.codecs, live && source ? [source.videoCodec, source.audioCodec].filter(Boolean).join(", ") || "–" : "–"],
+    [strings.since, one.startTime && live ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
     [strings.resolution, one.width ? `${one.width} × ${one.height}` : "–"],
     [strings.speed, one.speed ? `${one.speed.toFixed(2)} ×` : "–"],
   ];
+  const byProtocol = [[strings.connected, one.rtmpViewerCount], ["WebRTC", one.webRTCViewerCount], ["HLS", one.hlsViewerCount], ["DASH", one.dashViewerCount]];
+  const shown = (value) => (live && source ? value : "–");
   return html`<section class="card"><h2>${strings.status}</h2>
     <div class="pair">
-      <div><p class="value">${isLive(one) ? viewersOf(one) : "–"}</p><${Spark} values=${viewers} top=${4} label=${strings.viewers} /><p class="quiet">${strings.viewers}</p></div>
-      <div><p class="value">${isLive(one) ? bits(one.bitrate) : "–"}</p><${Spark} values=${bitrates} label=${strings.bitrate} /><p class="quiet">${strings.bitrate}</p></div>
+      <${Graph} label=${strings.viewers} value=${live ? viewersOf(one) : "–"} trail=${viewers} top=${4} />
+      <${Graph} label=${strings.bitrate} value=${shown(bits(bitrate))} trail=${bitrates} />
+      <${Graph} label=${strings.frameRate} value=${shown(strings.perSecond(Math.round(frames)))} trail=${rates} top=${30} />
+      ${source?.packets > 0 && html`<${Graph} label=${strings.loss} value=${shown(`${loss.toFixed(1)} %`)} trail=${losses} top=${5} />`}
+      ${source?.rttMs > 0 && html`<${Graph} label=${strings.roundTrip} value=${shown(`${source.rttMs} ms`)} trail=${trips} top=${100} />`}
     </div>
     <dl class="rows">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
-      ${isLive(one) && [["WebRTC", one.webRTCViewerCount], ["RTMP", one.rtmpViewerCount], ["HLS", one.hlsViewerCount]].filter(([, count]) => count > 0)
-        .map(([name, count]) => html`<div key=${name}><dt>${strings.viewers}: ${name}</dt><dd>${count}</dd></div>`)}
+      ${live && byProtocol.filter(([, count]) => count > 0)
+        .map(([name, count]) => html`<div key=${name}><dt>${strings.viewersBy(name)}</dt><dd>${count}</dd></div>`)}
     </dl>
   </section>`;
 }
 
-function Endpoints({ app, one, again }) {
+function Endpoints({ app, one }) {
   const list = one.endPointList ?? [];
   const [removing, setRemoving] = useState(null);
   const add = async (event) => {
@@ -85,12 +104,10 @@ function Endpoints({ app, one, again }) {
     const { url } = valuesOf(form);
     const work = () => doApp(app, "POST", `${pathOf(one.streamId)}/endpoint`, { endpointUrl: url.trim() });
     if (await attempt(work)) form.reset();
-    again();
   };
   const remove = async () => {
     const id = encodeURIComponent(removing.endpointServiceId);
     await attempt(() => doApp(app, "DELETE", `${pathOf(one.streamId)}/endpoint?endpointServiceId=${id}`));
-    again();
   };
   return html`<section class="card" id="endpoints"><h2>${strings.endpoints}</h2>
     <p class="quiet">${strings.endpointsText}</p>
@@ -109,7 +126,7 @@ function Endpoints({ app, one, again }) {
   </section>`;
 }
 
-function Details({ app, one, again }) {
+function Details({ app, one }) {
   const save = async (event) => {
     event.preventDefault();
     const form = valuesOf(event.target);
@@ -122,7 +139,6 @@ function Details({ app, one, again }) {
     }
     if (one.type !== "liveStream") body.autoStartStopEnabled = form.demand === "on";
     await attempt(() => doApp(app, "PUT", pathOf(one.streamId), body), strings.saved);
-    again();
   };
   return html`<section class="card"><h2>${strings.edit}</h2>
     <form onSubmit=${save}>
@@ -165,20 +181,19 @@ function Tokens({ app, id }) {
 }
 
 export default function Broadcast({ args: [app, id] }) {
-  const [one, again, error] = usePolled((signal) => callApp(app, "GET", pathOf(id), undefined, { signal }), EVERY_MS, [app, id]);
-  const [ports, setPorts] = useState({ rtmp: 1935, srt: 4200, rtsp: 5554 });
+  const { broadcasts, source, error } = useLive(`/live/${encodeURIComponent(app)}/${encodeURIComponent(id)}`);
+  const one = broadcasts[id];
+  const [ports, setPorts] = useState({});
   const [removing, setRemoving] = useState(false);
   const name = one?.name || id;
   useEffect(() => { document.title = `${name} · ${strings.product}`; }, [name]);
   useEffect(() => {
-    call("GET", "/server-settings").then(
-      (server) => setPorts({ rtmp: server.rtmpPort || 1935, srt: server.srtPort || 4200, rtsp: server.rtspPort || 5554 }),
-      () => null,
-    );
+    // Somebody of one application may not see the server: then the usual ports are shown.
+    call("GET", "/live").then((lines) => setPorts(JSON.parse(lines.split("\n")[0]).server.ports), () => null);
   }, []);
   if (error instanceof Refusal && error.status === 404) return html`<h1>${id}</h1><p>${strings.notFound}</p>`;
   if (!one) return html`<h1>${id}</h1>`;
-  const run = (what) => attempt(() => doApp(app, "POST", `${pathOf(id)}/${what}`)).then(again);
+  const run = (what) => attempt(() => doApp(app, "POST", `${pathOf(id)}/${what}`));
   const isSource = one.type !== "liveStream";
   const ways = addresses(app, id, ports);
   const line = `ffmpeg -re -i file.mp4 -c copy -f flv ${ways.publish[0][1]}`;
@@ -189,7 +204,7 @@ export default function Broadcast({ args: [app, id] }) {
       <h1>${name} <${Badge} status=${one.status} /></h1>
       <div class="actions">
         ${isSource && !isLive(one) && html`<button type="button" class="main" onClick=${() => run("start")}>${strings.start}</button>`}
-        ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`)).then(again)}>${strings.nextItem}</button>`}
+        ${one.type === "playlist" && isLive(one) && html`<button type="button" onClick=${() => attempt(() => doApp(app, "POST", `/broadcasts/playlists/${encodeURIComponent(id)}/next`))}>${strings.nextItem}</button>`}
         ${isLive(one) && html`<button type="button" onClick=${() => run("stop")}>${strings.stop}</button>`}
         <button type="button" class="danger" onClick=${() => setRemoving(true)}>${strings.remove}</button>
       </div>
@@ -197,11 +212,11 @@ export default function Broadcast({ args: [app, id] }) {
     <div class="columns">
       <div>
         <${Preview} app=${app} one=${one} />
-        <${Figures} one=${one} now=${one} />
-        <${Details} key=${id} app=${app} one=${one} again=${again} />
+        <${Figures} one=${one} source=${source} />
+        <${Details} key=${id} app=${app} one=${one} />
       </div>
       <div>
-        <${Endpoints} app=${app} one=${one} again=${again} />
+        <${Endpoints} app=${app} one=${one} />
         ${!isSource && html`<${Addresses} title=${strings.publishTo} list=${ways.publish} />
           <section class="card"><h2>${strings.obs}</h2><p class="quiet">${strings.obsHint}</p>
             <dl class="addresses">

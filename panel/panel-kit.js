@@ -1,5 +1,6 @@
 // Pieces that several pages are made of.
 
+import { watch } from "/panel-api.js";
 import { html, useEffect, useRef, useState } from "/preact.js";
 import { strings } from "/panel-strings.js";
 
@@ -74,6 +75,39 @@ export function usePolled(read, everyMs, keys) {
     };
   }, keys);
   return [value, () => again.current(), error];
+}
+
+/** Live figures of a path: what each line is called and its newest value; broadcasts by their ids. Without a path nothing. */
+export function useLive(path) {
+  const [state, setState] = useState({ broadcasts: {}, error: null });
+  useEffect(() => {
+    setState((old) => ({ ...old, error: null }));
+    if (!path) return undefined;
+    const take = (lines) => setState((old) => {
+      const next = { ...old, error: null, broadcasts: { ...old.broadcasts } };
+      for (const line of lines) {
+        if (line.broadcast) next.broadcasts[line.broadcast.streamId] = line.broadcast;
+        else Object.assign(next, line);
+      }
+      return next;
+    });
+    return watch(path, take, (error) => setState((old) => ({ ...old, error })));
+  }, [path]);
+  return state;
+}
+
+/** How fast a counter grows, a second: the mean of its last readings. */
+export function useRate(reading, count) {
+  const seen = useRef({ reading: null, points: [] });
+  if (reading && reading !== seen.current.reading) {
+    const points = [...seen.current.points, [performance.now(), count]].slice(-4);
+    // It begins anew with each publisher.
+    seen.current = { reading, points: points.length > 1 && count < points.at(-2)[1] ? points.slice(-1) : points };
+  }
+  const { points } = seen.current;
+  if (!reading || points.length < 2) return 0;
+  const [[from, first], [to, last]] = [points[0], points.at(-1)];
+  return to > from ? ((last - first) * 1000) / (to - from) : 0;
 }
 
 /** The last values of a figure; each reading adds one. */

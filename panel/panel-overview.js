@@ -1,19 +1,8 @@
 // The machine, and what the applications have live.
 
 import { call, doCall } from "/panel-api.js";
-import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, usePolled, useState, useTrail, valuesOf } from "/panel-kit.js";
+import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "/panel-kit.js";
 import { strings } from "/panel-strings.js";
-
-const EVERY_MS = 2000;
-
-async function read() {
-  const [machine, clients, apps] = await Promise.all([
-    call("GET", "/system-resources"),
-    call("GET", "/live-clients-size"),
-    call("GET", "/applications-info"),
-  ]);
-  return { machine, clients, apps };
-}
 
 function Figure({ title, value, note, trail, top }) {
   return html`<section class="figure">
@@ -46,38 +35,50 @@ function AddApplication({ onClose, onDone }) {
   <//>`;
 }
 
+/** How busy each worker's loop is. */
+function Workers({ busy }) {
+  return html`<section class="card workers"><h2>${strings.workers}</h2>
+    <dl class="rows">${busy.map((permille, n) => html`<div key=${n}>
+      <dt>${strings.worker(n + 1)}</dt>
+      <dd><progress max="1000" value=${permille} aria-label=${strings.worker(n + 1)}></progress> ${percent(permille / 10)}</dd>
+    </div>`)}</dl>
+  </section>`;
+}
+
 export default function Overview() {
-  const [now, again] = usePolled(read, EVERY_MS, []);
+  const { server, applications } = useLive("/live");
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState(null);
+  // How much they store is found by looking at every file: once is enough.
+  const [stored] = usePolled((signal) => call("GET", "/applications-info", undefined, { signal }), 0, [applications?.length]);
   useEffect(() => { document.title = `${strings.overview} · ${strings.product}`; }, []);
-  const machine = now?.machine;
-  const memory = machine?.systemMemoryInfo;
-  // What the system could give: free memory alone says little.
-  const used = memory ? memory.totalMemory - (memory.availableMemory || memory.freeMemory) : undefined;
-  const cpu = useTrail(now, machine?.cpuUsage.systemCPULoad);
-  const memoryTrail = useTrail(now, used);
-  const streams = useTrail(now, machine?.totalLiveStreamSize);
-  const connections = useTrail(now, now?.clients.totalConnectionSize);
-  if (!now) return html`<h1>${strings.overview}</h1>`;
-  const files = machine.fileSystemInfo;
+  const memory = server?.memory;
+  const used = memory ? memory.total - memory.available : 0;
+  const cpu = useTrail(server, server?.systemCpuPercent);
+  const memoryTrail = useTrail(server, used);
+  const streams = useTrail(server, server?.liveStreams);
+  const viewers = useTrail(server, server?.viewers);
+  if (!server || !applications) return html`<h1>${strings.overview}</h1>`;
+  const disk = { total: server.disk.total, used: server.disk.total - server.disk.free };
+  const storage = (name) => stored?.find((one) => one.name === name)?.storage ?? -1;
   return html`
     <header class="head">
       <h1>${strings.overview}</h1>
-      <p class="quiet">${machine.softwareVersion.versionName} · ${strings.uptime(span(machine["server-timing"]["up-time"]))}</p>
+      <p class="quiet">${strings.product} ${server.version} · ${strings.uptime(span(Date.now() - server.startTime))}</p>
     </header>
     <div class="figures">
-      <${Figure} title=${strings.liveStreams} value=${machine.totalLiveStreamSize} trail=${streams} top=${4} note=${" "} />
-      <${Figure} title=${strings.connections} value=${now.clients.totalConnectionSize} trail=${connections} top=${4} note=${" "} />
-      <${Figure} title=${strings.cpu} value=${percent(machine.cpuUsage.systemCPULoad)} trail=${cpu} top=${100}
-        note=${strings.serverOnly(percent(machine.cpuUsage.processCPULoad))} />
-      <${Figure} title=${strings.memory} value=${bytes(used)} trail=${memoryTrail} top=${memory.totalMemory}
-        note=${`${strings.of(bytes(used), bytes(memory.totalMemory))}, ${strings.serverOnly(bytes(machine.jvmMemoryUsage.inUseMemory))}`} />
+      <${Figure} title=${strings.liveStreams} value=${server.liveStreams} trail=${streams} top=${4}
+        note=${strings.forwarded(server.pushes, server.pulls)} />
+      <${Figure} title=${strings.viewers} value=${server.viewers} trail=${viewers} top=${4} note=${" "} />
+      <${Figure} title=${strings.cpu} value=${percent(server.systemCpuPercent)} trail=${cpu} top=${100}
+        note=${strings.serverOnly(percent(server.processCpuPercent))} />
+      <${Figure} title=${strings.memory} value=${bytes(used)} trail=${memoryTrail} top=${memory.total}
+        note=${`${strings.of(bytes(used), bytes(memory.total))}, ${strings.serverOnly(bytes(memory.process))}`} />
       <section class="figure">
         <h2>${strings.disk}</h2>
-        <p class="value">${bytes(files.inUseSpace)}</p>
-        <progress max=${files.totalSpace} value=${files.inUseSpace} aria-label=${strings.disk}></progress>
-        <p class="quiet">${strings.of(bytes(files.inUseSpace), bytes(files.totalSpace))}</p>
+        <p class="value">${bytes(disk.used)}</p>
+        <progress max=${disk.total} value=${disk.used} aria-label=${strings.disk}></progress>
+        <p class="quiet">${strings.of(bytes(disk.used), bytes(disk.total))}</p>
       </section>
     </div>
     <header class="head">
@@ -85,12 +86,13 @@ export default function Overview() {
       <button type="button" onClick=${() => setAdding(true)}>${strings.addApplication}</button>
     </header>
     <table>
-      <thead><tr><th>${strings.name}</th><th class="number">${strings.liveStreams}</th><th class="number">${strings.storage}</th><th></th></tr></thead>
+      <thead><tr><th>${strings.name}</th><th class="number">${strings.liveStreams}</th><th class="number">${strings.broadcasts}</th><th class="number">${strings.storage}</th><th></th></tr></thead>
       <tbody>
-        ${now.apps.map((app) => html`<tr key=${app.name}>
+        ${applications.map((app) => html`<tr key=${app.name}>
           <td><a href=${`#/app/${encodeURIComponent(app.name)}`}>${app.name}</a></td>
-          <td class="number" data-label=${strings.liveStreams}>${app.liveStreamCount}</td>
-          <td class="number" data-label=${strings.storage}>${bytes(app.storage)}</td>
+          <td class="number" data-label=${strings.liveStreams}>${app.liveStreams}</td>
+          <td class="number" data-label=${strings.broadcasts}>${app.broadcasts}</td>
+          <td class="number" data-label=${strings.storage}>${storage(app.name) < 0 ? "–" : bytes(storage(app.name))}</td>
           <td class="end">
             <a class="button small" href=${`#/settings/${encodeURIComponent(app.name)}`}>${strings.settings}</a>
             <button type="button" class="small" onClick=${() => setRemoving(app.name)}>${strings.remove}</button>
@@ -98,10 +100,11 @@ export default function Overview() {
         </tr>`)}
       </tbody>
     </table>
-    ${now.apps.length === 0 && html`<p class="quiet">${strings.noApplications}</p>`}
-    ${adding && html`<${AddApplication} onClose=${() => setAdding(false)} onDone=${again} />`}
+    ${applications.length === 0 && html`<p class="quiet">${strings.noApplications}</p>`}
+    <${Workers} busy=${server.workersBusyPermille} />
+    ${adding && html`<${AddApplication} onClose=${() => setAdding(false)} onDone=${() => null} />`}
     ${removing && html`<${Confirm} title=${strings.removeApplication} text=${strings.removeApplicationText(removing)}
       onClose=${() => setRemoving(null)}
-      act=${async () => { await attempt(() => doCall("DELETE", `/applications/${encodeURIComponent(removing)}?deleteDB=true`)); again(); }} />`}
+      act=${async () => { await attempt(() => doCall("DELETE", `/applications/${encodeURIComponent(removing)}?deleteDB=true`)); }} />`}
   `;
 }

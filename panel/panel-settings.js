@@ -1,4 +1,4 @@
-// The settings of an application, or of the server: all of them, found by name; what was changed is shown until it is saved.
+// The settings of an application, or of the server: found by name or meaning; what was changed is shown until it is saved.
 
 import { call, doCall } from "/panel-api.js";
 import { attempt, html, useEffect, useState } from "/panel-kit.js";
@@ -20,29 +20,66 @@ function typed(text, old) {
 
 const shown = (value) => (value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
-function Setting({ name, value, changed, onChange }) {
+/** A setting; `value` is undefined when it is only shown. */
+function Setting({ about, value, changed, onChange }) {
+  const name = about.name ?? about.key;
   const id = `setting-${name}`;
-  const isSwitch = typeof value === "boolean";
+  const fixed = about.fixed || value === undefined;
+  const given = value === undefined ? about.value ?? strings.hidden : value;
+  const describes = `${id}-about`;
+  const notes = [about.default === "" ? strings.defaultEmpty : strings.defaultIs(about.default)];
+  if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
+  else if (about.origin !== "default") notes.push(strings.origins[about.origin]);
   return html`<div class=${changed ? "setting changed" : "setting"}>
     <label for=${id}>${name}</label>
-    ${isSwitch
-      ? html`<input id=${id} type="checkbox" checked=${value} onChange=${(event) => onChange(event.target.checked)} />`
-      : html`<input id=${id} type=${typeof value === "number" ? "number" : "text"} step="any" value=${shown(value)}
-          autocomplete="off" spellcheck=${false} onChange=${(event) => onChange(typed(event.target.value, value))} />`}
+    ${typeof given === "boolean"
+      ? html`<input id=${id} type="checkbox" checked=${given} disabled=${fixed} aria-describedby=${describes} onChange=${(event) => onChange(event.target.checked)} />`
+      : html`<input id=${id} type=${typeof given === "number" ? "number" : "text"} step="any" value=${shown(given)} readonly=${fixed}
+          aria-describedby=${describes} autocomplete="off" spellcheck=${false} onChange=${(event) => onChange(typed(event.target.value, given))} />`}
+    <p id=${describes} class="quiet">${about.description}${about.description ? " " : ""}<span class="nowrap">${notes.join(", ")}</span></p>
   </div>`;
+}
+
+/** A certificate, in files as certificate authorities give them. */
+function Certificate() {
+  const send = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const domain = encodeURIComponent(form.domain.value.trim());
+    const files = new FormData();
+    for (const name of ["fullChainFile", "privateKeyFile", "chainFile"]) {
+      // Where the whole chain is one file, it stands for the rest, too.
+      const [file] = form[name].files;
+      files.append(name, file ?? form.fullChainFile.files[0]);
+    }
+    if (await attempt(() => doCall("POST", `/ssl-settings?type=CUSTOM_CERTIFICATE&domain=${domain}`, files), strings.certificateTaken)) form.reset();
+  };
+  return html`<section class="card certificate"><h2>${strings.certificate}</h2>
+    <p class="quiet">${strings.certificateText}</p>
+    <form onSubmit=${send}>
+      <label class="field"><span>${strings.domain}</span><input name="domain" required autocomplete="off" placeholder="live.example" /></label>
+      <label class="field"><span>${strings.fullChain}</span><input name="fullChainFile" type="file" required /></label>
+      <label class="field"><span>${strings.privateKey}</span><input name="privateKeyFile" type="file" required /></label>
+      <label class="field"><span>${strings.chain}</span><input name="chainFile" type="file" /></label>
+      <div class="actions"><button>${strings.upload}</button></div>
+    </form>
+  </section>`;
 }
 
 /** Without an application: the server's. */
 export default function Settings({ args: [app] }) {
   const [stored, setStored] = useState(null);
+  const [keys, setKeys] = useState(null);
   const [edited, setEdited] = useState({});
   const [search, setSearch] = useState("");
   const path = app ? `/applications/settings/${encodeURIComponent(app)}` : "/server-settings";
   const title = app ? strings.settings : strings.serverSettings;
-  const load = () => call("GET", path).then((settings) => {
+  const load = async () => {
+    const [settings, about] = await Promise.all([call("GET", path), call("GET", `${path}/keys`)]);
     setStored(settings);
+    setKeys(about);
     setEdited({});
-  });
+  };
   useEffect(() => {
     document.title = [title, app, strings.product].filter(Boolean).join(" · ");
     load();
@@ -60,20 +97,23 @@ export default function Settings({ args: [app] }) {
     if (await attempt(() => doCall("POST", path, { ...stored, ...edited }), strings.saved)) await load();
   };
   const wanted = search.toLowerCase();
-  const names = Object.keys(stored).filter((name) => name.toLowerCase().includes(wanted));
+  const fits = (one) => [one.key, one.name, one.description].some((text) => text?.toLowerCase().includes(wanted));
+  const list = keys.filter(fits);
+  const valueOf = ({ name }) => (name === null ? undefined : name in edited ? edited[name] : stored[name]);
   return html`
     ${app && html`<p class="crumbs"><a href=${`#/app/${encodeURIComponent(app)}`}>${app}</a></p>`}
     <header class="head"><h1>${title}</h1></header>
     ${!app && html`<p class="quiet">${strings.serverSettingsText}</p>`}
     <div class="tools"><input type="search" placeholder=${strings.searchSettings} aria-label=${strings.searchSettings} onInput=${(event) => setSearch(event.target.value.trim())} /></div>
     <form class="settings" onSubmit=${save}>
-      ${names.map((name) => html`<${Setting} key=${name} name=${name} value=${name in edited ? edited[name] : stored[name]}
-        changed=${name in edited} onChange=${(value) => change(name, value)} />`)}
-      ${names.length === 0 && html`<p class="quiet">${strings.noSettings}</p>`}
+      ${list.map((about) => html`<${Setting} key=${about.key} about=${about} value=${valueOf(about)}
+        changed=${about.name in edited} onChange=${(value) => change(about.name, value)} />`)}
+      ${list.length === 0 && html`<p class="quiet">${strings.noSettings}</p>`}
       ${count > 0 && html`<div class="savebar" role="status">
         <span>${strings.changed(count)}</span>
         <button type="button" onClick=${() => setEdited({})}>${strings.discard}</button>
         <button class="main">${strings.save}</button>
       </div>`}
-    </form>`;
+    </form>
+    ${!app && html`<${Certificate} />`}`;
 }
