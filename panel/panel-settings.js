@@ -29,14 +29,14 @@ function Setting({ about, value, changed, onChange }) {
   const describes = `${id}-about`;
   const notes = [about.default === "" ? strings.defaultEmpty : strings.defaultIs(about.default)];
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
-  else if (about.origin !== "default") notes.push(strings.origins[about.origin]);
+  else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);
   return html`<div class=${changed ? "setting changed" : "setting"}>
     <label for=${id}>${name}</label>
     ${typeof given === "boolean"
       ? html`<input id=${id} type="checkbox" checked=${given} disabled=${fixed} aria-describedby=${describes} onChange=${(event) => onChange(event.target.checked)} />`
       : html`<input id=${id} type=${typeof given === "number" ? "number" : "text"} step="any" value=${shown(given)} readonly=${fixed}
           aria-describedby=${describes} autocomplete="off" spellcheck=${false} onChange=${(event) => onChange(typed(event.target.value, given))} />`}
-    <p id=${describes} class="quiet">${about.description}${about.description ? " " : ""}<span class="nowrap">${notes.join(", ")}</span></p>
+    <p id=${describes} class="quiet">${[about.description, ...notes].filter(Boolean).join(" · ")}</p>
   </div>`;
 }
 
