@@ -91,6 +91,8 @@ fn report(stream: StreamId, bytes: u64) -> Report {
         width: 1280,
         height: 720,
         video_codec: None,
+        audio_codec: None,
+        pictures: 0,
         dropped: 0,
         reception: Reception::default(),
         silent_ms: 0,
