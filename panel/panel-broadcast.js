@@ -5,6 +5,8 @@ import { Badge, Confirm, Copy, Field, Spark, attempt, bits, html, isLive, moment
 import { strings } from "/panel-strings.js";
 
 const TOKENS_SHOWN = 50;
+const SUBSCRIBERS_SHOWN = 250;
+const BLOCK_SECONDS = 3600;
 
 const pathOf = (id) => `/broadcasts/${encodeURIComponent(id)}`;
 
@@ -95,7 +97,18 @@ function Figures({ one, source }) {
   </section>`;
 }
 
-function Endpoints({ app, one }) {
+/** What became of the attempts to reach an endpoint, the newest first. */
+function History({ list }) {
+  const last = list.at(-1);
+  if (!last) return null;
+  const line = ({ at, status, reason, times }) =>
+    [moment(at), strings.statuses[status] ?? status, reason, times > 1 && strings.times(times)].filter(Boolean).join(" · ");
+  return html`<details class="history"><summary class="quiet">${last.reason ?? strings.history}${last.times > 1 && ` (${strings.times(last.times)})`}</summary>
+    <ul>${[...list].reverse().map((one, n) => html`<li key=${n}>${line(one)}</li>`)}</ul>
+  </details>`;
+}
+
+function Endpoints({ app, one, histories }) {
   const list = one.endPointList ?? [];
   const [removing, setRemoving] = useState(null);
   const add = async (event) => {
@@ -114,6 +127,7 @@ function Endpoints({ app, one }) {
     ${list.length === 0 && html`<p>${strings.noEndpoints}</p>`}
     <ul class="list">${list.map((endpoint, n) => html`<li key=${`${endpoint.endpointServiceId}-${n}`}>
       <div><code>${endpoint.endpointUrl}</code>
+        <${History} list=${histories?.find((other) => other.endpointUrl === endpoint.endpointUrl)?.history ?? []} />
         ${endpoint.leftOut?.length > 0 && html`<small class="quiet">${strings.leftOut(endpoint.leftOut.join(", "))}</small>`}</div>
       <${Badge} status=${endpoint.status} />
       <button type="button" class="small" aria-label=${strings.removeEndpoint(endpoint.endpointUrl)} onClick=${() => setRemoving(endpoint)}>${strings.remove}</button>
@@ -180,8 +194,46 @@ function Tokens({ app, id }) {
   </section>`;
 }
 
+/** Who may watch or publish by name; each can be blocked for a while. */
+function Subscribers({ app, id }) {
+  const path = `${pathOf(id)}/subscribers`;
+  const [list, again] = usePolled((signal) => callApp(app, "GET", `${path}/list/0/${SUBSCRIBERS_SHOWN}`, undefined, { signal }), 0, [app, id]);
+  const run = async (work) => {
+    const done = await attempt(work);
+    again();
+    return done;
+  };
+  const add = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const { subscriber, kind } = valuesOf(form);
+    const body = { subscriberId: subscriber.trim(), type: kind };
+    if (await run(() => doApp(app, "POST", path, body))) form.reset();
+  };
+  const of = (one) => `${path}/${encodeURIComponent(one.subscriberId)}`;
+  const isBlocked = (one) => one.blockedUntilUnitTimeStampMs > Date.now();
+  return html`<section class="card" id="subscribers"><h2>${strings.subscribers}</h2>
+    <p class="quiet">${strings.subscribersText}</p>
+    ${list?.length === 0 && html`<p>${strings.noSubscribers}</p>`}
+    <ul class="list">${(list ?? []).map((one) => html`<li key=${one.subscriberId}>
+      <div>${one.subscriberId} <small class="quiet">${[
+        strings.tokenKinds[one.type], one.connected && strings.connected, isBlocked(one) && strings.blockedUntil(moment(one.blockedUntilUnitTimeStampMs)),
+      ].filter(Boolean).join(" · ")}</small></div>
+      ${!isBlocked(one) && html`<button type="button" class="small" aria-label=${strings.blockOne(one.subscriberId)}
+        onClick=${() => run(() => doApp(app, "PUT", `${of(one)}/block/${BLOCK_SECONDS}/publish_play`))}>${strings.block}</button>`}
+      <button type="button" class="small" aria-label=${strings.removeSubscriber(one.subscriberId)}
+        onClick=${() => run(() => doApp(app, "DELETE", of(one)))}>${strings.remove}</button>
+    </li>`)}</ul>
+    <form class="inline" onSubmit=${add}>
+      <input name="subscriber" required aria-label=${strings.subscriberId} placeholder=${strings.subscriberId} autocomplete="off" spellcheck=${false} />
+      <select name="kind" aria-label=${strings.tokenKind}>${Object.entries(strings.tokenKinds).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select>
+      <button>${strings.addSubscriber}</button>
+    </form>
+  </section>`;
+}
+
 export default function Broadcast({ args: [app, id] }) {
-  const { broadcasts, source, error } = useLive(`/live/${encodeURIComponent(app)}/${encodeURIComponent(id)}`);
+  const { broadcasts, source, endpoints, error } = useLive(`/live/${encodeURIComponent(app)}/${encodeURIComponent(id)}`);
   const one = broadcasts[id];
   const [ports, setPorts] = useState({});
   const [removing, setRemoving] = useState(false);
@@ -216,7 +268,7 @@ export default function Broadcast({ args: [app, id] }) {
         <${Details} key=${id} app=${app} one=${one} />
       </div>
       <div>
-        <${Endpoints} app=${app} one=${one} />
+        <${Endpoints} app=${app} one=${one} histories=${endpoints} />
         ${!isSource && html`<${Addresses} title=${strings.publishTo} list=${ways.publish} />
           <section class="card"><h2>${strings.obs}</h2><p class="quiet">${strings.obsHint}</p>
             <dl class="addresses">
@@ -226,6 +278,7 @@ export default function Broadcast({ args: [app, id] }) {
             </dl></section>`}
         <${Addresses} title=${strings.playFrom} list=${ways.play} />
         <${Tokens} app=${app} id=${id} />
+        <${Subscribers} app=${app} id=${id} />
       </div>
     </div>
     ${removing && html`<${Confirm} title=${strings.removeBroadcast} text=${strings.removeBroadcastText(name)} onClose=${() => setRemoving(false)}

@@ -7,18 +7,35 @@
 //!    publish.
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
 
 use crate::auth::redact;
 use crate::mail::{PushOrder, PushState, Target, ToWorker, via_entry};
 use crate::protocol::outbound;
 use crate::types::{Now, PushId, StreamId, StreamKey};
 
-use super::Control;
 use super::broadcast::{EndpointRecord, status};
 use super::live::Live;
 use super::supervisor::{Job, RemoteHost};
+use super::{Control, wall};
+
+/// Steps of a history; the oldest give way.
+const HISTORY_MAX: usize = 20;
+
+/// What became of attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Outcome {
+    /// When, the last time, in milliseconds since 1970.
+    at: i64,
+    status: &'static str,
+    /// Why it failed.
+    reason: Option<String>,
+    /// How often in a row.
+    times: u32,
+}
 
 /// An endpoint of a live stream.
 #[derive(Debug)]
@@ -32,6 +49,23 @@ struct Push {
     told_failed: bool,
     /// What the log has of tracks that are left out.
     told_left_out: Vec<String>,
+    history: VecDeque<Outcome>,
+}
+
+impl Push {
+    fn note(&mut self, now: Now, status: &'static str, reason: Option<&str>) {
+        let at = wall(now);
+        if let Some(last) = self.history.back_mut()
+            && (last.status, last.reason.as_deref()) == (status, reason)
+        {
+            (last.at, last.times) = (at, last.times.saturating_add(1));
+            return;
+        }
+        if self.history.len() >= HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(Outcome { at, status, reason: reason.map(str::to_owned), times: 1 });
+    }
 }
 
 /// All endpoints of live streams.
@@ -44,6 +78,14 @@ pub(super) struct Pushes {
 impl Pushes {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// The URLs of a live stream's endpoints, and what became of the attempts to reach them since it is live.
+    pub(super) fn histories<'a>(
+        &'a self,
+        live: &'a Live,
+    ) -> impl Iterator<Item = (&'a str, &'a VecDeque<Outcome>)> {
+        live.pushes.iter().filter_map(|id| self.by_id.get(id)).map(|push| (push.url.as_str(), &push.history))
     }
 }
 
@@ -108,6 +150,7 @@ impl Control {
             target,
             told_failed: false,
             told_left_out: Vec::new(),
+            history: VecDeque::new(),
         };
         self.outbound.pushes.by_id.insert(id, push);
         self.outbound.supervisor.add(Job::Push(id), remote);
@@ -162,6 +205,9 @@ impl Control {
             }
             PushState::Broadcasting => {
                 self.outbound.supervisor.steady(now.mono, Job::Push(id));
+                if let Some(push) = self.outbound.pushes.by_id.get_mut(&id) {
+                    push.note(now, status::BROADCASTING, None);
+                }
                 self.set_endpoint_status(&key, &url, status::BROADCASTING);
             }
             PushState::Failed(reason) => self.push_failed(now, id, status::FAILED, &reason),
@@ -182,7 +228,7 @@ impl Control {
         tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
     }
 
-    pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &str, reason: &str) {
+    pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &'static str, reason: &str) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
         let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
@@ -194,6 +240,7 @@ impl Control {
         let tell = self.outbound.pushes.by_id.get_mut(&id).is_some_and(|push| {
             // Once, until it has held for a while again.
             let told = std::mem::replace(&mut push.told_failed, many);
+            push.note(now, status, Some(reason));
             many && !told
         });
         self.set_endpoint_status(&key, &url, status);

@@ -11,6 +11,7 @@ use super::call::{Reply, RootCall};
 use super::mask::masked;
 use super::proxy::only_reads;
 use crate::control::broadcast::Broadcast;
+use crate::control::live::Live;
 use crate::control::{Control, Now, wall};
 use crate::http::Response;
 use crate::types::{StreamKey, WorkerId};
@@ -130,22 +131,35 @@ pub(super) fn application(control: &mut Control, now: Now, call: &RootCall<'_>) 
     lines(std::iter::once(line(&head)).chain(ids.map(row)))
 }
 
-/// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, and what its publisher sends at this moment.
+/// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, what its publisher sends at this moment, and what became of the
+/// attempts to reach its endpoints.
 pub(super) fn broadcast(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [app, id, ..] = call.params;
     let Some(record) = control.records.find(app, id) else {
         return Reply::Now(Response::error(404, "Not Found"));
     };
-    let shown = Response::json(200, record.to_json(now.wall_ms));
-    let shown = if only_reads(control, call, app) { masked(shown) } else { shown };
-    let whole = [br#"{"broadcast":"#.as_slice(), shown.body.as_ref(), b"}"].concat();
-    lines([whole, line(&json!({ "source": source(control, app, id) }))])
+    let shown = [br#"{"broadcast":"#.as_slice(), &record.to_json(now.wall_ms), b"}"].concat();
+    let endpoints = line(&json!({ "endpoints": endpoints(control, app, id) }));
+    let only_reads = only_reads(control, call, app);
+    let seen =
+        |line: Vec<u8>| if only_reads { masked(Response::json(200, line)).body.to_vec() } else { line };
+    lines([seen(shown), line(&json!({ "source": source(control, app, id) })), seen(endpoints)])
+}
+
+fn live<'a>(control: &'a Control, app: &str, id: &str) -> Option<&'a Live> {
+    control.registry.get(&control.stream_of(&StreamKey::new(app, id))?)
+}
+
+/// The histories of a live stream's endpoints, the newest last.
+fn endpoints(control: &Control, app: &str, id: &str) -> Vec<Value> {
+    let histories =
+        live(control, app, id).into_iter().flat_map(|live| control.outbound.pushes.histories(live));
+    histories.map(|(url, history)| json!({ "endpointUrl": url, "history": history })).collect()
 }
 
 /// The publisher's figures; null of a stream that is not live.
 fn source(control: &Control, app: &str, id: &str) -> Value {
-    let live = control.stream_of(&StreamKey::new(app, id)).and_then(|stream| control.registry.get(&stream));
-    let figures = live.and_then(|live| Some((live, live.received.figures.as_ref()?)));
+    let figures = live(control, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
     figures.map_or(Value::Null, |(live, figures)| {
         json!({
             "receivedBytes": live.received.bytes_before.saturating_add(figures.received_bytes),

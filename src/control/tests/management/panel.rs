@@ -48,6 +48,37 @@ fn what_is_looked_at_is_a_line_each() {
 }
 
 #[test]
+fn an_endpoint_has_a_history() {
+    let (mut rig, admin) = Rig::administered();
+    rig.create("s");
+    let endpoint = r#"{"endpointUrl":"rtmp://192.0.2.9/live/key"}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/endpoint", endpoint).0, 200);
+    let (_, stream) = rig.publish("s", 0);
+    rig.report(0, stream, 1000, 0, 0);
+    let mut order = rig.orders().pop().unwrap().1;
+    let history =
+        |rig: &mut Rig| rig.watch(&admin, "/rest/v2/live/live/s")[2]["endpoints"][0]["history"].clone();
+    assert_eq!(history(&mut rig), json!([]));
+    let news = |rig: &mut Rig, order: &PushOrder, state: PushState| {
+        rig.mail(ToControl::Push { push: order.push, attempt: order.attempt, state });
+    };
+    news(&mut rig, &order, PushState::Broadcasting);
+    news(&mut rig, &order, PushState::Error("reset".to_owned()));
+    for _ in 0..3 {
+        rig.run_for(Duration::from_secs(60));
+        order = rig.orders().pop().unwrap().1;
+        news(&mut rig, &order, PushState::Failed("Connection refused".to_owned()));
+    }
+    let shown = history(&mut rig);
+    assert_eq!(shown.as_array().unwrap().len(), 3, "{shown}");
+    assert_eq!((&shown[0]["status"], &shown[0]["reason"]), (&json!("broadcasting"), &json!(null)));
+    assert_eq!((&shown[1]["status"], &shown[1]["reason"]), (&json!("error"), &json!("reset")));
+    assert_eq!((&shown[2]["reason"], &shown[2]["times"]), (&json!("Connection refused"), &json!(3)));
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/stop", "").0, 200);
+    assert_eq!(rig.watch(&admin, "/rest/v2/live/live/s")[2]["endpoints"], json!([]));
+}
+
+#[test]
 fn who_may_look_is_who_may_read() {
     let (mut rig, admin) = Rig::administered();
     rig.create("s");
