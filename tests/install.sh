@@ -29,6 +29,7 @@ need timeout coreutils
 need faketime faketime
 need node nodejs
 need chromium chromium
+need firefox-esr firefox-esr
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need srt-live-transmit srt-tools
 need gst-launch-1.0 gstreamer1.0-tools

@@ -1,12 +1,13 @@
-"""The panel in a real browser: Chromium over its DevTools protocol.
+"""The panel in a real browser, Chromium or Firefox.
 
-panel.py TASK URL [MORE]: does a task as somebody at the screen would, and says `ok`, or what was seen instead. The tasks are
+panel.py BROWSER TASK URL [MORE]: does a task as somebody at the screen would, and says `ok`, or what was seen instead. The tasks are
 the functions whose names begin with `task_`.
 """
 
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,27 +32,16 @@ EMAIL, PASSWORD = "admin@example.com", "correct horse"
 
 
 class Browser:
-    """One page of a headless Chromium with a profile of its own."""
+    """One page of a headless browser with a profile of its own; what a person does to it."""
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="millstream-panel-")
-        program = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run",
-                   "--disable-dev-shm-usage", "--autoplay-policy=no-user-gesture-required",
-                   "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
-        self.process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        port = self.wait("the browser", self.port)
-        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
-        address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
-        self.socket = connect(address, max_size=None)
         self.number = 0
         self.told = []
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
-
-    def port(self):
-        path = os.path.join(self.profile, "DevToolsActivePort")
-        return open(path).readline().strip() if os.path.exists(path) else None
+        self.socket = None
+        self.process = self.start()
+        self.socket = connect(self.wait("the browser", self.address), max_size=None)
+        self.begin()
 
     def send(self, method, **params):
         self.number += 1
@@ -60,23 +50,9 @@ class Browser:
             answer = json.loads(self.socket.recv(timeout=60))
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    raise AssertionError(f"{method}: {answer['error']}")
+                    raise AssertionError(f"{method}: {answer}")
                 return answer["result"]
             self.hear(answer)
-
-    def hear(self, event):
-        """Keeps what went wrong in the page: exceptions, and what the policy held back."""
-        if event.get("method") == "Runtime.exceptionThrown":
-            details = event["params"]["exceptionDetails"]
-            self.told.append(details.get("exception", {}).get("description", details["text"]))
-        if event.get("method") == "Log.entryAdded" and event["params"]["entry"]["source"] in ("security", "javascript"):
-            self.told.append(event["params"]["entry"]["text"])
-
-    def run(self, script):
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in result:
-            raise AssertionError(result["exceptionDetails"].get("exception", {}).get("description", script))
-        return result["result"].get("value")
 
     def wait(self, what, look):
         end = time.monotonic() + PATIENCE
@@ -85,12 +61,12 @@ class Browser:
             if found:
                 return found
             if time.monotonic() > end:
-                seen = self.run("document.body.innerText") if hasattr(self, "socket") else ""
+                seen = self.run("document.body.innerText") if self.socket else ""
                 raise AssertionError(f"{what} did not come; the page says: {seen[:2000]}")
             time.sleep(0.05)
 
     def go(self, url):
-        self.send("Page.navigate", url=url)
+        self.navigate(url)
         self.wait("the page", lambda: self.run("document.readyState") == "complete")
 
     def text(self, wanted):
@@ -131,6 +107,51 @@ class Browser:
         self.click("Log in")
         self.text("Live streams")
 
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+class Chromium(Browser):
+    """Over its DevTools protocol."""
+
+    def start(self):
+        program = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run",
+                   "--disable-dev-shm-usage", "--autoplay-policy=no-user-gesture-required",
+                   "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
+        return subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def address(self):
+        path = os.path.join(self.profile, "DevToolsActivePort")
+        port = open(path).readline().strip() if os.path.exists(path) else None
+        if not port:
+            return None
+        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
+        return next((page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"), None)
+
+    def begin(self):
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def hear(self, event):
+        """Keeps what went wrong in the page: exceptions, and what the policy held back."""
+        if event.get("method") == "Runtime.exceptionThrown":
+            details = event["params"]["exceptionDetails"]
+            self.told.append(details.get("exception", {}).get("description", details["text"]))
+        if event.get("method") == "Log.entryAdded" and event["params"]["entry"]["source"] in ("security", "javascript"):
+            self.told.append(event["params"]["entry"]["text"])
+
+    def run(self, script):
+        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise AssertionError(result["exceptionDetails"].get("exception", {}).get("description", script))
+        return result["result"].get("value")
+
+    def navigate(self, url):
+        self.send("Page.navigate", url=url)
+
     def size(self, name, dark):
         width, height, mobile = SIZES[name]
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
@@ -141,10 +162,40 @@ class Browser:
         with open(path, "wb") as out:
             out.write(base64.b64decode(picture["data"]))
 
-    def close(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.profile, ignore_errors=True)
+
+class Firefox(Browser):
+    """Over WebDriver BiDi."""
+
+    def start(self):
+        program = shutil.which("firefox-esr") or shutil.which("firefox") or "firefox"
+        self.words = open(os.path.join(self.profile, "words"), "w+")
+        options = ["--headless", "--no-remote", "--profile", self.profile, "--remote-debugging-port=0", "about:blank"]
+        return subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=self.words)
+
+    def address(self):
+        with open(self.words.name) as words:
+            found = re.search(r"WebDriver BiDi listening on (ws://\S+)\n", words.read())
+        return f"{found[1]}/session" if found else None
+
+    def begin(self):
+        self.send("session.new", capabilities={})
+        self.send("session.subscribe", events=["log.entryAdded"])
+        self.page = self.send("browsingContext.getTree")["contexts"][0]["context"]
+
+    def hear(self, event):
+        entry = event.get("params", {})
+        if event.get("method") == "log.entryAdded" and (entry["type"], entry["level"]) == ("javascript", "error"):
+            self.told.append(entry["text"])
+
+    def run(self, script):
+        whole = f"Promise.resolve({script}).then((value) => JSON.stringify(value ?? null))"
+        result = self.send("script.evaluate", expression=whole, target={"context": self.page}, awaitPromise=True)
+        if result["type"] != "success":
+            raise AssertionError(result["exceptionDetails"]["text"])
+        return json.loads(result["result"]["value"])
+
+    def navigate(self, url):
+        self.send("browsingContext.navigate", context=self.page, url=url, wait="complete")
 
 
 def first_user(browser, url):
@@ -353,8 +404,8 @@ def task_pictures(browser, url, folder):
 
 
 def main():
-    task, url, *more = sys.argv[1:]
-    browser = Browser()
+    program, task, url, *more = sys.argv[1:]
+    browser = {"chromium": Chromium, "firefox": Firefox}[program]()
     try:
         globals()[f"task_{task}"](browser, url, *more)
         assert not browser.told, f"the page reports: {browser.told}"

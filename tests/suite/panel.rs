@@ -1,54 +1,64 @@
-//! The web panel in Chromium: each task as somebody at the screen would do it (`panel.py`).
+//! The web panel in Chromium and Firefox: each task as somebody at the screen would do it (`panel.py`).
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{Home, Program, Server, python, run, secs, wait_for};
 
+const CHROMIUM: &str = "chromium";
+const FIREFOX: &str = "firefox";
+
 /// The script for a task of a server.
-fn script(task: &str, server: &Server, more: &[&str]) -> Command {
+fn script(browser: &str, task: &str, server: &Server, more: &[&str]) -> Command {
     let mut command = Command::new(python());
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/panel.py"));
-    command.args([task, &format!("http://{}/", server.http)]).args(more);
+    command.args([browser, task, &format!("http://{}/", server.http)]).args(more);
     command
 }
 
 /// A task on a fresh server.
-fn does(task: &str) {
+fn does(browser: &str, task: &str) {
     let server = Server::start(&[]);
-    let (status, said, told) = run(&mut script(task, &server, &[]));
-    assert!(status.success() && said.trim() == "ok", "{task}: {said}{told}");
+    let (status, said, told) = run(&mut script(browser, task, &server, &[]));
+    assert!(status.success() && said.trim() == "ok", "{browser}, {task}: {said}{told}");
 }
 
 #[test]
 fn the_first_user_is_made_and_comes_back() {
-    does("first");
+    does(CHROMIUM, "first");
 }
 
 #[test]
 fn a_broadcast_is_made_given_an_endpoint_and_deleted() {
-    does("broadcast");
+    does(CHROMIUM, "broadcast");
 }
 
 #[test]
 fn settings_are_found_changed_and_kept() {
-    does("settings");
+    does(CHROMIUM, "settings");
 }
 
 #[test]
 fn users_come_and_go_and_the_log_tells() {
-    does("users");
+    does(CHROMIUM, "users");
 }
 
 #[test]
 fn a_session_that_ends_in_mid_work_loses_nothing() {
-    does("session");
+    does(CHROMIUM, "session");
+}
+
+#[test]
+fn firefox_does_the_same() {
+    for task in ["first", "broadcast", "settings", "users", "session"] {
+        does(FIREFOX, task);
+    }
 }
 
 /// Rules of WCAG 2 A and AA, by axe: nothing serious on any page, light and dark, on a desk and on a phone.
 #[test]
 fn every_page_can_be_used_by_everybody() {
-    does("axe");
+    does(CHROMIUM, "axe");
 }
 
 #[test]
@@ -66,12 +76,18 @@ fn ten_thousand_broadcasts_are_pages_of_fifty() {
             });
         }
     });
-    let (status, said, told) = run(&mut script("many", &server, &["10000"]));
+    let (status, said, told) = run(&mut script(CHROMIUM, "many", &server, &["10000"]));
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
 }
 
 #[test]
 fn r_40_names_with_markup_are_text() {
+    for browser in [CHROMIUM, FIREFOX] {
+        shows_markup(browser);
+    }
+}
+
+fn shows_markup(browser: &str) {
     let server = Server::start(&[]);
     for (id, name) in [
         ("a", "<img src=x onerror='globalThis.ran=1'>"),
@@ -90,7 +106,7 @@ fn r_40_names_with_markup_are_text() {
         });
         assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &body.to_string()).status, 200);
     }
-    let (status, said, told) = run(&mut script("hostile", &server, &["<img src=x onerror"]));
+    let (status, said, told) = run(&mut script(browser, "hostile", &server, &["<img src=x onerror"]));
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
 }
 
@@ -102,7 +118,7 @@ fn an_open_panel_goes_on_when_its_server_comes_back() {
     let port = format!("http.port={}", server.http.port());
     let [pause, go_on] = ["pause", "go-on"].map(|name| home.path().join(name));
     let more = [pause.to_str().unwrap(), go_on.to_str().unwrap()];
-    let mut panel = Program::start(&mut script("restart", &server, &more));
+    let mut panel = Program::start(&mut script(CHROMIUM, "restart", &server, &more));
     wait_for("the panel", secs(30), || pause.exists());
     server.kill();
     wait_for("it to notice", secs(30), || go_on.exists());
