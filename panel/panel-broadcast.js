@@ -31,15 +31,29 @@ function addresses(app, id, ports) {
       ["RTMP", `${at("rtmp", ports.rtmp ?? 1935, 1935)}/${app}/${name}`],
       ["SRT", `${at("srt", ports.srt ?? 4200, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],
       ["RTSP", `${at("rtsp", ports.rtsp ?? 5554, 554)}/${app}/${name}`],
+      [strings.embed, `<iframe src="${here}/play.html?id=${name}" allow="autoplay; fullscreen" width="640" height="480"></iframe>`],
     ],
   };
 }
 
 function Addresses({ title, list }) {
+  const [shown, setShown] = useState(null);
+  const show = async (name, url) => {
+    const { default: QrDialog } = await import("/panel-qr.js");
+    setShown({ QrDialog, name, url });
+  };
+  const isPage = (name) => name === strings.browser;
   return html`<section class="card"><h2>${title}</h2>
     <dl class="addresses">${list.map(([name, url]) => html`<div key=${name}>
-      <dt>${name}</dt><dd><code>${url}</code><${Copy} text=${url} label=${name} /></dd>
+      <dt>${name}</dt><dd>
+        ${isPage(name) ? html`<a href=${url} target="_blank" rel="noopener"><code>${url}</code></a>` : html`<code>${url}</code>`}
+        <span class="nowrap">
+          ${name !== strings.embed && html`<button type="button" class="small" aria-label=${strings.qrOf(name)} onClick=${() => show(name, url)}>QR</button>${" "}`}
+          <${Copy} text=${url} label=${name} />
+        </span>
+      </dd>
     </div>`)}</dl>
+    ${shown && html`<${shown.QrDialog} name=${shown.name} url=${shown.url} onClose=${() => setShown(null)} />`}
   </section>`;
 }
 

@@ -105,6 +105,8 @@ export const strings = {
   obsHint: "Service: Custom. The server is the address up to the application, the stream key the id.",
   ffmpeg: "ffmpeg",
   browser: "Browser",
+  embed: "In a page",
+  qrOf: (name) => `QR code: ${name}`,
   copy: "Copy",
   copied: "Copied",
   publisher: "Publisher",

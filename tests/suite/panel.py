@@ -242,6 +242,11 @@ def task_broadcast(browser, url):
     browser.click("Remove rtmp://127.0.0.1:9/app/key")
     browser.click("Delete")
     browser.text("Nothing is forwarded.")
+    browser.click("QR code: WHEP")
+    browser.text("Close")
+    assert browser.run("document.querySelector('dialog path').getAttribute('d').length") > 2000
+    browser.click("Close")
+    browser.gone("Close")
     browser.fill("subscriber", "viewer7")
     browser.click("Add subscriber")
     browser.click("Block viewer7")

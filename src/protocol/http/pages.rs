@@ -57,10 +57,12 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-login.js", SCRIPT, include_str!("../../../panel/panel-login.js")),
     Page::of_root("panel-md5.js", SCRIPT, include_str!("../../../panel/panel-md5.js")),
     Page::of_root("panel-overview.js", SCRIPT, include_str!("../../../panel/panel-overview.js")),
+    Page::of_root("panel-qr.js", SCRIPT, include_str!("../../../panel/panel-qr.js")),
     Page::of_root("panel-settings.js", SCRIPT, include_str!("../../../panel/panel-settings.js")),
     Page::of_root("panel-strings.js", SCRIPT, include_str!("../../../panel/panel-strings.js")),
     Page::of_root("panel-users.js", SCRIPT, include_str!("../../../panel/panel-users.js")),
     Page::of_root("preact.js", SCRIPT, include_str!("../../../panel/vendor/preact.js")),
+    Page::of_root("qrcode.js", SCRIPT, include_str!("../../../panel/vendor/qrcode.js")),
     Page::of_root("reference.html", HTML, include_str!("pages/reference.html")),
     Page::of_root("reference.js", SCRIPT, include_str!("pages/reference.js")),
     Page::of_apps("page.css", STYLE, include_str!("pages/page.css")),
@@ -145,7 +147,7 @@ mod tests {
 
     /// Ours, not those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
-        let is_ours = |page: &&Page| !["mpegts.js", "preact.js"].contains(&page.name);
+        let is_ours = |page: &&Page| !["mpegts.js", "preact.js", "qrcode.js"].contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
     }
 
