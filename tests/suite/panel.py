@@ -123,9 +123,12 @@ class Chromium(Browser):
                    "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"]
         return subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def address(self):
+    def port(self):
         path = os.path.join(self.profile, "DevToolsActivePort")
-        port = open(path).readline().strip() if os.path.exists(path) else None
+        return open(path).readline().strip() if os.path.exists(path) else None
+
+    def address(self):
+        port = self.port()
         if not port:
             return None
         pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json"))
@@ -161,6 +164,16 @@ class Chromium(Browser):
         picture = self.send("Page.captureScreenshot", format="png")
         with open(path, "wb") as out:
             out.write(base64.b64decode(picture["data"]))
+
+
+class Tab(Chromium):
+    """A further page of a Chromium."""
+
+    def __init__(self, browser):
+        self.number, self.told = 0, []
+        new = urllib.request.Request(f"http://127.0.0.1:{browser.port()}/json/new?about:blank", method="PUT")
+        self.socket = connect(json.load(urllib.request.urlopen(new))["webSocketDebuggerUrl"], max_size=None)
+        self.begin()
 
 
 class Firefox(Browser):
@@ -393,6 +406,44 @@ def task_many(browser, url, count):
     browser.text("Number 7770")
     browser.gone(f"of {count}")
     assert browser.run("document.querySelectorAll('tbody tr').length") == 11
+
+
+def task_newcomer(browser, url):
+    """From the first page to a stream that is live and forwarded, by the panel alone."""
+    began = time.monotonic()
+    first_user(browser, url)
+    make_broadcast(browser, url, "live", "My first stream", "first")
+    target = browser.run("[...document.querySelectorAll('code')].map((e) => e.innerText).find((e) => e.startsWith('rtmp:'))")
+    browser.fill("url", target.replace("/live/first", "/LiveApp/copy"))
+    browser.click("Add endpoint")
+    browser.text("/LiveApp/copy")
+    publish = browser.run("[...document.querySelectorAll('a')].map((e) => e.href).find((e) => e.includes('index.html?id='))")
+    tab = Tab(browser)
+    tab.go(publish)
+    tab.wait("the form", lambda: tab.run("document.getElementById('state').dataset.state !== undefined"))
+    tab.run("document.querySelector('input[value=pattern]').click()")
+    tab.click("Start")
+    tab.text("Live")
+    browser.send("Page.bringToFront")
+    browser.wait("the stream and its copy", lambda: browser.run(
+        "document.querySelectorAll('.badge[data-status=broadcasting]').length") == 2)
+    print(f"{time.monotonic() - began:.1f} s from the first page to a stream that is forwarded", file=sys.stderr)
+    tab.run("document.getElementById('stop').click()")
+
+
+def task_load(browser, url):
+    """How long the panel takes to be there over 10 Mb/s with a round trip of 50 ms, and what is loaded. Not a test."""
+    browser.log_in(url)
+    rate = 10_000_000 / 8
+    browser.send("Network.emulateNetworkConditions", offline=False, latency=50, downloadThroughput=rate, uploadThroughput=rate)
+    for way, disabled in (("first", True), ("again", False)):
+        browser.send("Network.setCacheDisabled", cacheDisabled=disabled)
+        browser.send("Page.navigate", url="about:blank")
+        browser.send("Page.navigate", url=url)
+        browser.wait("the figures", lambda: browser.run("document.querySelectorAll('.figure .value').length") == 5)
+        ms, files, size = browser.run("""[performance.now(), performance.getEntriesByType("resource").length,
+            performance.getEntriesByType("resource").reduce((sum, one) => sum + one.transferSize, 0)]""")
+        print(f"{way}: {ms:.0f} ms, {files} files, {size / 1000:.0f} kB", file=sys.stderr)
 
 
 def task_pictures(browser, url, folder):

@@ -33,6 +33,12 @@ fn a_broadcast_is_made_given_an_endpoint_and_deleted() {
     does(CHROMIUM, "broadcast");
 }
 
+/// The way of somebody who has just started the server; the script says how long it took.
+#[test]
+fn a_newcomer_forwards_a_stream_by_the_panel_alone() {
+    does(CHROMIUM, "newcomer");
+}
+
 #[test]
 fn settings_are_found_changed_and_kept() {
     does(CHROMIUM, "settings");
