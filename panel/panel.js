@@ -24,6 +24,8 @@ function useHash() {
   useEffect(() => {
     const moved = () => setParts(place());
     addEventListener("hashchange", moved);
+    // What changed between the first drawing and now.
+    moved();
     return () => removeEventListener("hashchange", moved);
   }, []);
   return parts;
