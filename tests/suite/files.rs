@@ -76,7 +76,7 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
         ("/live/?id=a&token=t", "text/html"),
         ("/live/play.html?id=a&playOrder=webrtc,flv", "text/html"),
         ("/live/page.css", "text/css"),
-        ("/page.css", "text/css"),
+        ("/panel.css", "text/css"),
     ];
     for (target, kind) in others.map(|(target, kind)| (target.to_owned(), kind)).into_iter().chain(scripts) {
         let (status, head, body) = ask(server.http, &target, "");

@@ -408,6 +408,42 @@ def task_many(browser, url, count):
     assert browser.run("document.querySelectorAll('tbody tr').length") == 11
 
 
+def task_reference(browser, url):
+    """The API's document is shown, and what is tried there is done, with the panel's login."""
+    first_user(browser, url)
+    browser.go(f"{url}reference.html")
+    browser.run("""(globalThis.deep = (within, wanted) => {
+        for (const one of within.querySelectorAll("*")) {
+            if (one.matches(wanted) && one.offsetParent) return one;
+            const found = one.shadowRoot && deep(one.shadowRoot, wanted);
+            if (found) return found;
+        }
+        return null;
+    }) && 1""")
+
+    def try_it(wanted, method, path, **values):
+        """The answer to the operation is good, and has this text."""
+        place = re.sub(r"[{}]", "-", f"{method}-{path}")
+        browser.wait("the viewer", lambda: browser.run("Boolean(deep(document, '.nav-bar-path'))"))
+        browser.run(f"document.querySelector('rapi-doc').scrollToPath({json.dumps(place)}) && 1")
+        for name, value in values.items():
+            browser.wait(name, lambda: browser.run(f"""(() => {{
+                const field = deep(document, "[data-pname={name}]");
+                if (field) field.value = {json.dumps(value)};
+                return Boolean(field);
+            }})()"""))
+        browser.wait("to try it", lambda: browser.run("(() => { const one = deep(document, '[part~=btn-try]'); one?.click(); return Boolean(one); })()"))
+        answer = "deep(document, '.response-message')?.closest('.request-panel').innerText ?? ''"
+        browser.wait(wanted, lambda: ":200" in browser.run(answer) and wanted in browser.run(answer))
+
+    try_it('"success": true', "post", "/rest/v2/applications/{app}", app="shop")
+    try_it('"shop"', "get", "/rest/v2/applications")
+    # An application asks for the caller's address; by the panel's way, the login counts.
+    try_it('"number": 0', "get", "/{app}/rest/v2/broadcasts/count", app="shop")
+    asked = browser.run("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert any("/rest/v2/request?_path=shop%2Frest%2Fv2%2Fbroadcasts%2Fcount" in one for one in asked), asked
+
+
 def task_newcomer(browser, url):
     """From the first page to a stream that is live and forwarded, by the panel alone."""
     began = time.monotonic()

@@ -33,6 +33,13 @@ fn a_broadcast_is_made_given_an_endpoint_and_deleted() {
     does(CHROMIUM, "broadcast");
 }
 
+#[test]
+fn operations_are_tried_in_the_viewer_with_the_panels_login() {
+    for browser in [CHROMIUM, FIREFOX] {
+        does(browser, "reference");
+    }
+}
+
 /// The way of somebody who has just started the server; the script says how long it took.
 #[test]
 fn a_newcomer_forwards_a_stream_by_the_panel_alone() {

@@ -6,18 +6,21 @@ use crate::http::{Request, Resource, Response, Selection};
 
 /// The Content-Security-Policy of a built-in page. Players make their media from blobs.
 macro_rules! policy {
-    ($ancestors:literal) => {
+    ($more:literal, $ancestors:literal) => {
         concat!(
             "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; object-src 'none'; ",
-            "base-uri 'none'; form-action 'self'; frame-ancestors ",
+            "base-uri 'none'; form-action 'self'; ",
+            $more,
+            "frame-ancestors ",
             $ancestors
         )
     };
 }
-const POLICY: &str = policy!("'none'");
+const POLICY: &str = policy!("", "'none'");
 /// That of a page that other pages may show in a frame: a player has nothing that a click could be stolen for.
-const FRAMED_POLICY: &str = policy!("*");
-const FRAMED: &str = "play.html";
+const FRAMED_POLICY: &str = policy!("", "*");
+/// That of the API's viewer: its library has styles and icons in its lines, but no scripts.
+const VIEWER_POLICY: &str = policy!("style-src 'self' 'unsafe-inline'; img-src 'self' data:; ", "'none'");
 
 const HTML: &str = "text/html;charset=utf-8";
 const SCRIPT: &str = "text/javascript;charset=utf-8";
@@ -30,18 +33,23 @@ pub(super) struct Page {
     app: Option<&'static str>,
     name: &'static str,
     content_type: &'static str,
+    policy: &'static str,
     body: &'static str,
 }
 
 impl Page {
     /// A page of the server's own.
     const fn of_root(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
-        Self { app: Some("root"), name, content_type, body }
+        Self { app: Some("root"), name, content_type, policy: POLICY, body }
     }
 
     /// A page of each application.
     const fn of_apps(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
-        Self { app: None, name, content_type, body }
+        Self { app: None, name, content_type, policy: POLICY, body }
+    }
+
+    const fn with_policy(self, policy: &'static str) -> Self {
+        Self { policy, ..self }
     }
 }
 
@@ -63,15 +71,17 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-users.js", SCRIPT, include_str!("../../../panel/panel-users.js")),
     Page::of_root("preact.js", SCRIPT, include_str!("../../../panel/vendor/preact.js")),
     Page::of_root("qrcode.js", SCRIPT, include_str!("../../../panel/vendor/qrcode.js")),
-    Page::of_root("reference.html", HTML, include_str!("pages/reference.html")),
-    Page::of_root("reference.js", SCRIPT, include_str!("pages/reference.js")),
+    Page::of_root("rapidoc.js", SCRIPT, include_str!("../../../panel/vendor/rapidoc.js")),
+    Page::of_root("reference.html", HTML, include_str!("../../../panel/reference.html"))
+        .with_policy(VIEWER_POLICY),
+    Page::of_root("reference.js", SCRIPT, include_str!("../../../panel/reference.js")),
     Page::of_apps("page.css", STYLE, include_str!("pages/page.css")),
     Page::of_apps("index.html", HTML, include_str!("pages/index.html")),
     Page::of_apps("publish.js", SCRIPT, include_str!("pages/publish.js")),
     Page::of_apps("publisher.js", SCRIPT, include_str!("pages/publisher.js")),
     Page::of_apps("sources.js", SCRIPT, include_str!("pages/sources.js")),
     Page::of_apps("test_pattern.js", SCRIPT, include_str!("pages/test_pattern.js")),
-    Page::of_apps("play.html", HTML, include_str!("pages/play.html")),
+    Page::of_apps("play.html", HTML, include_str!("pages/play.html")).with_policy(FRAMED_POLICY),
     Page::of_apps("play.js", SCRIPT, include_str!("pages/play.js")),
     Page::of_apps("play_webrtc.js", SCRIPT, include_str!("pages/play_webrtc.js")),
     Page::of_apps("play_flv.js", SCRIPT, include_str!("pages/play_flv.js")),
@@ -85,8 +95,7 @@ pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
     let is_here = |page: &&Page| match page.app {
         Some(only) => only == app,
-        // The stylesheet is the reference's too.
-        None => app != "root" || page.name == "page.css",
+        None => app != "root",
     };
     PAGES.iter().filter(is_here).find(|page| page.name == name).copied()
 }
@@ -103,7 +112,7 @@ impl Page {
         let Selection { head, part } = resource.select(request);
         let mut answer = head
             .header("Cache-Control", "no-cache")
-            .header("Content-Security-Policy", if self.name == FRAMED { FRAMED_POLICY } else { POLICY })
+            .header("Content-Security-Policy", self.policy)
             .header("Referrer-Policy", "no-referrer");
         if let Some(part) = part {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
@@ -134,8 +143,8 @@ mod tests {
         assert_eq!(found("root/index.html"), Some("text/html;charset=utf-8"));
         assert_eq!(found("live/play.js"), Some("text/javascript;charset=utf-8"));
         assert_eq!(found("live/mpegts.js"), Some("text/javascript;charset=utf-8"));
-        assert!(found("root/page.css").is_some());
-        for path in ["root/play.html", "live/other.html", "live/streams/index.html", "live"] {
+        for path in ["root/play.html", "root/page.css", "live/other.html", "live/streams/index.html", "live"]
+        {
             assert_eq!(found(path), None, "{path}");
         }
     }
@@ -147,7 +156,8 @@ mod tests {
 
     /// Ours, not those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
-        let is_ours = |page: &&Page| !["mpegts.js", "preact.js", "qrcode.js"].contains(&page.name);
+        let is_ours =
+            |page: &&Page| !["mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"].contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
     }
 

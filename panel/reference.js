@@ -1,0 +1,89 @@
+// The viewer of /openapi.json. What is tried goes out with the panel's login.
+
+import "/rapidoc.js";
+
+/** `/{app}/rest/v2/…`: an operation of an application. */
+const OF_APP = /^\/([A-Za-z0-9]+)(\/rest\/v2\/.*)$/;
+/** The scheme of the document whose cookie the browser sends by itself. */
+const LOGIN = "session";
+
+const ATTRIBUTES = {
+  // Without room for a list beside it, the page is the list.
+  "render-style": matchMedia("(max-width: 768px)").matches ? "view" : "focused",
+  "show-header": "false",
+  "allow-authentication": "false",
+  "allow-server-selection": "false",
+  "allow-spec-url-load": "false",
+  "allow-spec-file-load": "false",
+  "show-method-in-nav-bar": "as-colored-text",
+  "use-path-in-nav-bar": "true",
+  "show-info": "true",
+  "schema-style": "table",
+  "fetch-credentials": "same-origin",
+  "load-fonts": "false",
+  "sort-tags": "true",
+  "regular-font": "system-ui, sans-serif",
+  "mono-font": "ui-monospace, monospace",
+};
+const COLORS = {
+  light: { theme: "light", "bg-color": "#ffffff", "text-color": "#1a1d21", "primary-color": "#0b5fc0", "nav-bg-color": "#f6f7f9" },
+  dark: { theme: "dark", "bg-color": "#0f1317", "text-color": "#e6eaee", "primary-color": "#72b3ff", "nav-bg-color": "#181d23" },
+};
+
+const viewer = document.createElement("rapi-doc");
+
+function set(attributes) {
+  for (const [name, value] of Object.entries(attributes)) viewer.setAttribute(name, value);
+}
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+
+/** As the panel looks: what was chosen there, else what the system prefers. */
+function paint() {
+  const chosen = localStorage.getItem("theme");
+  const isDark = chosen === "dark" || (chosen !== "light" && prefersDark.matches);
+  set(isDark ? COLORS.dark : COLORS.light);
+}
+
+viewer.addEventListener("before-try", ({ detail: { request } }) => {
+  const url = new URL(request.url, location.href);
+  const operation = OF_APP.exec(url.pathname);
+  if (operation && operation[1] !== "rest") {
+    // Through the panel's address, where the login counts; an application's own asks for the caller's address or a token.
+    const [, app, path] = operation;
+    const query = url.search.replace("?", "&");
+    request.url = `/rest/v2/request?_path=${encodeURIComponent(app + decodeURIComponent(path))}${query}`;
+  }
+  // A write that comes by cookie says that it is no form of another page.
+  const isForm = request.body instanceof FormData;
+  if (request.method !== "GET" && !isForm) request.headers.set("Content-Type", "application/json");
+});
+
+/** The document as it is shown: the login is the panel's, so nobody is asked for keys. */
+async function read() {
+  const answer = await fetch("/openapi.json");
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  const api = await answer.json();
+  for (const operation of Object.values(api.paths).flatMap(Object.values)) {
+    if (operation.security) operation.security = [{ [LOGIN]: [] }];
+  }
+  api.components.securitySchemes = { [LOGIN]: api.components.securitySchemes[LOGIN] };
+  api.info.description = "What is tried here is done, by whoever is logged in to the panel. The document: [openapi.json](/openapi.json).";
+  return api;
+}
+
+function link(slot) {
+  const back = document.createElement("a");
+  back.slot = slot;
+  back.href = "/";
+  back.textContent = "← Panel";
+  viewer.append(back);
+}
+
+set(ATTRIBUTES);
+paint();
+prefersDark.addEventListener("change", paint);
+link(ATTRIBUTES["render-style"] === "view" ? "overview" : "nav-logo");
+document.body.append(viewer);
+viewer.addEventListener("spec-loaded", () => viewer.setApiKey(LOGIN, "of the panel"));
+read().then((api) => viewer.loadSpec(api), (error) => document.body.replaceChildren(`The document cannot be read: ${error.message}`));
