@@ -28,6 +28,12 @@ PLACES = {
     "users": ("#/users", "admin@example.com"),
     "log": ("#/log", "listening"),
 }
+# Beside the panel's.
+OTHER_PLACES = {
+    "reference": ("reference.html", "Panel"),
+    "publish": ("live/index.html?id=first", "Camera"),
+    "play": ("live/play.html?id=stage&mute=true&autoplay=true", "Round trip"),
+}
 EMAIL, PASSWORD = "admin@example.com", "correct horse"
 
 
@@ -482,16 +488,38 @@ def task_load(browser, url):
         print(f"{way}: {ms:.0f} ms, {files} files, {size / 1000:.0f} kB", file=sys.stderr)
 
 
+def task_cost(browser, url, pid, stream, seconds="20"):
+    """What watching costs the server, in parts of a core: its processor time with a page open and without, in turn. Not a test."""
+    def used():
+        """Seconds of all threads."""
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def measured(place):
+        browser.go(place)
+        time.sleep(3)
+        began, before = time.monotonic(), used()
+        time.sleep(float(seconds))
+        return (used() - before) / (time.monotonic() - began) * 100
+
+    browser.log_in(url)
+    for place in ("#/overview", "#/app/live", f"#/broadcast/live/{stream}"):
+        pairs = [(measured("about:blank"), measured(url + place)) for _ in range(3)]
+        differences = ", ".join(f"{watched - alone:+.2f}" for alone, watched in pairs)
+        print(f"{place}: {differences} % of a core, of {pairs[0][0]:.1f} % without", file=sys.stderr)
+
+
 def task_pictures(browser, url, folder):
     """Every page, light and dark, on a desk and on a phone, into a folder. Not a test."""
     browser.log_in(url)
     for size in SIZES:
         for dark in (False, True):
             browser.size(size, dark)
-            for name, (place, wanted) in PLACES.items():
+            for name, (place, wanted) in (PLACES | OTHER_PLACES).items():
                 browser.go(url + place)
                 browser.text(wanted)
-                time.sleep(12 if name in ("overview", "broadcast") else 0.5)
+                time.sleep(12 if name in ("overview", "broadcast") else 3)
                 browser.picture(f"{folder}/{name}-{size}-{'dark' if dark else 'light'}.png")
 
 
