@@ -271,14 +271,21 @@ pub enum BodyError {
 /// # Errors
 /// Not JSON, or not a broadcast.
 pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
-    let body: Option<Body> = match parse_json(bytes)? {
-        Some(body) => body,
-        None => return Ok(None),
-    };
+    match parse_json::<Option<Body>>(bytes)?.flatten() {
+        Some(body) => checked(body).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Refuses a body whose members are null where they may not be.
+///
+/// # Errors
+/// Such a member.
+pub fn checked(body: Body) -> Result<Body, BodyError> {
     match &body {
-        Some(Body { stream_id: Some(None), .. }) => Err(BodyError::Null("streamId")),
-        Some(Body { duration: Some(None), .. }) => Err(BodyError::Null("duration")),
-        Some(_) | None => Ok(body),
+        Body { stream_id: Some(None), .. } => Err(BodyError::Null("streamId")),
+        Body { duration: Some(None), .. } => Err(BodyError::Null("duration")),
+        Body { .. } => Ok(body),
     }
 }
 

@@ -20,6 +20,7 @@ mod api;
 mod audit;
 mod claims;
 mod hooks;
+mod imports;
 mod management;
 mod publish_keys;
 mod pushes;

@@ -182,6 +182,7 @@ impl Control {
             }
             Answer::Started => Outcome::success().data_id(&key.id).response(200),
             Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
+            Answer::Imported(results) => *results,
             Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }

@@ -1,6 +1,7 @@
 //! A change of a record, what it does, and what is answered when it is there.
 
 use crate::control::broadcast::{Body, Broadcast, EndpointRecord, Recorder, status};
+use crate::http::Response;
 use crate::types::{SessionRef, StreamKey};
 
 /// A change of one record.
@@ -119,6 +120,8 @@ pub(in crate::control) enum Answer {
     Started,
     /// A source that could not be started; its record is gone again.
     NotStarted(String),
+    /// The last of an import: what became of each.
+    Imported(Box<Response>),
 }
 
 /// A change and who waits for it.

@@ -25,7 +25,7 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 /// The answer about cameras: discovering their address needs ONVIF.
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Streams of one bulk delete.
-const BULK_MAX: usize = 10_000;
+pub(super) const BULK_MAX: usize = 10_000;
 /// The other schemes of a stream source: stored, and refused when they are to be started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 

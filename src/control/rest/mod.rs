@@ -16,6 +16,7 @@ mod features;
 mod feed;
 mod form;
 mod host;
+mod import;
 mod keys;
 mod lists;
 mod mask;

@@ -3,7 +3,8 @@
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
-    broadcasts, conference, endpoints, features, lists, playback, root, subscribers, subtracks, tokens,
+    broadcasts, conference, endpoints, features, import, lists, playback, root, subscribers, subtracks,
+    tokens,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -49,6 +50,9 @@ pub(super) const ROUTES: &[Route] = &[
     app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")
         .takes("Broadcast")
         .query(&["autoStart"]),
+    app(Post, "/broadcasts/create-list", import::create_list, "[Result]", BROADCASTS, "Import broadcasts")
+        .takes("[Broadcast]")
+        .query(&["onDuplicate"]),
     app(
         Post,
         "/broadcasts/{id}/publish-key",

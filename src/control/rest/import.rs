@@ -1,0 +1,148 @@
+//! Many broadcasts at once, as panels import them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::broadcasts::BULK_MAX;
+use super::call::{Call, Reply, bad_request};
+use crate::control::answer::{Outcome, json};
+use crate::control::broadcast::{Body, BodyError, checked, is_stream_id};
+use crate::control::records::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::types::StreamKey;
+
+/// What becomes of a broadcast whose id is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDuplicate {
+    /// Nothing is imported.
+    Refuse,
+    /// The one that is there stays.
+    Skip,
+    /// It is deleted, which ends its stream, and made anew.
+    Overwrite,
+}
+
+/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with a result for each, in order.
+pub(super) fn create_list(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+    let on_duplicate = match call.query("onDuplicate") {
+        "" => OnDuplicate::Refuse,
+        "skip" => OnDuplicate::Skip,
+        "overwrite" => OnDuplicate::Overwrite,
+        _ => return bad_request("onDuplicate is skip or overwrite"),
+    };
+    let bodies = match bodies(&call.request.body) {
+        Ok(bodies) => bodies,
+        Err(error) => return bad_request(&error.to_string()),
+    };
+    if bodies.len() > BULK_MAX {
+        return bad_request("There are more than 10000 broadcasts");
+    }
+    if on_duplicate == OnDuplicate::Refuse {
+        let there = duplicates(control, call, &bodies);
+        if there > 0 {
+            let text = format!("{there} of {} stream ids are already being used.", bodies.len());
+            return Reply::Now(Outcome::failure(&text).response(400));
+        }
+    }
+    let mut import = Import { on_duplicate, seen: BTreeSet::new(), results: Vec::new(), last: None };
+    for body in bodies {
+        import.add(control, at, call, body);
+    }
+    import.finish(control, at, call)
+}
+
+/// The broadcasts of a body. An element that is no object is refused with the whole: it would be read as members in
+/// order.
+fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
+    let values: Vec<Value> = serde_json::from_slice(bytes).map_err(|e| BodyError::Json(e.to_string()))?;
+    let body = |value: Value| {
+        if !value.is_object() {
+            return Err(BodyError::Json("expected an object".to_owned()));
+        }
+        checked(serde_json::from_value(value).map_err(|e| BodyError::Json(e.to_string()))?)
+    };
+    values.into_iter().map(body).collect()
+}
+
+/// The id that a body asks for.
+fn id_of(body: &Body) -> &str {
+    body.stream_id.as_ref().and_then(|id| id.as_deref()).unwrap_or("").trim()
+}
+
+/// How many of the ids are there already, or twice in the list.
+fn duplicates(control: &Control, call: &Call<'_>, bodies: &[Body]) -> usize {
+    let mut seen = BTreeSet::new();
+    let is_there = |id: &&str| {
+        let key = StreamKey { app: call.app.name.clone(), id: (*id).into() };
+        !seen.insert((*id).to_owned()) || control.pending(&key).is_some()
+    };
+    bodies.iter().map(id_of).filter(|id| is_stream_id(id)).filter(is_there).count()
+}
+
+/// An import under way.
+struct Import {
+    on_duplicate: OnDuplicate,
+    /// Ids of the list; the first of each counts.
+    seen: BTreeSet<String>,
+    /// Of each broadcast its id, and the word for what became of it.
+    results: Vec<(String, &'static str)>,
+    /// The newest change, not written yet: the last of all carries the answer.
+    last: Option<Write>,
+}
+
+impl Import {
+    fn add(&mut self, control: &mut Control, at: Now, call: &Call<'_>, body: Body) {
+        let given = id_of(&body).to_owned();
+        let id = if given.is_empty() { control.generated_id(at) } else { given };
+        let word = self.add_as(control, at, call, &id, body);
+        self.results.push((id, word));
+    }
+
+    fn add_as(
+        &mut self,
+        control: &mut Control,
+        at: Now,
+        call: &Call<'_>,
+        id: &str,
+        body: Body,
+    ) -> &'static str {
+        if !is_stream_id(id) {
+            return "failed";
+        }
+        if !self.seen.insert(id.to_owned()) {
+            return "skipped";
+        }
+        let key = StreamKey { app: call.app.name.clone(), id: id.into() };
+        let is_there = control.pending(&key).is_some();
+        if is_there && self.on_duplicate == OnDuplicate::Skip {
+            return "skipped";
+        }
+        let Ok(record) = control.new_record(at, &key, body) else { return "failed" };
+        if is_there {
+            self.write(control, at, &key, Change::Delete);
+        }
+        self.write(control, at, &key, Change::Insert(Box::new(record)));
+        if is_there { "overridden" } else { "created" }
+    }
+
+    fn write(&mut self, control: &mut Control, at: Now, key: &StreamKey, change: Change) {
+        let write = Write { key: key.clone(), change, waiter: None };
+        if let Some(former) = self.last.replace(write) {
+            control.write(at, former);
+        }
+    }
+
+    fn finish(self, control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
+        let outcome = |(id, word)| match word {
+            "failed" => Outcome::failure(word).data_id(id),
+            _ => Outcome::success().message(Some(word)).data_id(id),
+        };
+        let results: Vec<_> = self.results.iter().map(|(id, word)| outcome((id.as_str(), *word))).collect();
+        let answer = json(200, &results);
+        let Some(last) = self.last else { return Reply::Now(answer) };
+        let waiter = Some((call.session, Answer::Imported(Box::new(answer))));
+        control.write(at, Write { waiter, ..last });
+        Reply::Later
+    }
+}
