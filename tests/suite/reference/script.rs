@@ -247,13 +247,14 @@ fn json_type() -> Vec<(String, String)> {
     vec![("Content-Type".to_owned(), "application/json".to_owned())]
 }
 
-/// A member of an answer as text, or all of it.
+/// A member of an answer as text, by its name or as a JSON Pointer says (RFC 6901), or all of it.
 fn saved(body: &str, member: &str) -> Option<String> {
     let value: Value = serde_json::from_str(body).ok()?;
     if member.is_empty() {
         return Some(value.to_string());
     }
-    value.get(member)?.as_str().map(str::to_owned)
+    let found = if member.starts_with('/') { value.pointer(member) } else { value.get(member) };
+    found?.as_str().map(str::to_owned)
 }
 
 fn parse(answer: &[u8]) -> Answer {
