@@ -27,6 +27,7 @@ function addresses(app, id, ports) {
     play: [
       [strings.browser, `${here}/play.html?id=${name}`],
       ["WHEP", `${here}/whep/${name}`],
+      ["HLS", `${here}/streams/${name}.m3u8`],
       ["HTTP-FLV", `${here}/${name}.flv`],
       ["RTMP", `${at("rtmp", ports.rtmp ?? 1935, 1935)}/${app}/${name}`],
       ["SRT", `${at("srt", ports.srt ?? 4200, 0)}?streamid=${encodeURIComponent(`#!::r=${app}/${id},m=request`)}`],

@@ -36,6 +36,8 @@ struct Caps {
 /// The blobs of one stream.
 #[derive(Debug, Default)]
 struct Held {
+    /// Its stream is over.
+    retired: bool,
     bytes: usize,
     /// The blobs by age.
     order: BTreeSet<u64>,
@@ -91,10 +93,11 @@ impl Blobs {
         if let Some(number) = self.number(&blob.app, &blob.name)
             && let Some(former) = self.blobs.get(&number)
         {
-            if former.stream != blob.stream {
+            let is_retired = self.streams.get(&former.stream).is_some_and(|held| held.retired);
+            if former.stream != blob.stream && !is_retired {
                 return Published::Refused;
             }
-            if former.version >= blob.version {
+            if former.stream == blob.stream && former.version >= blob.version {
                 return Published::Outdated;
             }
             self.remove(number);
@@ -118,7 +121,19 @@ impl Blobs {
         self.blobs.get(&self.number(app, name)?)
     }
 
-    /// A stream is over, and its blobs with it.
+    /// Whether a stream has blobs.
+    #[must_use]
+    pub fn has(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// A stream is over: its blobs stay, until another takes their names. False when it has none.
+    pub fn retire(&mut self, stream: StreamId) -> bool {
+        let held = self.streams.get_mut(&stream);
+        held.map(|held| held.retired = true).is_some()
+    }
+
+    /// The blobs of a stream go.
     pub fn end_stream(&mut self, stream: StreamId) {
         let Some(held) = self.streams.remove(&stream) else { return };
         held.order.into_iter().for_each(|number| self.remove(number));

@@ -51,8 +51,8 @@ pub use pull::Patience;
 pub use registry::{catalogues, listener_names, publish_port, publish_url, schema};
 pub use row::{Addresses, Bind, Listener, Port, Security};
 pub use session::{
-    About, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId, PlayAsk,
-    PublishAsk, Reply, Session, Shared, To, UnitSink, Watched,
+    About, BLOB_WAIT, ByteStream, Carrier, Context, DatagramPeer, Event, OpenPath, PathEvent, PathId,
+    PlayAsk, PublishAsk, Reply, Session, Shared, To, UnitSink, WantedBlob, Watched,
 };
 
 /// An outgoing connection that is not there by then is given up.

@@ -11,7 +11,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use media::{AccessUnit, TrackId, TrackSet, Tracks};
@@ -22,8 +22,8 @@ use crate::auth::access::Params;
 use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
-    Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, Refusal, SessionSettings,
-    StreamEnd,
+    Blob, Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, Refusal,
+    SessionSettings, StreamEnd,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
@@ -80,6 +80,20 @@ pub struct Watched {
     pub protocol: &'static str,
     /// The identity of the viewer; `None`: its address.
     pub viewer: Option<String>,
+}
+
+/// How long a request waits for a blob that is being made: longer than the first segment takes with most encoders.
+pub const BLOB_WAIT: Duration = Duration::from_secs(15);
+
+/// A blob that a request waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedBlob {
+    /// The stream.
+    pub key: StreamKey,
+    /// The path below the application's `streams`.
+    pub name: String,
+    /// The kind of sink that makes it.
+    pub sink: &'static str,
 }
 
 /// Names a network path of a session; the session chooses it.
@@ -208,6 +222,11 @@ pub enum Event {
     Record(StreamKey),
     /// Wants to hear when a stream that is not there begins: [`Reply::StreamBegun`], once.
     Await(StreamKey),
+    /// Publishes a blob of the stream that it was ordered for.
+    Blob(Box<Blob>),
+    /// Wants to hear when a blob of a live stream is there, and has it made: [`Reply::Blob`], once, at the latest after
+    /// [`BLOB_WAIT`].
+    AwaitBlob(WantedBlob),
     /// A request has shown that somebody watches a stream.
     Watched(Watched),
     /// Work that may block; answered by [`Reply::Job`].
@@ -321,6 +340,8 @@ pub enum Reply<'a> {
     StreamBegun(&'a StreamKey),
     /// The answer to [`Event::Rest`] and [`Event::Record`].
     Rest(crate::http::Response),
+    /// The answer to [`Event::AwaitBlob`]: it is there, or will not be.
+    Blob,
     /// The answer to [`Event::Job`].
     Job(JobDone),
     /// The answer to [`Event::Spawn`]; `None`: there are too many.
@@ -364,6 +385,7 @@ impl Reply<'_> {
             | Self::Spawned { .. }
             | Self::Message { .. }
             | Self::SessionEnded(_)
+            | Self::Blob
             | Self::Carries
             | Self::Uncarried => None,
         }

@@ -20,8 +20,8 @@ pub(super) enum Timer {
     Report,
     /// Derived tracks of a stream that nobody is sent.
     Linger(StreamId),
-    /// Leases of viewers that are not connections.
-    Leases,
+    /// Leases of viewers that are not connections, requests that wait, blobs of streams that are over.
+    Polled,
 }
 
 /// The table.

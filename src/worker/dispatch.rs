@@ -136,6 +136,10 @@ impl Worker {
                 }
                 self.agenda.outputs.push_back(Output::Job { conn: id, job });
             }
+            Event::Blob(blob) => {
+                self.publish_blob(self.now, *blob);
+            }
+            Event::AwaitBlob(wanted) => self.await_blob(id, &wanted),
             Event::Watched(watched) => {
                 self.renew_lease(id, &watched);
                 self.note_authenticated(id);

@@ -245,7 +245,7 @@ impl Worker {
                 Timer::Flush(stream) => self.flush_timeout(stream, at),
                 Timer::Report => self.report(),
                 Timer::Linger(stream) => self.end_lingering(stream),
-                Timer::Leases => self.leases_timeout(at),
+                Timer::Polled => self.polled_timeout(at),
             }
         }
     }

@@ -199,11 +199,18 @@ impl Worker {
 
     // ---- sinks
 
-    /// Creates a sink of a stream.
+    /// Creates a sink of a stream, once.
     pub(super) fn start_sink(&mut self, name: &str, stream: StreamId) {
-        let (Some(kind), Some(live)) = (sinks::find(name), self.live.streams.get(&stream)) else { return };
-        let order =
-            sinks::SinkOrder { key: live.key.clone(), settings: std::sync::Arc::clone(&live.settings) };
+        let Some(kind) = sinks::find(name) else { return };
+        if !self.live.streams.contains_key(&stream) || !self.note_sink(stream, kind.name) {
+            return;
+        }
+        let Some(live) = self.live.streams.get(&stream) else { return };
+        let order = sinks::SinkOrder {
+            stream,
+            key: live.key.clone(),
+            settings: std::sync::Arc::clone(&live.settings),
+        };
         let seed = self.session_seed();
         let session = (kind.begin)(self.now, &order, seed);
         self.insert_inner(session, Purpose::Sink { stream });

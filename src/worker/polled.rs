@@ -1,15 +1,23 @@
-//! Streams that are fetched by separate requests instead of being sent: their blobs, and the viewers that request them.
+//! Streams that are fetched by separate requests instead of being sent: their blobs, the requests that wait for one, and
+//! the viewers that request them.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger};
 use super::{Output, Worker};
 use crate::hub::{Blobs, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, ToWorker};
-use crate::protocol::Watched;
+use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched};
 use crate::types::{ConnId, Now, StreamId};
+
+/// How long the blobs of a stream stay when it is over: its viewers are that far behind.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
+
+/// The application and the name of a blob.
+type BlobName = (Arc<str>, Arc<str>);
 
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
@@ -17,19 +25,32 @@ pub(super) struct Polled {
     pub(super) blobs: Blobs,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
-    /// The deadline of the leases that is armed.
+    /// Streams that are over and have blobs, and when those go.
+    ended: VecDeque<(Instant, StreamId)>,
+    /// Who waits for a blob.
+    waiting: BTreeMap<BlobName, BTreeSet<ConnId>>,
+    /// When they are answered at the latest.
+    waits: VecDeque<(Instant, BlobName, ConnId)>,
+    /// Sinks that were begun here.
+    making: BTreeSet<(StreamId, &'static str)>,
+    /// The deadline that is armed.
     armed: Option<Instant>,
+}
+
+#[cfg(test)]
+impl Polled {
+    /// Blobs that are waited for.
+    pub(super) fn awaited(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 impl Worker {
     /// Publishes a blob of a live stream on all workers. While too much is on its way to the others, it is here only.
     pub fn publish_blob(&mut self, now: Now, blob: Blob) -> Published {
         self.now = now;
-        if !self.live.streams.contains_key(&blob.stream) {
-            return Published::Refused;
-        }
         let blob = Arc::new(blob);
-        let published = self.polled.blobs.publish(Arc::clone(&blob));
+        let published = self.keep_blob(&blob);
         if published == Published::Stored {
             let mail = self.polled.in_transit.mail(blob);
             self.agenda.outputs.extend(mail.map(|mail| Output::Others(ToWorker::Blob(mail))));
@@ -37,12 +58,63 @@ impl Worker {
         published
     }
 
-    /// A blob of another worker. One that comes behind the end of its stream is nobody's.
+    /// A blob of another worker.
     pub(super) fn take_blob(&mut self, mail: &BlobMail) {
-        if self.live.streams.contains_key(&mail.blob.stream) {
-            self.polled.blobs.publish(Arc::clone(&mail.blob));
-        }
+        self.keep_blob(&mail.blob);
     }
+
+    /// Stores a blob, and answers who waits for it. One that comes behind the end of its stream is nobody's, unless others of
+    /// the stream are still there.
+    fn keep_blob(&mut self, blob: &Arc<Blob>) -> Published {
+        if !self.live.streams.contains_key(&blob.stream) && !self.polled.blobs.has(blob.stream) {
+            return Published::Refused;
+        }
+        let published = self.polled.blobs.publish(Arc::clone(blob));
+        if published == Published::Stored {
+            let name = (Arc::clone(&blob.app), Arc::clone(&blob.name));
+            for conn in self.polled.waiting.remove(&name).unwrap_or_default() {
+                self.answer_waiting(conn);
+            }
+        }
+        published
+    }
+
+    // ---- requests that wait
+
+    /// A request waits for a blob, which a sink makes from now on.
+    pub(super) fn await_blob(&mut self, id: ConnId, wanted: &WantedBlob) {
+        let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
+        let stream = self.live.directory.get(&wanted.key).copied();
+        let source = stream.and_then(|stream| Some((stream, self.live.streams.get(&stream)?.source)));
+        let Some((stream, source)) = source.filter(|_| self.polled.blobs.get(&name.0, &name.1).is_none())
+        else {
+            return self.answer_waiting(id);
+        };
+        let until = self.now.mono + BLOB_WAIT;
+        self.polled.waits.push_back((until, name.clone(), id));
+        let others = self.polled.waiting.entry(name).or_default();
+        let is_first = others.is_empty();
+        others.insert(id);
+        if is_first && source == self.id {
+            self.start_sink(wanted.sink, stream);
+        } else if is_first {
+            let mail = ToWorker::StartSink { kind: wanted.sink, stream };
+            self.agenda.outputs.push_back(Output::Worker(source, mail));
+        }
+        self.arm_polled();
+    }
+
+    fn answer_waiting(&mut self, id: ConnId) {
+        self.reply(id, Reply::Blob);
+        self.touch(id);
+    }
+
+    /// Whether a sink of a stream is begun for the first time here.
+    pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
+        self.polled.making.insert((stream, kind))
+    }
+
+    // ---- viewers
 
     /// A request has shown that somebody watches.
     pub(super) fn renew_lease(&mut self, id: ConnId, watched: &Watched) {
@@ -54,30 +126,51 @@ impl Worker {
         let by_address = address.to_string();
         let viewer = watched.viewer.as_deref().unwrap_or(&by_address);
         self.polled.leases.renew(self.now.mono, (watched.stream, watched.protocol, viewer), address, LEASE);
-        self.arm_leases();
+        self.arm_polled();
     }
 
-    pub(super) fn leases_timeout(&mut self, at: Instant) {
+    pub(super) fn polled_timeout(&mut self, at: Instant) {
         if self.polled.armed == Some(at) {
             self.polled.armed = None;
         }
-        self.polled.leases.handle_timeout(self.now.mono);
-        self.arm_leases();
+        let now = self.now.mono;
+        self.polled.leases.handle_timeout(now);
+        while let Some((_, stream)) = self.polled.ended.pop_front_if(|(until, _)| *until <= now) {
+            self.polled.blobs.end_stream(stream);
+        }
+        while let Some((_, name, conn)) = self.polled.waits.pop_front_if(|(until, _, _)| *until <= now) {
+            let Some(waiting) = self.polled.waiting.get_mut(&name) else { continue };
+            let waits = waiting.remove(&conn);
+            if waiting.is_empty() {
+                self.polled.waiting.remove(&name);
+            }
+            if waits {
+                self.answer_waiting(conn);
+            }
+        }
+        self.arm_polled();
     }
 
-    /// A stream is over.
+    /// A stream is over. Its viewers have not seen its end yet.
     pub(super) fn forget_polled(&mut self, stream: StreamId) {
-        self.polled.blobs.end_stream(stream);
         self.polled.leases.end_stream(stream);
+        self.polled.making.retain(|(of, _)| *of != stream);
+        if self.polled.blobs.retire(stream) {
+            self.polled.ended.push_back((self.now.mono + LINGER, stream));
+            self.arm_polled();
+        }
     }
 
-    fn arm_leases(&mut self) {
-        let Some(due) = self.polled.leases.poll_timeout() else { return };
+    fn arm_polled(&mut self) {
+        let ended = self.polled.ended.front().map(|(until, _)| *until);
+        let waits = self.polled.waits.front().map(|(until, _, _)| *until);
+        let due = [self.polled.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
+        let Some(due) = due else { return };
         // What could not be ended at once is ended in the next turn.
         let due = due.max(self.now.mono + super::dispatch::FLUSH_GRID);
         if self.polled.armed.is_none_or(|armed| due < armed) {
             self.polled.armed = Some(due);
-            self.agenda.deadlines.arm(due, Timer::Leases);
+            self.agenda.deadlines.arm(due, Timer::Polled);
         }
     }
 }

@@ -26,6 +26,7 @@ mod differential;
 mod files;
 mod floods;
 mod harness;
+mod hls;
 mod hooks;
 mod http_flv;
 mod http_rows;

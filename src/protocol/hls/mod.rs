@@ -1,10 +1,14 @@
-//! HLS: streams of other servers, pulled segment by segment.
+//! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
+//! [`sink`] gives a stream out; `segmenter` cuts it. Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments.
 
 mod fetch;
 mod pull;
+mod segmenter;
+mod settings;
+pub(super) mod sink;
 mod units;
 
 use std::time::Instant;
@@ -27,6 +31,8 @@ const ENDING: &str = ".m3u8";
 
 /// See [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
+    section: &settings::SECTION,
+    formats: &[&sink::FORMAT],
     schemes: &[
         Scheme {
             name: "http",

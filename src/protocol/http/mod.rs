@@ -69,6 +69,9 @@ const HSTS: &str = "max-age=31536000;includeSubDomains";
 /// The parameters of a request that tell a viewer from others at its address.
 const VIEWER_PARAMS: [&str; 2] = ["subscriberId", "token"];
 
+/// Fields that the answer to a request gets.
+type Fields = Vec<(&'static str, String)>;
+
 /// Who answers the outstanding request.
 #[derive(Debug)]
 enum Stage {
@@ -78,6 +81,8 @@ enum Stage {
     Control(Vec<(&'static str, String)>),
     /// Control is asked again and again.
     Feed(Box<Feed>),
+    /// A blob is being made.
+    Awaited(Box<(Request, FilePath, Fields)>),
     /// A file is sent.
     File(Box<Transfer>),
     /// A viewer of a stream.
@@ -234,27 +239,35 @@ impl HttpSession {
                 Response::error(403, "Not allowed to play the stream due to security")
             }
             Ok(file) => {
-                if let Some(blob) = file.blob(ctx.blobs) {
-                    let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
-                    let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
-                    let (transfer, status) =
-                        Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
-                    let watched = blob.viewers.filter(|_| is_success(status));
-                    let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
-                    self.granted |= watched.is_some();
-                    self.events.extend(watched.map(Event::Watched));
-                    self.stage = Stage::File(Box::new(transfer));
-                    return;
-                }
-                let (transfer, ask) = Transfer::begin(request, file, fields);
-                self.events.push_back(Event::Job(ask.into()));
-                self.stage = Stage::File(Box::new(transfer));
+                let wanted = file.wanted_blob(ctx.apps).filter(|_| file.blob(ctx.blobs).is_none());
+                let Some(wanted) = wanted else { return self.transfer(ctx, request, file, fields) };
+                self.events.push_back(Event::AwaitBlob(wanted));
+                self.stage = Stage::Awaited(Box::new((request, file, fields)));
                 return;
             }
             Err(Nowhere::Hidden) => Response::error(404, "Not Found"),
             Err(Nowhere::Forbidden) => Response::error(403, "Forbidden"),
         };
         self.respond(ctx.now, fields, refusal);
+    }
+
+    /// Answers with a blob, or the file of the name.
+    fn transfer(&mut self, ctx: &Context<'_>, request: Request, file: FilePath, fields: Fields) {
+        let Some(blob) = file.blob(ctx.blobs) else {
+            let (transfer, ask) = Transfer::begin(request, file, fields);
+            self.events.push_back(Event::Job(ask.into()));
+            self.stage = Stage::File(Box::new(transfer));
+            return;
+        };
+        let viewer = VIEWER_PARAMS.iter().find_map(|name| request.query_value(name));
+        let (stream, viewer) = (blob.stream, viewer.map(str::to_owned));
+        let (transfer, status) =
+            Transfer::of_blob(ctx.now, &mut self.connection, request, file, fields, blob);
+        let watched = blob.viewers.filter(|_| is_success(status));
+        let watched = watched.map(|protocol| Watched { stream, protocol, viewer });
+        self.granted |= watched.is_some();
+        self.events.extend(watched.map(Event::Watched));
+        self.stage = Stage::File(Box::new(transfer));
     }
 
     /// A number that nobody else has.
@@ -320,7 +333,7 @@ impl HttpSession {
                     self.stage = Stage::Idle;
                 }
             }
-            Stage::Idle | Stage::Control(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) => {}
         }
     }
 
@@ -350,6 +363,7 @@ impl HttpSession {
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => None,
         };
@@ -360,7 +374,7 @@ impl HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.socket(),
             Stage::Signalling(signalling) => signalling.socket(),
-            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => None,
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => None,
         }
     }
 }
@@ -386,7 +400,7 @@ impl ByteStream for HttpSession {
         match &self.stage {
             Stage::Live(viewer) => viewer.wants_bytes(&self.connection),
             Stage::Signalling(signalling) => signalling.wants_bytes(&self.connection),
-            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => {
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => {
                 self.connection.wants_bytes()
             }
         }
@@ -397,7 +411,7 @@ impl ByteStream for HttpSession {
         match &mut self.stage {
             Stage::Live(viewer) => viewer.poll_transmit(out),
             Stage::Signalling(signalling) => signalling.poll_transmit(out),
-            Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::Feed(_) | Stage::File(_) => {}
         }
     }
 }
@@ -422,6 +436,12 @@ impl Session for HttpSession {
             (Stage::Feed(feed), Reply::Rest(response)) => {
                 feed.answer(ctx.now, &mut self.connection, response);
             }
+            (Stage::Awaited(_), Reply::Blob) => {
+                if let Stage::Awaited(asked) = std::mem::replace(&mut self.stage, Stage::Idle) {
+                    let (request, file, fields) = *asked;
+                    self.transfer(ctx, request, file, fields);
+                }
+            }
             (Stage::File(transfer), Reply::Job(done)) => {
                 transfer.reply(ctx.now, &mut self.connection, done.into());
             }
@@ -437,7 +457,15 @@ impl Session for HttpSession {
             (Stage::Live(viewer), reply) if reply.handle() == Some(viewer.subscription()) => {
                 self.viewer_reply(ctx, reply);
             }
-            (Stage::Idle | Stage::Control(_) | Stage::Feed(_) | Stage::File(_) | Stage::Live(_), _) => {}
+            (
+                Stage::Idle
+                | Stage::Control(_)
+                | Stage::Awaited(_)
+                | Stage::Feed(_)
+                | Stage::File(_)
+                | Stage::Live(_),
+                _,
+            ) => {}
         }
     }
 
@@ -454,7 +482,7 @@ impl Session for HttpSession {
                 let event = feed.timeout(ctx.now, &self.connection);
                 self.events.extend(event);
             }
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => {}
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::File(_) => {}
         }
     }
 
@@ -499,7 +527,7 @@ impl Session for HttpSession {
             Stage::Live(viewer) => viewer.poll_timeout(),
             Stage::Signalling(signalling) => signalling.poll_timeout(),
             Stage::Feed(feed) => feed.poll_timeout(),
-            Stage::Idle | Stage::Control(_) | Stage::File(_) => None,
+            Stage::Idle | Stage::Control(_) | Stage::Awaited(_) | Stage::File(_) => None,
         };
         [self.connection.poll_timeout(), own].into_iter().flatten().min()
     }
@@ -510,6 +538,7 @@ impl Session for HttpSession {
             _ if self.watched => "http-flv",
             Stage::Idle
             | Stage::Control(_)
+            | Stage::Awaited(_)
             | Stage::Feed(_)
             | Stage::File(_)
             | Stage::Live(_)

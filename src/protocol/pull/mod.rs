@@ -583,6 +583,7 @@ impl Session for PullSession {
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

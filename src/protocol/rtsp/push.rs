@@ -195,6 +195,7 @@ impl Session for RtspPush {
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

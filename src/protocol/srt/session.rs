@@ -307,6 +307,7 @@ impl Session for SrtSession {
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

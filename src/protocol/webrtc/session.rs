@@ -612,6 +612,7 @@ impl Session for RtcSession {
                 self.end(ctx, Departure::Clean);
             }
             Reply::SessionEnded(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried
             | Reply::Wanted { .. }

@@ -121,6 +121,7 @@ impl Session for TcpCarrier {
             Reply::Uncarried if !self.claimed => self.end("no session has such a path"),
             Reply::Carries
             | Reply::Uncarried
+            | Reply::Blob
             | Reply::Held(_)
             | Reply::Publish { .. }
             | Reply::PublicationEnded { .. }

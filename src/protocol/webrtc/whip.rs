@@ -247,6 +247,7 @@ impl Conversation for Waiting {
             | Reply::Job(_)
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -27,6 +27,8 @@ pub(crate) const HEAD_BYTES: usize = 22;
 /// The row of the registry.
 pub(in crate::protocol) static KIND: SinkKind = SinkKind {
     name: "file",
+    is_enabled: |_| true,
+    stream_of: |_| None,
     begin: |_, order, _| {
         let path = vec![order.key.app.to_string(), format!("{}.units", order.key.id)];
         Box::new(FileSink::new(path))
@@ -138,6 +140,7 @@ impl Session for FileSink {
             | Reply::Message { .. }
             | Reply::SessionEnded(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

@@ -335,6 +335,7 @@ impl Conversation for Socket {
             | Reply::SubscriptionEnded { .. }
             | Reply::Job(_)
             | Reply::Held(_)
+            | Reply::Blob
             | Reply::Carries
             | Reply::Uncarried => {}
         }

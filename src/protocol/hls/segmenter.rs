@@ -1,0 +1,357 @@
+//! Cuts what a stream is packaged as into segments, and keeps the playlist of the newest ones (RFC 8216).
+//!
+//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. The
+//! first one sets the target duration, which must not change (§6.2.1) and which no segment may exceed when rounded
+//! (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with
+//! unsteady key frames do not all begin with one, and none is said to.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hls::playlist::{MediaPlaylist, Segment};
+
+use super::settings::HlsSettings;
+
+/// The longest first segment, when no key frame comes.
+const FIRST_MS_MAX: i64 = 10_000;
+/// Bytes of one segment.
+pub(super) const SEGMENT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the segments that a playlist names. There are few of a stream with a high rate.
+const PLAYLIST_BYTES_MAX: usize = 44 << 20;
+/// The duration of what stands alone behind the last time that is known.
+const STEP_MS: i64 = 20;
+
+/// What the segmenter has to know of a unit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unit {
+    /// Its DTS in milliseconds.
+    pub(super) dts_ms: i64,
+    /// When it came, in milliseconds of Unix time.
+    pub(super) wall_ms: u64,
+    /// Whether a segment may begin with it.
+    pub(super) begins: bool,
+    /// Counts the changes of the tracks.
+    pub(super) epoch: u32,
+}
+
+/// A segment that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Its URI, relative to the playlist.
+    pub(super) uri: String,
+    /// The content.
+    pub(super) bytes: Bytes,
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+struct Open {
+    begin_ms: i64,
+    wall_ms: u64,
+    discontinuity: bool,
+    bytes: BytesMut,
+}
+
+/// The segments of one stream.
+#[derive(Debug)]
+pub(super) struct Segmenter {
+    /// What the URIs begin with.
+    name: String,
+    settings: HlsSettings,
+    open: Option<Open>,
+    /// The epoch and the DTS of the last unit, and its distance from the one before.
+    last: Option<(u32, i64, i64)>,
+    playlist: MediaPlaylist,
+    /// Bytes of each segment of the playlist.
+    sizes: Vec<usize>,
+    /// Segments so far.
+    cut: u64,
+}
+
+impl Segmenter {
+    pub(super) fn new(name: &str, settings: &HlsSettings) -> Self {
+        let playlist = MediaPlaylist { version: 3, media_sequence: 1, ..MediaPlaylist::default() };
+        Self {
+            name: name.to_owned(),
+            settings: settings.clone(),
+            open: None,
+            last: None,
+            playlist,
+            sizes: Vec::new(),
+            cut: 0,
+        }
+    }
+
+    /// Takes a unit, as it is packaged. The segment that it ends.
+    pub(super) fn unit<'b>(&mut self, unit: Unit, slices: impl Iterator<Item = &'b Bytes>) -> Option<Cut> {
+        let changed =
+            self.last.is_some_and(|(epoch, _, _)| epoch != unit.epoch) || self.is_behind_a_gap(&unit);
+        let end_ms = if changed { self.end_ms() } else { unit.dts_ms };
+        let cut = if changed || self.is_due(&unit) { self.close(end_ms) } else { None };
+        let step = self.last.map_or(STEP_MS, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms).max(0));
+        self.last = Some((unit.epoch, unit.dts_ms, if changed { STEP_MS } else { step }));
+        let open = self.open.get_or_insert_with(|| Open {
+            begin_ms: unit.dts_ms,
+            wall_ms: unit.wall_ms,
+            discontinuity: changed,
+            bytes: BytesMut::with_capacity(self.sizes.last().copied().unwrap_or(0)),
+        });
+        slices.for_each(|slice| open.bytes.extend_from_slice(slice));
+        cut
+    }
+
+    /// The stream is over. Its last segment, and the playlist's end.
+    pub(super) fn finish(&mut self) -> Option<Cut> {
+        let cut = self.close(self.end_ms());
+        self.playlist.ended = true;
+        cut
+    }
+
+    /// The playlist; `None` while it would name nothing.
+    pub(super) fn playlist(&self) -> Option<String> {
+        (!self.playlist.segments.is_empty()).then(|| self.playlist.to_string())
+    }
+
+    /// The end of what has come.
+    fn end_ms(&self) -> i64 {
+        self.last.map_or(0, |(_, dts_ms, step_ms)| dts_ms.saturating_add(step_ms))
+    }
+
+    /// What a segment's duration may come to, in milliseconds.
+    fn longest_ms(&self) -> i64 {
+        match i64::try_from(self.playlist.target_duration.as_millis()) {
+            Ok(0) => FIRST_MS_MAX,
+            target_ms => target_ms.unwrap_or(i64::MAX).saturating_add(499),
+        }
+    }
+
+    /// Whether so much is missing before this unit that the open segment cannot last until it.
+    fn is_behind_a_gap(&self, unit: &Unit) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms())
+    }
+
+    /// Whether the open segment ends before this unit.
+    fn is_due(&self, unit: &Unit) -> bool {
+        let Some(open) = &self.open else { return false };
+        let elapsed = unit.dts_ms.saturating_sub(open.begin_ms);
+        // One more like the last would be too long.
+        let step = self.last.map_or(0, |(_, dts_ms, _)| unit.dts_ms.saturating_sub(dts_ms));
+        (unit.begins && elapsed >= self.settings.segment_ms)
+            || elapsed.saturating_add(step) > self.longest_ms()
+            || open.bytes.len() >= SEGMENT_BYTES_MAX
+    }
+
+    fn close(&mut self, end_ms: i64) -> Option<Cut> {
+        let open = self.open.take()?;
+        let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
+        if self.playlist.target_duration.is_zero() {
+            let wanted = Duration::from_millis(self.settings.segment_ms.unsigned_abs());
+            let rounded = duration.saturating_add(Duration::from_millis(500)).as_secs();
+            self.playlist.target_duration = Duration::from_secs(rounded).max(wanted);
+        }
+        self.cut = self.cut.saturating_add(1);
+        let uri = format!("{}{}.ts", self.name, self.settings.suffix.of(self.cut));
+        self.sizes.push(open.bytes.len());
+        self.playlist.segments.push(Segment {
+            uri: uri.clone(),
+            duration,
+            discontinuity: open.discontinuity,
+            program_date_time: i64::try_from(open.wall_ms).ok(),
+            ..Segment::default()
+        });
+        self.forget_oldest();
+        Some(Cut { uri, bytes: open.bytes.freeze() })
+    }
+
+    /// Keeps the playlist within its bounds.
+    fn forget_oldest(&mut self) {
+        while self.playlist.segments.len() > 1
+            && (self.playlist.segments.len() > self.settings.list_size
+                || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
+        {
+            self.sizes.remove(0);
+            let gone = self.playlist.segments.remove(0);
+            self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
+            // A discontinuity counts when its segment is gone (§4.3.3.3).
+            let gone = u64::from(gone.discontinuity);
+            self.playlist.discontinuity_sequence = self.playlist.discontinuity_sequence.saturating_add(gone);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hls::Playlist;
+
+    use super::*;
+    use crate::config::AppSettings;
+    use crate::protocol::schema;
+
+    /// A segmenter with everything that it has said, checked as it is said.
+    struct Rig {
+        segmenter: Segmenter,
+        /// The bytes of the segments by URI.
+        segments: Vec<(String, Vec<u8>)>,
+        last: MediaPlaylist,
+    }
+
+    fn segmenter(settings: &[(&str, &str)]) -> Segmenter {
+        let app = AppSettings::of(schema(), "live", settings).unwrap();
+        Segmenter::new("cam", HlsSettings::of(&app))
+    }
+
+    impl Rig {
+        fn new(settings: &[(&str, &str)]) -> Self {
+            let (segments, last) = (Vec::new(), MediaPlaylist::default());
+            Self { segmenter: segmenter(settings), segments, last }
+        }
+
+        fn unit(&mut self, dts_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
+            let wall_ms = 1_700_000_000_000 + dts_ms.unsigned_abs();
+            let unit = Unit { dts_ms, wall_ms, begins, epoch };
+            let cut = self.segmenter.unit(unit, [Bytes::copy_from_slice(bytes)].iter());
+            self.take(cut);
+        }
+
+        fn finish(&mut self) {
+            let cut = self.segmenter.finish();
+            self.take(cut);
+        }
+
+        /// Frames 40 ms apart; those of `keys` are key frames.
+        fn frames(&mut self, from: i64, count: i64, is_key: impl Fn(i64) -> bool) {
+            (from..from + count).for_each(|n| self.unit(n * 40, is_key(n), 1, b"x"));
+        }
+
+        fn take(&mut self, cut: Option<Cut>) {
+            let Some(cut) = cut else { return };
+            assert!(cut.bytes.len() <= SEGMENT_BYTES_MAX + 1_000_000);
+            self.segments.push((cut.uri, cut.bytes.to_vec()));
+            let text = self.segmenter.playlist().unwrap();
+            let Playlist::Media(read) = Playlist::read(text.as_bytes()).unwrap() else { panic!("{text}") };
+            self.check(&read, &text);
+            self.last = read;
+        }
+
+        /// What the RFC wants of a playlist, and of one that follows another.
+        fn check(&self, now: &MediaPlaylist, text: &str) {
+            let before = &self.last;
+            for segment in &now.segments {
+                let is_there = self.segments.iter().any(|(uri, _)| *uri == segment.uri);
+                assert!(is_there, "6.2.1: {} cannot be fetched", segment.uri);
+                let rounded = (segment.duration + Duration::from_millis(500)).as_secs();
+                assert!(rounded <= now.target_duration.as_secs(), "4.3.3.1: {text}");
+            }
+            if before.segments.is_empty() {
+                return assert_eq!((now.media_sequence, now.discontinuity_sequence), (1, 0));
+            }
+            assert_eq!(now.target_duration, before.target_duration, "6.2.1");
+            let gone = usize::try_from(now.media_sequence - before.media_sequence).unwrap();
+            let (left, stays) = before.segments.split_at(gone);
+            assert_eq!(
+                stays,
+                &now.segments[..stays.len()],
+                "6.2.1: only added at the end, removed at the beginning"
+            );
+            let discontinuities = left.iter().filter(|segment| segment.discontinuity).count() as u64;
+            assert_eq!(now.discontinuity_sequence, before.discontinuity_sequence + discontinuities, "6.2.2");
+            assert!(!before.ended, "6.2.1: nothing is added behind the end");
+        }
+
+        fn durations(&self) -> Vec<u128> {
+            self.last.segments.iter().map(|segment| segment.duration.as_millis()).collect()
+        }
+    }
+
+    #[test]
+    fn a_segment_ends_at_the_first_key_frame_after_its_time() {
+        let mut rig = Rig::new(&[]);
+        rig.frames(0, 25 * 9, |n| n % 25 == 0);
+        assert_eq!(rig.durations(), [2000; 4]);
+        assert_eq!(rig.last.target_duration, Duration::from_secs(2));
+        let uris: Vec<&str> = rig.last.segments.iter().map(|segment| segment.uri.as_str()).collect();
+        assert_eq!(uris, ["cam000000001.ts", "cam000000002.ts", "cam000000003.ts", "cam000000004.ts"]);
+        let times: Vec<_> =
+            rig.last.segments.iter().map(|segment| segment.program_date_time.unwrap()).collect();
+        assert_eq!(times, [0, 2000, 4000, 6000].map(|ms| 1_700_000_000_000 + ms));
+        assert!(rig.segments.iter().all(|(_, bytes)| bytes.len() == 50), "every unit is in one");
+        rig.finish();
+        assert!(rig.last.ended);
+        assert_eq!(rig.durations(), [2000, 2000, 2000, 2000, 1000]);
+    }
+
+    #[test]
+    fn the_list_is_as_long_as_asked_and_has_few_of_a_high_rate() {
+        let mut rig = Rig::new(&[("hlsListSize", "5"), ("hlsTime", "1")]);
+        rig.frames(0, 25 * 20, |n| n % 25 == 0);
+        assert_eq!((rig.last.segments.len(), rig.last.media_sequence), (5, 15));
+        let mut rig = Rig::new(&[]);
+        let megabyte = vec![7; 1_000_000];
+        (0..400).for_each(|n| rig.unit(n * 40, n % 50 == 0, 1, &megabyte));
+        let kept: usize = rig.segmenter.sizes.iter().sum();
+        assert!(kept <= PLAYLIST_BYTES_MAX && rig.last.segments.len() > 1, "{kept}");
+        assert!(rig.durations().iter().all(|ms| *ms < 1000), "cut by size: {:?}", rig.durations());
+    }
+
+    #[test]
+    fn without_a_key_frame_in_time_it_is_cut_where_it_must_be() {
+        let mut rig = Rig::new(&[]);
+        rig.frames(0, 25 * 60, |n| n == 0);
+        assert_eq!(rig.last.target_duration, Duration::from_secs(10));
+        assert_eq!(rig.durations().first(), Some(&10_000));
+        // Unsteady ones: the first sets what is allowed.
+        let mut rig = Rig::new(&[]);
+        rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
+        assert_eq!(rig.last.target_duration, Duration::from_secs(2));
+        assert!(rig.segments.len() > 20);
+    }
+
+    #[test]
+    fn sound_alone_is_cut_anywhere() {
+        let mut rig = Rig::new(&[]);
+        (0..1000).for_each(|n| rig.unit(n * 23, true, 1, b"s"));
+        assert!(rig.durations().iter().all(|ms| (2000..2023).contains(ms)), "{:?}", rig.durations());
+    }
+
+    #[test]
+    fn other_tracks_and_missing_time_are_discontinuities() {
+        let mut rig = Rig::new(&[("hlsListSize", "3")]);
+        rig.frames(0, 60, |n| n % 50 == 0);
+        // The tracks change in the middle of a segment; four seconds are missing.
+        (160..300).for_each(|n| rig.unit(n * 40, n % 50 == 10, 2, b"y"));
+        let marks: Vec<bool> = rig.last.segments.iter().map(|segment| segment.discontinuity).collect();
+        assert_eq!(rig.durations(), [400, 2000, 2000]);
+        assert_eq!(marks, [false, true, false]);
+        assert!(rig.segments[1].1.iter().all(|b| *b == b'x'));
+        // A minute is missing, and the tracks are the same.
+        (1800..2000).for_each(|n| rig.unit(n * 40, n % 50 == 0, 2, b"z"));
+        assert!(rig.segments.iter().all(|(_, bytes)| bytes.windows(2).all(|pair| pair[0] == pair[1])));
+        assert_eq!(rig.last.discontinuity_sequence, 1);
+        rig.finish();
+        assert_eq!(rig.last.discontinuity_sequence, 2);
+    }
+
+    #[test]
+    fn t_09_a_playlist_names_what_is_there() {
+        for seed in 0..300u64 {
+            let mut random = crypto::Seed::from_number(seed).random();
+            let mut rig =
+                Rig::new(&[("hlsTime", if seed % 2 == 0 { "2" } else { "1" }), ("hlsListSize", "4")]);
+            let (mut dts_ms, mut epoch) = (random.below(1 << 40) as i64 - (1 << 39), 1);
+            for _ in 0..400 {
+                dts_ms += match random.below(50) {
+                    0 => random.below(20_000) as i64,
+                    1 => random.below(2000) as i64,
+                    _ => random.below(100) as i64,
+                };
+                epoch += u32::from(random.below(90) == 0);
+                let begins = random.below(1 + seed % 60) == 0;
+                rig.unit(dts_ms, begins, epoch, b"unit");
+            }
+            rig.finish();
+            let bytes: usize = rig.segments.iter().map(|(_, bytes)| bytes.len()).sum();
+            assert_eq!((bytes, rig.last.ended), (1600, true), "seed {seed}");
+        }
+    }
+}

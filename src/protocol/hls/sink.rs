@@ -1,0 +1,197 @@
+//! A live stream as HLS: the sink that makes its segments and its playlist, and publishes them as blobs. It begins with the
+//! first request for the playlist, and goes on until the stream ends.
+//!
+//! ```text
+//! streams/{id}.m3u8   streams/{id}000000001.ts   streams/{id}000000002.ts ...
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use media::{Codec, Track};
+
+use super::ENDING;
+use super::segmenter::{Cut, Segmenter, Unit};
+use super::settings::HlsSettings;
+use crate::config::AppSettings;
+use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
+use crate::mail::Blob;
+use crate::protocol::sinks::{SinkKind, SinkOrder};
+use crate::protocol::ts::TsPackage;
+use crate::protocol::{
+    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+};
+use crate::types::{Handle, Now, StreamId};
+
+/// The name of the protocol, and what its viewers are counted under.
+const NAME: &str = "hls";
+/// RFC 8216 §4, §10.
+const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
+/// RFC 3555 §4.
+const SEGMENT_TYPE: &str = "video/mp2t";
+
+/// See [`crate::protocol::sinks`].
+pub(in crate::protocol) static KIND: SinkKind = SinkKind {
+    name: NAME,
+    is_enabled,
+    stream_of: |name| name.strip_suffix(ENDING).filter(|id| !id.is_empty() && !id.contains('/')),
+    begin: |now, order, _| Box::new(HlsSink::new(now, order)),
+};
+
+/// Segments.
+pub(super) static FORMAT: FormatKind = FormatKind {
+    name: NAME,
+    counted_as: None,
+    is_enabled,
+    package: |_| Some(Box::new(Segmented(TsPackage::new()))),
+    is_given_up_by_close: false,
+};
+
+fn is_enabled(app: &AppSettings) -> bool {
+    HlsSettings::of(app).enabled
+}
+
+/// MPEG-TS for players of HLS: few of them know Opus in it, so sound is AAC where it can be.
+#[derive(Debug)]
+struct Segmented(TsPackage);
+
+impl Package for Segmented {
+    fn fit(&self, track: &Track) -> Fit {
+        let fit = self.0.fit(track);
+        if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
+    }
+
+    fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
+        self.0.prelude(chosen, dts_ms)
+    }
+
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+        self.0.unit(entry, chosen)
+    }
+}
+
+#[derive(Debug)]
+struct HlsSink {
+    stream: StreamId,
+    app: Arc<str>,
+    playlist: Arc<str>,
+    segmenter: Segmenter,
+    attached: bool,
+    /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
+    version: u64,
+    events: VecDeque<Event>,
+    closing: Option<String>,
+}
+
+impl HlsSink {
+    fn new(now: Now, order: &SinkOrder) -> Self {
+        let id = &order.key.id;
+        Self {
+            stream: order.stream,
+            app: Arc::clone(&order.key.app),
+            playlist: format!("{id}{ENDING}").into(),
+            segmenter: Segmenter::new(id, HlsSettings::of(&order.settings)),
+            attached: false,
+            version: now.wall_ms << 16,
+            events: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    fn publish(
+        &mut self,
+        name: Arc<str>,
+        content_type: &'static str,
+        cache_control: &'static str,
+        bytes: Bytes,
+    ) {
+        self.version = self.version.wrapping_add(1);
+        self.events.push_back(Event::Blob(Box::new(Blob {
+            stream: self.stream,
+            app: Arc::clone(&self.app),
+            name,
+            version: self.version,
+            content_type,
+            cache_control,
+            viewers: Some(NAME),
+            bytes,
+        })));
+    }
+
+    /// The segment first: the playlist never names what is not there.
+    fn publish_cut(&mut self, cut: Option<Cut>) {
+        if let Some(Cut { uri, bytes }) = cut {
+            self.publish(uri.into(), SEGMENT_TYPE, "max-age=10", bytes);
+        }
+        if let Some(text) = self.segmenter.playlist() {
+            self.publish(Arc::clone(&self.playlist), PLAYLIST_TYPE, "no-cache", text.into());
+        }
+    }
+}
+
+impl UnitSink for HlsSink {
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let (entry, lead) = (unit.entry, unit.chosen.lead());
+        let at = Unit {
+            dts_ms: entry.dts_ms,
+            wall_ms: entry.wall_ms,
+            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
+            epoch: unit.chosen.epoch(),
+        };
+        let slices = unit.parts().flat_map(Parts::slices);
+        if let Some(cut) = self.segmenter.unit(at, slices) {
+            self.publish_cut(Some(cut));
+        }
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        // A segment ends with the first unit of the next.
+    }
+}
+
+impl Session for HlsSink {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        // It has none.
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        if let Reply::SubscriptionEnded { .. } = reply {
+            let cut = self.segmenter.finish();
+            self.publish_cut(cut);
+            self.close(ctx, "the stream ended");
+        }
+    }
+
+    fn handle_timeout(&mut self, _ctx: &Context<'_>) {
+        // It waits for nothing.
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.closing.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.attached, true) {
+            return Some(Event::Attach { subscription: Handle::ONLY, format: Format::new(&FORMAT, 0) });
+        }
+        self.events.pop_front().or_else(|| self.closing.take().map(Event::Closed))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn about(&self) -> About {
+        About { protocol: NAME, is_media: true, is_authenticated: true }
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+}
