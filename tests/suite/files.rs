@@ -67,6 +67,7 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
         "play.js",
         "play_webrtc.js",
         "play_flv.js",
+        "play_hls.js",
         "mpegts.js",
         "whip.js",
         "figures.js",

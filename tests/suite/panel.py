@@ -450,6 +450,15 @@ def task_reference(browser, url):
     assert any("/rest/v2/request?_path=shop%2Frest%2Fv2%2Fbroadcasts%2Fcount" in one for one in asked), asked
 
 
+def task_hls(browser, url):
+    """The play page plays over HLS, where the browser can, and says so where not."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=hls")
+    can = browser.run("document.createElement('video').canPlayType('application/vnd.apple.mpegurl') !== ''")
+    browser.text("Live." if can else "This browser has no HLS.")
+    if can:
+        browser.wait("pictures", lambda: browser.run("document.getElementById('video').currentTime > 1"))
+
+
 def task_newcomer(browser, url):
     """From the first page to a stream that is live and forwarded, by the panel alone."""
     began = time.monotonic()

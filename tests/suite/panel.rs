@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Home, Program, Server, python, run, secs, wait_for};
+use crate::support::{Home, Program, Server, media_file, python, run, secs, wait_for};
 
 const CHROMIUM: &str = "chromium";
 const FIREFOX: &str = "firefox";
@@ -121,6 +121,19 @@ fn shows_markup(browser: &str) {
     }
     let (status, said, told) = run(&mut script(browser, "hostile", &server, &["<img src=x onerror"]));
     assert!(status.success() && said.trim() == "ok", "{said}{told}");
+}
+
+/// Beside the panel: a browser that knows HLS is a player of it.
+#[test]
+fn the_play_page_plays_hls_where_the_browser_does() {
+    let server = Server::start(&[]);
+    let file = media_file(false, 12);
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(&server, "cam"));
+    for browser in [CHROMIUM, FIREFOX] {
+        let (status, said, told) = run(&mut script(browser, "hls", &server, &[]));
+        assert!(status.success() && said.trim() == "ok", "{browser}: {said}{told}");
+    }
 }
 
 #[test]

@@ -85,6 +85,7 @@ const PAGES: &[Page] = &[
     Page::of_apps("play.js", SCRIPT, include_str!("pages/play.js")),
     Page::of_apps("play_webrtc.js", SCRIPT, include_str!("pages/play_webrtc.js")),
     Page::of_apps("play_flv.js", SCRIPT, include_str!("pages/play_flv.js")),
+    Page::of_apps("play_hls.js", SCRIPT, include_str!("pages/play_hls.js")),
     Page::of_apps("mpegts.js", SCRIPT, include_str!("pages/vendor/mpegts.js")),
     Page::of_apps("whip.js", SCRIPT, include_str!("pages/whip.js")),
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),

@@ -5,13 +5,15 @@
 
 import { showFigures } from "./figures.js";
 import { FlvPlayer } from "./play_flv.js";
+import { HlsPlayer, isHlsSupported } from "./play_hls.js";
 import { isSupported, WebRtcPlayer } from "./play_webrtc.js";
 
 const RETRY_MS = 2000;
 const FIGURES_MS = 1000;
 const IDLE = 3;
-const NAMES = { webrtc: "WebRTC", flv: "HTTP-FLV" };
-const ORDER = ["webrtc", "flv"];
+const NAMES = { webrtc: "WebRTC", flv: "HTTP-FLV", hls: "HLS" };
+const ORDER = ["webrtc", "flv", "hls"];
+const CAN = { webrtc: isSupported, flv: () => true, hls: isHlsSupported };
 /** Parameters of the page itself. All others go with the request: a subscriber, a selection of tracks. */
 const OWN = ["id", "name", "playOrder", "autoplay", "mute", "backupStreamId"];
 
@@ -21,12 +23,12 @@ const video = at("video");
 const startButton = at("start");
 const technologyField = at("technology");
 
-/** WebRTC and HTTP-FLV know the last part of `folder/id` only. */
+/** Streams are known by the last part of `folder/id`. */
 const idOf = (text) => (text || "").split("/").pop();
 const id = idOf(query.get("id") || query.get("name"));
 const backup = idOf(query.get("backupStreamId"));
 
-/** @type {WebRtcPlayer | FlvPlayer | null} */
+/** @type {WebRtcPlayer | FlvPlayer | HlsPlayer | null} */
 let player = null;
 let timer = 0;
 let isPlaying = false;
@@ -66,6 +68,9 @@ function playerFor(attempt, events) {
   if (attempt.technology === "flv") {
     return new FlvPlayer(video, { url: url(`${name}.flv${parameters({ withToken: true })}`) }, events);
   }
+  if (attempt.technology === "hls") {
+    return new HlsPlayer(video, { url: url(`streams/${name}.m3u8${parameters({ withToken: true })}`) }, events);
+  }
   const endpoint = url(`whep/${name}${parameters({ withToken: false })}`);
   return new WebRtcPlayer(video, { endpoint, token: query.get("token") }, events);
 }
@@ -77,10 +82,10 @@ function start() {
   end();
   outcomes = [];
   attempts = order()
-    .filter((name) => name !== "webrtc" || isSupported())
+    .filter((name) => CAN[name]())
     .flatMap((name) => [id, backup].filter(Boolean).map((id) => ({ technology: name, id })));
   startButton.hidden = true;
-  if (!attempts.length) return giveUp("This browser has no WebRTC.");
+  if (!attempts.length) return giveUp(`This browser has no ${order().map((name) => NAMES[name]).join(" and no ")}.`);
   next();
 }
 
