@@ -328,6 +328,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("audio.silence", _) => json!("all"),
             ("rtspPullTransportType", _) => json!("1"),
             ("hlsTime" | "hlsListSize", _) => json!("9"),
+            ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
             (name, Value::String(_))
                 if name.contains("URL") || name.contains("Url") || name.contains("Endpoint") =>
             {
