@@ -9,9 +9,9 @@ use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger};
 use super::{Output, Worker};
 use crate::hub::{Blobs, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, ToWorker};
+use crate::mail::{Blob, BlobMail, BlobsInTransit, ToControl, ToWorker};
 use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched};
-use crate::types::{ConnId, Now, StreamId};
+use crate::types::{ConnId, Now, StreamId, StreamKey};
 
 /// How long the blobs of a stream stay when it is over: its viewers are that far behind.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
@@ -31,6 +31,8 @@ pub(super) struct Polled {
     waiting: BTreeMap<BlobName, BTreeSet<ConnId>>,
     /// When they are answered at the latest.
     waits: VecDeque<(Instant, BlobName, ConnId)>,
+    /// Sinks that begin with their streams, which viewers start.
+    sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that were begun here.
     making: BTreeSet<(StreamId, &'static str)>,
     /// The deadline that is armed.
@@ -81,27 +83,45 @@ impl Worker {
 
     // ---- requests that wait
 
-    /// A request waits for a blob, which a sink makes from now on.
+    /// A request waits for a blob, which a sink makes from now on. A stream that viewers start is started.
     pub(super) fn await_blob(&mut self, id: ConnId, wanted: &WantedBlob) {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let stream = self.live.directory.get(&wanted.key).copied();
-        let source = stream.and_then(|stream| Some((stream, self.live.streams.get(&stream)?.source)));
-        let Some((stream, source)) = source.filter(|_| self.polled.blobs.get(&name.0, &name.1).is_none())
-        else {
+        let may_come = stream.is_some() || self.live.auto_start.contains(&wanted.key);
+        if !may_come || self.polled.blobs.get(&name.0, &name.1).is_some() {
             return self.answer_waiting(id);
-        };
+        }
         let until = self.now.mono + BLOB_WAIT;
         self.polled.waits.push_back((until, name.clone(), id));
         let others = self.polled.waiting.entry(name).or_default();
         let is_first = others.is_empty();
         others.insert(id);
-        if is_first && source == self.id {
-            self.start_sink(wanted.sink, stream);
-        } else if is_first {
-            let mail = ToWorker::StartSink { kind: wanted.sink, stream };
-            self.agenda.outputs.push_back(Output::Worker(source, mail));
+        if let Some(stream) = stream.filter(|_| is_first) {
+            self.order_sink(wanted.sink, stream);
+        } else if stream.is_none() {
+            self.polled.sinks_to_come.entry(wanted.key.clone()).or_default().insert(wanted.sink);
+            self.tell(ToControl::Wanted(wanted.key.clone()));
         }
         self.arm_polled();
+    }
+
+    /// Has the worker of the publisher begin a sink.
+    fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
+        match self.live.streams.get(&stream).map(|stream| stream.source) {
+            Some(source) if source == self.id => self.start_sink(kind, stream),
+            Some(source) => {
+                let mail = ToWorker::StartSink { kind, stream };
+                self.agenda.outputs.push_back(Output::Worker(source, mail));
+            }
+            None => {}
+        }
+    }
+
+    /// A stream has begun: so do the sinks that were asked for before.
+    pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
+        for kind in self.polled.sinks_to_come.remove(key).unwrap_or_default() {
+            self.order_sink(kind, stream);
+        }
     }
 
     fn answer_waiting(&mut self, id: ConnId) {
@@ -143,6 +163,9 @@ impl Worker {
             let waits = waiting.remove(&conn);
             if waiting.is_empty() {
                 self.polled.waiting.remove(&name);
+            }
+            if self.polled.waiting.is_empty() {
+                self.polled.sinks_to_come.clear();
             }
             if waits {
                 self.answer_waiting(conn);

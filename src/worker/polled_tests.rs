@@ -20,6 +20,8 @@ struct Pair {
     workers: [Worker; 2],
     /// The sinks that the source was asked for.
     sinks: Vec<&'static str>,
+    /// The streams that control was asked to start.
+    wanted: Vec<StreamKey>,
     /// Clients of the second worker that wanted a file, and what they were sent.
     files: BTreeSet<ConnId>,
     sent: BTreeMap<ConnId, Vec<u8>>,
@@ -35,8 +37,14 @@ impl Pair {
             worker.handle_mail(now, ToWorker::App(std::sync::Arc::clone(&settings)));
             worker
         });
-        let mut pair =
-            Self { now, workers, sinks: Vec::new(), files: BTreeSet::new(), sent: BTreeMap::new() };
+        let mut pair = Self {
+            now,
+            workers,
+            sinks: Vec::new(),
+            wanted: Vec::new(),
+            files: BTreeSet::new(),
+            sent: BTreeMap::new(),
+        };
         pair.begin(STREAM);
         pair
     }
@@ -114,6 +122,8 @@ impl Pair {
                     self.files.insert(conn);
                 } else if let Output::Worker(_, ToWorker::StartSink { kind, .. }) = output {
                     self.sinks.push(kind);
+                } else if let Output::Control(ToControl::Wanted(key)) = output {
+                    self.wanted.push(key);
                 }
             }
             let Some((id, _)) = worker.next_write() else { break };
@@ -204,6 +214,22 @@ fn a_request_for_a_playlist_begins_its_sink_once_and_waits_for_it() {
     }
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
     assert_eq!(pair.workers[1].polled.awaited(), 0);
+}
+
+#[test]
+fn a_request_for_a_stream_that_viewers_start_starts_it() {
+    let mut pair = Pair::new();
+    pair.end();
+    let key = StreamKey::new("live", "cam");
+    pair.workers[1].handle_mail(pair.now, ToWorker::AutoStart(vec![(key.clone(), true)]));
+    let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
+    assert_eq!((&pair.wanted[..], &pair.sinks[..]), (&[key][..], &[][..]));
+    let next = StreamId(8);
+    pair.begin(next);
+    assert_eq!(pair.answer(waiting), (Vec::new(), false));
+    assert_eq!(pair.sinks, ["hls"]);
+    pair.publish_of(next, "cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
+    assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U");
 }
 
 #[test]

@@ -161,6 +161,7 @@ impl Worker {
         }
         self.arm_report();
         self.serve_waiting(&key);
+        self.begin_awaited_sinks(&key, id);
         for conn in self.live.awaited.remove(&key).unwrap_or_default() {
             self.reply(conn, Reply::StreamBegun(&key));
             self.touch(conn);

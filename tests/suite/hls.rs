@@ -96,3 +96,20 @@ fn an_application_may_have_none_and_one_that_is_secured_gives_none() {
         assert_eq!(server.api().get("/live/streams/none.m3u8").status, status, "{setting}");
     }
 }
+
+#[test]
+fn a_request_starts_a_source_that_viewers_start() {
+    let file = media_file(false, 12);
+    let server = Server::start(&[]);
+    let from = server.rtmp_url("live/from");
+    let _publisher = Program::ffmpeg_publish(&file, &from);
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "from"));
+    let source = serde_json::json!({
+        "streamId": "cam", "type": "streamSource", "streamUrl": from, "autoStartStopEnabled": true,
+    });
+    assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &source.to_string()).status, 200);
+    assert!(!is_broadcasting(&server, "cam"));
+    // It may take longer than one request waits.
+    wait_for("the playlist", secs(30), || server.api().get(PLAYLIST).status == 200);
+    assert!(is_broadcasting(&server, "cam"));
+}
