@@ -5,13 +5,16 @@ the functions whose names begin with `task_`.
 """
 
 import base64
+import http.server
 import json
 import os
 import re
 import shutil
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -344,6 +347,60 @@ def task_hostile(browser, url, marker):
     time.sleep(1)
     assert not browser.run("Boolean(globalThis.ran)"), "it ran"
     assert browser.run("document.querySelectorAll('main img, main script, main iframe, main svg[onload]').length") == 0
+
+
+def task_foreign(browser, url):
+    """A page of another origin, open beside the panel: it writes nothing, reads nothing, and cannot frame the panel."""
+    first_user(browser, url)
+    with socketserver.TCPServer(("127.0.0.1", 0), ForeignPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.go(f"http://127.0.0.1:{server.server_address[1]}/")
+        read = browser.run(f"attack({json.dumps(url)})")
+        browser.run(f"frame({json.dumps(url)})")
+        frames = lambda: browser.send("Page.getFrameTree")["frameTree"].get("childFrames", [])
+        browser.wait("the error in the frame", lambda: [f for f in frames() if f["frame"]["url"].startswith("chrome-error:")])
+        server.shutdown()
+    assert read == [], f"it could read {read}"
+    # What the browser tells of it is not the panel's.
+    assert any("frame-ancestors" in text for text in browser.told), browser.told
+    browser.told.clear()
+    browser.go(url)
+    browser.text("Live streams")
+    assert browser.run("fetch('/rest/v2/applications').then((answer) => answer.json())") == {"applications": ["LiveApp", "live"]}
+    assert len(browser.run("fetch('/rest/v2/user-list').then((answer) => answer.json())")) == 1
+    assert browser.run("fetch('/live/rest/v2/broadcasts/count').then((answer) => answer.json())") == {"number": 0}
+
+
+class ForeignPage(http.server.BaseHTTPRequestHandler):
+    """What somebody has lured the operator to. Its requests need no preflight, and carry the panel's cookie."""
+    PAGE = b"""<!doctype html><title>elsewhere</title><script>
+    async function attack(to) {
+      const user = JSON.stringify({ email: "evil@example.com", password: "0".repeat(32), scope: "system", userType: "ADMIN" });
+      const post = (path, body) => fetch(to + path, { method: "POST", mode: "no-cors", credentials: "include", body });
+      await post("rest/v2/applications/evil");
+      await post("rest/v2/users", user);
+      await post("live/rest/v2/broadcasts/create", '{"streamId":"evil"}');
+      await post("rest/v2/request?_path=live/rest/v2/broadcasts/create", '{"streamId":"evil"}');
+      const read = [];
+      for (const path of ["rest/v2/user-list", "rest/v2/applications", "rest/v2/live"]) {
+        await fetch(to + path, { credentials: "include" }).then((answer) => answer.text()).then((text) => read.push(text), () => {});
+      }
+      return read;
+    }
+    function frame(of) {
+      document.body.append(Object.assign(document.createElement("iframe"), { src: of }));
+    }
+    </script><body>"""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(self.PAGE)))
+        self.end_headers()
+        self.wfile.write(self.PAGE)
+
+    def log_message(self, *args):
+        pass
 
 
 def task_restart(browser, url, pause, go_on):

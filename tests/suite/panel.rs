@@ -136,6 +136,12 @@ fn the_play_page_plays_hls_where_the_browser_does() {
     }
 }
 
+/// With the operator logged in, in the same browser and on the same host.
+#[test]
+fn r_34_r_44_a_page_of_another_origin_does_nothing_and_sees_nothing() {
+    does(CHROMIUM, "foreign");
+}
+
 #[test]
 fn an_open_panel_goes_on_when_its_server_comes_back() {
     let home = Home::new();
