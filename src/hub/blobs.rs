@@ -2,6 +2,7 @@
 //! are answered from memory. Bounded in bytes and number, the oldest goes first; a stream's go with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::mail::Blob;
@@ -133,6 +134,23 @@ impl Blobs {
         held.map(|held| held.retired = true).is_some()
     }
 
+    /// Blobs of streams that are over go, whose names begin so and are among those wanted.
+    pub fn forget_retired(&mut self, app: &str, prefix: &str, wanted: impl Fn(&str) -> bool) {
+        let names = self.names.get(app).into_iter().flat_map(|names| {
+            let from = (Bound::Included(prefix), Bound::Unbounded);
+            names.range::<str, _>(from).take_while(|(name, _)| name.starts_with(prefix))
+        });
+        let is_retired = |number: &u64| {
+            let stream = self.blobs.get(number).and_then(|blob| self.streams.get(&blob.stream));
+            stream.is_some_and(|held| held.retired)
+        };
+        let gone: Vec<u64> = names
+            .filter(|(name, number)| wanted(name) && is_retired(number))
+            .map(|(_, number)| *number)
+            .collect();
+        gone.into_iter().for_each(|number| self.remove(number));
+    }
+
     /// The blobs of a stream go.
     pub fn end_stream(&mut self, stream: StreamId) {
         let Some(held) = self.streams.remove(&stream) else { return };
@@ -249,5 +267,20 @@ mod tests {
         assert!(store.names.is_empty() && store.blobs.is_empty() && store.streams.is_empty());
         // The name is free again.
         assert_eq!(store.publish(blob(B, "a", 0, 20)), Published::Stored);
+    }
+
+    #[test]
+    fn what_a_stream_that_is_over_has_left_is_forgotten_by_name() {
+        let mut store = store();
+        for (stream, name) in [(A, "a1"), (A, "a2"), (A, "b1"), (B, "a3")] {
+            store.publish(blob(stream, name, 0, 1));
+        }
+        let all = |store: &Blobs| ["a1", "a2", "a3", "b1"].map(|name| store.get("live", name).is_some());
+        store.forget_retired("live", "a", |_| true);
+        assert_eq!(all(&store), [true; 4], "neither is over");
+        store.retire(A);
+        store.forget_retired("other", "a", |_| true);
+        store.forget_retired("live", "a", |name| name != "a2");
+        assert_eq!(all(&store), [false, true, true, true]);
     }
 }

@@ -10,7 +10,7 @@ use super::leases::{LEASE, Ledger};
 use super::{Output, Worker};
 use crate::hub::{Blobs, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, ToControl, ToWorker};
-use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched};
+use crate::protocol::{BLOB_WAIT, Reply, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey};
 
 /// How long the blobs of a stream stay when it is over: its viewers are that far behind.
@@ -117,8 +117,13 @@ impl Worker {
         }
     }
 
-    /// A stream has begun: so do the sinks that were asked for before.
+    /// A stream has begun: so do the sinks that were asked for before. Where requests for a blob begin a sink, nobody is told any
+    /// more that the last stream of the name is over.
     pub(super) fn begin_awaited_sinks(&mut self, key: &StreamKey, stream: StreamId) {
+        if let Some(settings) = self.live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
+            let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| id == &*key.id);
+            self.polled.blobs.forget_retired(&key.app, &key.id, begins);
+        }
         for kind in self.polled.sinks_to_come.remove(key).unwrap_or_default() {
             self.order_sink(kind, stream);
         }

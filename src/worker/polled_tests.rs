@@ -192,7 +192,12 @@ fn the_next_stream_of_a_name_takes_the_names_of_blobs() {
     pair.end();
     let next = StreamId(8);
     pair.begin(next);
+    // Who watched the first one may still fetch its segments, but is not told that the stream is over.
+    assert_eq!(body(&pair.get("/live/streams/cam1.ts", [192, 0, 2, 1]).0), b"of the first");
+    let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
+    assert_eq!((pair.answer(waiting), &pair.sinks[..]), ((Vec::new(), false), &["hls"][..]));
     assert_eq!(pair.publish_of(next, "cam.m3u8", 1, Bytes::from_static(b"second")), Published::Stored);
+    assert_eq!(body(&pair.answer(waiting).0), b"second");
     assert_eq!(pair.publish("cam.m3u8", 7, Bytes::from_static(b"late")), Published::Refused);
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"second");
     pair.pass(LINGER);

@@ -113,3 +113,18 @@ fn a_request_starts_a_source_that_viewers_start() {
     wait_for("the playlist", secs(30), || server.api().get(PLAYLIST).status == 200);
     assert!(is_broadcasting(&server, "cam"));
 }
+
+#[test]
+fn a_stream_that_begins_again_is_not_told_to_be_over() {
+    let file = media_file(false, 12);
+    let server = Server::start(&["app.publisherGraceMs=0"]);
+    let publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    assert_eq!(server.api().get(PLAYLIST).status, 200);
+    drop(publisher);
+    wait_for("the end", secs(20), || server.api().get(PLAYLIST).body.contains("#EXT-X-ENDLIST"));
+    let _again = Program::ffmpeg_publish(&file, &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+    let reply = server.api().get(PLAYLIST);
+    assert!(reply.status == 200 && !reply.body.contains("#EXT-X-ENDLIST"), "{}", reply.body);
+}
