@@ -2,7 +2,8 @@
 //! fragmented ones, as HLS and recordings have them, and plain ones.
 //!
 //! [`Reader`] takes bytes in any split and gives tracks and samples in the order of the file. [`init_segment`] and
-//! [`Fragment`] write fragmented files, [`TrackIndex`] with [`file_head`] or [`moov`] the index of a plain one.
+//! [`Fragment`] write fragmented files, [`TrackIndex`] with [`file_head`] or [`moov`] the index of a plain one. [`recording_head`],
+//! [`Indexer`] and [`plain_head`] make a plain file of a fragmented one where it stands.
 //!
 //! ```text
 //! fragmented: ftyp moov (styp? sidx? prft? moof mdat)*     plain: ftyp moov mdat, or ftyp mdat moov
@@ -27,8 +28,11 @@ mod writer;
 
 pub use boxes::FourCc;
 pub use error::Error;
-pub use reader::{EMPTY_SAMPLES_MAX, Event, Limits, RUNS_MAX, Reader, Sample, Track};
+pub use reader::{
+    EMPTY_SAMPLES_MAX, Event, Indexed, Indexer, Limits, RUNS_MAX, Reader, Sample, Track, movie_duration_ms,
+};
 pub use writer::{
-    BitRate, Colour, Description, Fragment, FragmentSample, IndexSample, MEDIA_HEAD_BYTES, Reference, Sidx,
-    TrackIndex, file_head, file_type, init_segment, media_head, moov, prft, styp,
+    BitRate, Colour, Description, Fragment, FragmentSample, IndexSample, MEDIA_HEAD_BYTES, PlainHead,
+    Reference, Sidx, TrackIndex, file_head, file_type, init_segment, media_head, moov, plain_head, prft,
+    recording_head, styp,
 };

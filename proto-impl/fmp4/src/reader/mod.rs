@@ -12,6 +12,7 @@
 
 mod entry;
 mod fragment;
+mod indexer;
 mod movie;
 mod schedule;
 mod tables;
@@ -22,8 +23,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use media::TrackKind;
 
 pub use self::fragment::RUNS_MAX;
+pub use self::indexer::{Indexed, Indexer};
 use self::movie::Movie;
-pub use self::movie::Track;
+pub use self::movie::{Track, movie_duration_ms};
 use self::schedule::Schedule;
 use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::{Error, FourCc};

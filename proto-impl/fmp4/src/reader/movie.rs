@@ -148,6 +148,28 @@ fn timescale(header: &Bytes) -> Result<u32, Truncated> {
     reader.u32()
 }
 
+/// How long the movie lasts (`mvhd`, §8.2.2), in milliseconds: of the first bytes of the payload of a `moov`.
+///
+/// # Errors
+/// It does not begin with its header.
+pub fn movie_duration_ms(moov: &[u8]) -> Result<u64, Error> {
+    const MVHD_BYTES_MAX: usize = 128;
+    let begin = Bytes::copy_from_slice(moov.get(..MVHD_BYTES_MAX).unwrap_or(moov));
+    let first = children(&begin).next().ok_or(Error::Invalid("moov without mvhd"))??;
+    if first.kind.0 != *b"mvhd" {
+        return Err(Error::Invalid("moov without mvhd"));
+    }
+    let scale = timescale(&first.body).map_err(short_in(b"mvhd"))?.max(1);
+    let mut reader = Reader::new(&first.body);
+    let read = |reader: &mut Reader<'_>| {
+        let (version, _) = version_and_flags(reader)?;
+        reader.take(if version == 1 { 20 } else { 12 })?;
+        if version == 1 { reader.u64() } else { reader.u32().map(u64::from) }
+    };
+    let ticks = read(&mut reader).map_err(short_in(b"mvhd"))?;
+    Ok(u64::try_from(u128::from(ticks) * 1000 / u128::from(scale)).unwrap_or(u64::MAX))
+}
+
 /// track_ID of `tkhd` (§8.3.2).
 fn track_id(tkhd: &Bytes) -> Result<u32, Truncated> {
     // Behind the two times, as the timescale elsewhere.

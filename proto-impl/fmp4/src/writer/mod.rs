@@ -6,6 +6,7 @@ mod fragment;
 mod index;
 mod movie;
 pub(crate) mod out;
+mod recording;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use media::{CodecConfig, Timescale};
 pub use self::fragment::{Fragment, FragmentSample};
 pub use self::index::{IndexSample, MEDIA_HEAD_BYTES, TrackIndex, file_head, media_head, moov};
 use self::out::Out;
+pub use self::recording::{PlainHead, plain_head, recording_head};
 pub use self::segment::{Reference, Sidx, prft, styp};
 use crate::Error;
 
