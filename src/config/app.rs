@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
+use super::recording::{self, RecordingSettings};
 use super::security::{self, HookSettings, SecuritySettings};
 use super::values::{Origin, Values};
 use super::{Extensions, Level, Schema};
@@ -41,6 +42,8 @@ pub struct AppSettings {
     pub remote_allowed_cidr: CidrList,
     /// How much there may be at a time.
     pub limits: AppLimits,
+    /// What is recorded.
+    pub recording: RecordingSettings,
     /// The settings of hooks.
     pub hooks: HookSettings,
     /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
@@ -93,6 +96,7 @@ impl AppSettings {
             ip_filter_enabled: values.boolean("ipFilterEnabled")?,
             remote_allowed_cidr: values.rules("remoteAllowedCIDR")?,
             limits: AppLimits { streams: u32::try_from(limit).ok(), viewers: u32::try_from(viewers).ok() },
+            recording: recording::recording(&values)?,
             hooks: security::hooks(&values)?,
             endpoint_republish_limit: u32::try_from(republish).ok().filter(|_| explicit),
             endpoint_failed_after: u32::try_from(republish).ok(),

@@ -24,6 +24,7 @@ mod management;
 mod metrics;
 mod playlists;
 mod purge;
+mod recordings;
 mod records;
 mod registry;
 mod reload;
@@ -63,6 +64,7 @@ use jobs::Outbox;
 use live::Registry;
 use management::Management;
 use purge::AppChanges;
+use recordings::Recordings;
 use records::{Auxiliary, Records};
 use rest::scan::Scans;
 use sources::Sources;
@@ -125,6 +127,7 @@ pub struct Control {
     walks: Walks,
     registry: Registry,
     outbound: Outbound,
+    recordings: Recordings,
     access: Access,
     hooks: Hooks,
     management: Management,
@@ -180,6 +183,7 @@ impl Control {
             walks: Walks::default(),
             registry: Registry::default(),
             outbound: Outbound::default(),
+            recordings: Recordings::default(),
             access: Access::default(),
             hooks: Hooks::default(),
             management: Management::default(),
@@ -208,6 +212,7 @@ impl Control {
         }
         control.log_doors();
         control.boot_sources(now);
+        control.boot_recordings(now);
         Ok(control)
     }
 
@@ -268,6 +273,7 @@ impl Control {
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::Pull { pull, attempt, state } => self.pull_news(now, pull, attempt, state),
+            ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
             ToControl::NextServer { pull, attempt, server } => self.next_server(pull, attempt, server),
             ToControl::Wanted(key) => self.wanted(now, &key),
             ToControl::Drained(worker) => {
@@ -303,6 +309,7 @@ impl Control {
         self.fire_hooks(now);
         self.fire_held(now);
         self.fire_purges(now);
+        self.fire_recordings(now);
         self.exit_when_drained();
     }
 
@@ -357,6 +364,7 @@ impl Control {
             self.hooks.deadline(),
             self.management.deadline(),
             self.walks.app_changes.deadline(),
+            self.recordings.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

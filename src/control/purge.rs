@@ -48,7 +48,7 @@ impl Control {
             let key = |id: &str| StreamKey { app: app.clone(), id: id.into() };
             let keys: Vec<StreamKey> =
                 self.records.of(&app).take(SLICE).map(|record| key(&record.stream_id)).collect();
-            let auxiliary: Vec<Key> = [Kind::Token, Kind::Subscriber]
+            let auxiliary: Vec<Key> = [Kind::Token, Kind::Subscriber, Kind::Vod]
                 .into_iter()
                 .flat_map(|kind| self.records.auxiliary.of(kind, &app, "").map(|(key, _)| key.clone()))
                 .take(SLICE)

@@ -71,6 +71,7 @@ impl Control {
         self.publisher_came(now, &request);
         self.post_stream_up(stream);
         self.reconcile_pushes(now, &key);
+        self.reconcile_recording(now, &key);
         Grant { stream, position: Position::default(), epoch: 0, settings }
     }
 

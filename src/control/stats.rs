@@ -107,6 +107,8 @@ impl Control {
             pushes_broadcasting,
             pulls: self.outbound.sources.len(),
             pulls_broadcasting,
+            recordings: self.recordings.len(),
+            recording_failures: self.recordings.failures(),
             viewers: viewers.map(ViewerCounts::total).sum(),
             store_failures: self.records.store_failures(),
             store_waiting: self.records.waiting_writes(),

@@ -103,6 +103,7 @@ impl Control {
                 self.keep_live_members(now, &key, &mut record);
                 self.records.insert(key.clone(), record);
                 self.reconcile_pushes(now, &key);
+                self.reconcile_recording(now, &key);
                 self.review_viewers(&key);
                 if runs && change.restarts_source() {
                     self.restart_source(now, &key);
@@ -182,7 +183,7 @@ impl Control {
             }
             Answer::Started => Outcome::success().data_id(&key.id).response(200),
             Answer::NotStarted(reason) => Outcome::failure(&reason).error_id(-4).response(200),
-            Answer::Imported(results) => *results,
+            Answer::Prepared(response) => *response,
             Answer::Made(id) => Outcome::success().message(None).data_id(&id).response(200),
         }
     }

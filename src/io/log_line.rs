@@ -8,9 +8,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-const DAY_S: u64 = 86_400;
-/// Days of 400 years, after which the calendar repeats.
-const ERA_DAYS: u64 = 146_097;
+use crate::types::Civil;
 
 /// Formats events as such lines.
 #[derive(Debug, Clone, Copy)]
@@ -57,29 +55,9 @@ pub(super) fn is_error(line: &[u8]) -> bool {
 
 /// `yyyy-MM-dd HH:mm:ss,SSS` of a time since 1970.
 fn write_time(out: &mut impl Write, since: Duration) -> fmt::Result {
-    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
-    let (year, month, day) = date_of(days);
-    write!(
-        out,
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02},{:03}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        since.subsec_millis()
-    )
-}
-
-/// The date of a day since 1970. Years are counted from March, so that the leap day is the last one.
-fn date_of(days: u64) -> (u64, u64, u64) {
-    // 1970-01-01 is day 719 468 since 0000-03-01.
-    let days = days.saturating_add(719_468);
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, date)
+    let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let Civil { year, month, day, hour, minute, second, millis } = Civil::of_unix_ms(ms);
+    write!(out, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{millis:03}")
 }
 
 #[cfg(test)]

@@ -73,6 +73,33 @@ pub(crate) fn make_folder_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives what stands in a folder another name there; an existing one is an error (`renameat2` with `RENAME_NOREPLACE`).
+pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
+    let folder = folder.as_raw_fd();
+    // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
+    let result =
+        unsafe { libc::renameat2(folder, from.as_ptr(), folder, to.as_ptr(), libc::RENAME_NOREPLACE) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Removes a file from a folder (`unlinkat`).
+pub(crate) fn remove_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL.
+    let result = unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Moves what a file has from `offset` on by `bytes`, without copying it (`fallocate` with `FALLOC_FL_INSERT_RANGE`); both are
+/// multiples of the file system's blocks.
+pub(crate) fn insert_range(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
+    let number = |value: u64| libc::off_t::try_from(value).unwrap_or(libc::off_t::MAX);
+    // SAFETY: the descriptor is borrowed and therefore open; the rest are numbers.
+    let result = unsafe {
+        libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_INSERT_RANGE, number(offset), number(bytes))
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Size, free and usable bytes of the file system that a path is on.
 pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> {
     use std::os::unix::ffi::OsStrExt;

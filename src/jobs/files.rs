@@ -53,6 +53,12 @@ pub enum AppendTo {
         /// Names below the root folder, the file's last. No link is followed.
         path: Vec<String>,
     },
+    /// As `New`, under the first free of the names `a.mp4`, `a_1.mp4`, `a_2.mp4`, ...: neither it is taken, nor it with the
+    /// ending of an unfinished recording ([`super::UNFINISHED`]), which the new file has.
+    Recording {
+        /// Names below the root folder, the first of those names last.
+        path: Vec<String>,
+    },
     /// A file of an earlier append.
     Open(Arc<dyn AppendFile>),
 }
@@ -64,6 +70,8 @@ pub struct Appended {
     pub file: Arc<dyn AppendFile>,
     /// The file's length in bytes after the append.
     pub length: u64,
+    /// The name that a new recording will have.
+    pub name: Option<String>,
 }
 
 /// Why a file could not be opened.

@@ -14,6 +14,7 @@ mod compute;
 mod files;
 mod password;
 mod post;
+mod recording;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use password::{PasswordDigest, PasswordOutcome, PasswordWork};
 pub use post::{Post, Receiver};
+pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 
 /// Tells the jobs of one submitter apart; chosen by the submitter, unique among its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +92,8 @@ pub enum Work {
         /// The file of [`Outcome::Appended`].
         file: Arc<dyn AppendFile>,
     },
+    /// Finish or remove a recording.
+    Recording(RecordingWork),
     /// A computation that is too long for a worker's turn.
     Compute(Compute),
 }
@@ -111,6 +115,7 @@ impl Work {
             Self::Admin(_) => Class::Admin,
             Self::FileOpen { .. } | Self::FileRead { .. } => Class::FileRead,
             Self::FileAppend { .. } | Self::FileSync { .. } => Class::FileWrite,
+            Self::Recording(_) => Class::Recording,
             Self::Compute(_) => Class::Compute,
         }
     }
@@ -127,6 +132,7 @@ impl Work {
             | Self::FileOpen { .. }
             | Self::FileRead { .. }
             | Self::FileSync { .. }
+            | Self::Recording(_)
             | Self::Compute(_) => 0,
         }
     }
@@ -151,6 +157,8 @@ pub enum Outcome {
     Appended(Result<Appended, AppendError>),
     /// [`Work::FileSync`].
     Synced(Result<(), AppendError>),
+    /// [`Work::Recording`].
+    Recording(RecordingOutcome),
     /// [`Work::Compute`].
     Computed(Computed),
     /// The queue of the class is full, or holds too many bytes. Nothing was done.
@@ -182,6 +190,15 @@ impl Outcome {
         if let Self::Admin(outcome) = self { outcome } else { AdminOutcome::Failed(self.reason().to_owned()) }
     }
 
+    /// The outcome of work on a recording.
+    #[must_use]
+    pub fn recording(self) -> RecordingOutcome {
+        match self {
+            Self::Recording(outcome) => outcome,
+            other => RecordingOutcome::Failed(other.reason().to_owned()),
+        }
+    }
+
     /// Why the outcome is not the expected one.
     const fn reason(&self) -> &'static str {
         match self {
@@ -195,6 +212,7 @@ impl Outcome {
             | Self::Block(_)
             | Self::Appended(_)
             | Self::Synced(_)
+            | Self::Recording(_)
             | Self::Computed(_) => "the answer to something else",
         }
     }
@@ -217,6 +235,8 @@ pub enum Class {
     FileRead,
     /// Files that are written.
     FileWrite,
+    /// Recordings that are finished or removed.
+    Recording,
     /// Computations of sessions and sinks.
     Compute,
 }
@@ -234,7 +254,7 @@ pub struct Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -242,6 +262,7 @@ impl Class {
         Self::Admin,
         Self::FileRead,
         Self::FileWrite,
+        Self::Recording,
         Self::Compute,
     ];
 
@@ -259,6 +280,8 @@ impl Class {
             Self::FileRead => (4, 4096, MIB),
             // A disk that hangs: memory is what fills up first.
             Self::FileWrite => (4, 1024, 64 * MIB),
+            // Where a file system can only copy, one takes long.
+            Self::Recording => (2, 4096, MIB),
             Self::Compute => (8, 1024, MIB),
         };
         Limits { threads, queue, bytes }
@@ -267,7 +290,7 @@ impl Class {
     /// Whether its threads leave the processor to the workers when both want it: their work is long, and may wait some milliseconds.
     #[must_use]
     pub const fn yields(self) -> bool {
-        matches!(self, Self::Compute)
+        matches!(self, Self::Compute | Self::Recording)
     }
 
     /// The name, for threads and the log.
@@ -281,6 +304,7 @@ impl Class {
             Self::Admin => "admin",
             Self::FileRead => "file-read",
             Self::FileWrite => "file-write",
+            Self::Recording => "recording",
             Self::Compute => "compute",
         }
     }

@@ -12,6 +12,7 @@ mod play;
 mod publish;
 mod pull;
 mod push;
+mod recording;
 mod report;
 
 pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit};
@@ -21,6 +22,7 @@ pub use play::{NoSubscription, PlayRequest};
 pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
+pub use recording::{RecordingNews, RecordingOrder};
 pub use report::{Report, SourceFigures, ViewerCounts};
 
 use std::net::SocketAddr;
@@ -33,7 +35,9 @@ use crate::config::{AppSettings, Extensions, ServerSettings};
 use crate::http;
 use crate::jobs::JobDone;
 use crate::stats::{ConnectionFigures, WorkerFigures};
-use crate::types::{ConnId, Handle, Ingest, PullId, PushId, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{
+    ConnId, Handle, Ingest, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey, WorkerId,
+};
 
 /// The server's settings that sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,6 +135,13 @@ pub enum ToControl {
         attempt: u64,
         /// The new state.
         state: PushState,
+    },
+    /// News of a recording.
+    Recording {
+        /// The recording.
+        recording: RecordingId,
+        /// What became of it.
+        news: RecordingNews,
     },
     /// News of a pull.
     Pull {
@@ -241,6 +252,10 @@ pub enum ToWorker {
     StartPush(Box<PushOrder>),
     /// End a push; no news of it is wanted any more.
     StopPush(PushId),
+    /// Record a stream.
+    StartRecording(Box<RecordingOrder>),
+    /// End a recording; its files are told first.
+    StopRecording(RecordingId),
     /// Start an attempt of a pull.
     StartPull(Box<PullOrder>),
     /// End a pull; no news of it is wanted any more.

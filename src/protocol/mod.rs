@@ -11,6 +11,7 @@ mod hls;
 pub mod http;
 mod http_live;
 pub mod load;
+mod mp4;
 mod mp4_mapping;
 pub mod outbound;
 mod player;

@@ -22,8 +22,8 @@ use crate::auth::access::Params;
 use crate::hub::{Blobs, Delivery, Selection};
 use crate::jobs::{Job, JobDone};
 use crate::mail::{
-    Blob, Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, Refusal,
-    SessionSettings, StreamEnd,
+    Blob, Departure, Grant, Message, NextServer, NoSubscription, PullState, PushState, RecordingNews,
+    Refusal, SessionSettings, StreamEnd,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, SessionRef, StreamId, StreamKey};
@@ -235,6 +235,8 @@ pub enum Event {
     Push(PushState),
     /// The state of the pull that this session is.
     Pull(PullState),
+    /// News of the recording that this session is.
+    Recording(RecordingNews),
     /// Wants a session of its own on this worker; answered by [`Reply::Spawned`]. It ends with its parent.
     Spawn {
         /// The parent's name for it.

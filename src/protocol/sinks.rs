@@ -7,6 +7,7 @@ use crypto::Seed;
 
 use super::Session;
 use crate::config::AppSettings;
+use crate::mail::RecordingOrder;
 use crate::types::{Now, StreamId, StreamKey};
 
 /// The parameters of a new sink.
@@ -18,6 +19,8 @@ pub struct SinkOrder {
     pub key: StreamKey,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
+    /// What is to be recorded where, of a sink that control has ordered.
+    pub recording: Option<RecordingOrder>,
 }
 
 /// A kind of sink.
@@ -42,6 +45,7 @@ impl fmt::Debug for SinkKind {
 /// The sinks of this build.
 static SINKS: &[&SinkKind] = &[
     &super::hls::sink::KIND,
+    &super::mp4::sink::KIND,
     #[cfg(test)]
     &super::samples::file_sink::KIND,
 ];

@@ -343,6 +343,12 @@ impl Page {
             "Stream sources that run",
             pulls.map(|(state, pulls)| (vec![("state", state.to_owned())], count(pulls))),
         )?;
+        out.gauges("recordings", "Streams that are recorded", one(count(control.recordings)))?;
+        out.counters(
+            "recording_failures",
+            "Recordings that failed, and recorded files that could not be finished",
+            [(Vec::new(), number(control.recording_failures))],
+        )?;
         out.counters(
             "store_failures",
             "Commits and rebuilds that failed",

@@ -233,6 +233,10 @@ pub struct ControlFigures {
     pub pulls: usize,
     /// Those that deliver media.
     pub pulls_broadcasting: usize,
+    /// Streams that are recorded.
+    pub recordings: usize,
+    /// Recordings that failed, and recorded files that could not be finished, since the start.
+    pub recording_failures: u64,
     /// Viewers of all streams.
     pub viewers: u64,
     /// Commits and rebuilds that failed since the start.

@@ -67,11 +67,13 @@ pub enum Kind {
     Subscriber,
     /// A user of the management API; of no application.
     User,
+    /// A file of an application that can be played.
+    Vod,
 }
 
 impl Kind {
     /// All variants.
-    pub const ALL: [Self; 4] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User];
+    pub const ALL: [Self; 5] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User, Self::Vod];
 
     /// The table's name; also that of its count in the file.
     const fn table(self) -> &'static str {
@@ -80,6 +82,7 @@ impl Kind {
             Self::Token => "tokens",
             Self::Subscriber => "subscribers",
             Self::User => "users",
+            Self::Vod => "vods",
         }
     }
 }

@@ -151,7 +151,7 @@ fn read_table(database: &Database, kind: Kind) -> Result<(Vec<(String, Bytes)>, 
 const fn count_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Broadcast => "records",
-        Kind::Token | Kind::Subscriber | Kind::User => kind.table(),
+        Kind::Token | Kind::Subscriber | Kind::User | Kind::Vod => kind.table(),
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
         store.commit(&[Op::Delete(all[1].0.clone())]).unwrap();
         drop(store);
         let left: Vec<_> = records(&folder.file()).unwrap().into_iter().map(|(key, _)| key.kind).collect();
-        assert_eq!(left, [Kind::Broadcast, Kind::Subscriber, Kind::User]);
+        assert_eq!(left, [Kind::Broadcast, Kind::Subscriber, Kind::User, Kind::Vod]);
     }
 
     #[test]

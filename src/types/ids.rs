@@ -51,7 +51,7 @@ impl SessionRef {
 }
 
 /// One life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
 /// A restreaming endpoint while its broadcast is live.
@@ -61,3 +61,7 @@ pub struct PushId(pub u64);
 /// A run of a stream source, from its start to its stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PullId(pub u64);
+
+/// A recording of a live stream, of one file or of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordingId(pub u64);

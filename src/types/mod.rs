@@ -5,7 +5,7 @@ mod ingest;
 mod key;
 mod time;
 
-pub use ids::{ConnId, Handle, PullId, PushId, SessionRef, StreamId, SubscriptionId, WorkerId};
+pub use ids::{ConnId, Handle, PullId, PushId, RecordingId, SessionRef, StreamId, SubscriptionId, WorkerId};
 pub use ingest::Ingest;
 pub use key::StreamKey;
-pub use time::Now;
+pub use time::{Civil, Now};

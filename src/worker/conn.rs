@@ -9,7 +9,7 @@ use wire::SendQueue;
 use crate::hub::Subscriber;
 use crate::protocol::{Format, PathId, PlayAsk, Port, Remote, Session};
 use crate::stats::Traffic;
-use crate::types::{ConnId, Handle, PullId, PushId, StreamId, StreamKey};
+use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId, StreamKey};
 use media::{Codec, TrackId};
 
 /// A connection whose socket takes nothing for this long, while something waits, is closed.
@@ -36,6 +36,8 @@ pub(super) enum Purpose {
     Pull { pull: PullId, attempt: u64 },
     /// It takes a stream for the server itself.
     Sink { stream: StreamId },
+    /// It records a stream.
+    Recording { recording: RecordingId, stream: StreamId },
     /// It makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
     /// None any more: whoever ordered it wants no reports.
@@ -46,7 +48,10 @@ impl Purpose {
     /// The stream that the server assigned to it.
     pub(super) const fn stream(self) -> Option<StreamId> {
         match self {
-            Self::Push { stream, .. } | Self::Sink { stream } | Self::Producer { stream, .. } => Some(stream),
+            Self::Push { stream, .. }
+            | Self::Sink { stream }
+            | Self::Recording { stream, .. }
+            | Self::Producer { stream, .. } => Some(stream),
             Self::Peer | Self::Pull { .. } | Self::Ended => None,
         }
     }

@@ -6,7 +6,7 @@ use super::conn::{Conn, DatagramPath, Flow, Purpose};
 use super::deadlines::Timer;
 use super::{Output, Worker};
 use crate::jobs::Work;
-use crate::mail::{PushState, ToControl};
+use crate::mail::{PushState, RecordingNews, ToControl};
 use crate::protocol::{Event, PathEvent, PathId};
 use crate::stats::Traffic;
 use crate::types::{ConnId, Handle};
@@ -146,6 +146,7 @@ impl Worker {
             }
             Event::Push(state) => self.push_news(id, state),
             Event::Pull(state) => self.pull_news(id, state),
+            Event::Recording(news) => self.recording_news(id, news),
             Event::Spawn { child, session } => self.spawn(id, child, session),
             Event::SpawnAt { child, port, what, outlives } => {
                 self.spawn_at(id, child, (port, what), outlives)
@@ -249,6 +250,10 @@ impl Worker {
                 // Most have reported a reason already; control takes only the first report of an attempt's end.
                 let state = PushState::Failed(reason.to_owned());
                 self.tell(ToControl::Push { push, attempt, state });
+            }
+            Purpose::Recording { recording, .. } => {
+                self.orders.recordings.remove(&recording);
+                self.tell(ToControl::Recording { recording, news: RecordingNews::Over(reason.to_owned()) });
             }
             Purpose::Producer { stream, track } => self.forget_producer(id, stream, track),
             Purpose::Peer | Purpose::Sink { .. } | Purpose::Ended => {}

@@ -2,21 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::conn::{Conn, Purpose, Subscription};
 use super::{Output, Worker};
 use crate::mail::{
-    Departure, NextAddress, NextServer, PullOrder, PullState, PushOrder, PushState, Target, ToControl,
-    Transport,
+    Departure, NextAddress, NextServer, PullOrder, PullState, PushOrder, PushState, RecordingNews,
+    RecordingOrder, Target, ToControl, Transport,
 };
-use crate::protocol::{PathEvent, PathId, Session, outbound, sinks};
-use crate::types::{ConnId, Handle, PullId, PushId, StreamId};
+use crate::protocol::sinks::{self, SinkKind, SinkOrder};
+use crate::protocol::{PathEvent, PathId, Session, outbound};
+use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 
 /// The connections that control has ordered.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) pushes: BTreeMap<PushId, ConnId>,
     pub(super) pulls: BTreeMap<PullId, ConnId>,
+    pub(super) recordings: BTreeMap<RecordingId, ConnId>,
 }
 
 impl Worker {
@@ -205,15 +208,51 @@ impl Worker {
         if !self.live.streams.contains_key(&stream) || !self.note_sink(stream, kind.name) {
             return;
         }
-        let Some(live) = self.live.streams.get(&stream) else { return };
-        let order = sinks::SinkOrder {
-            stream,
-            key: live.key.clone(),
-            settings: std::sync::Arc::clone(&live.settings),
-        };
+        self.insert_sink(kind, stream, None, Purpose::Sink { stream });
+    }
+
+    fn insert_sink(
+        &mut self,
+        kind: &SinkKind,
+        stream: StreamId,
+        recording: Option<RecordingOrder>,
+        purpose: Purpose,
+    ) -> Option<ConnId> {
+        let live = self.live.streams.get(&stream)?;
+        let (key, settings) = (live.key.clone(), Arc::clone(&live.settings));
+        let order = SinkOrder { stream, key, settings, recording };
         let seed = self.session_seed();
         let session = (kind.begin)(self.now, &order, seed);
-        self.insert_inner(session, Purpose::Sink { stream });
+        self.insert_inner(session, purpose)
+    }
+
+    // ---- recordings
+
+    pub(super) fn start_recording(&mut self, order: RecordingOrder) {
+        let (recording, stream) = (order.recording, order.stream);
+        let purpose = Purpose::Recording { recording, stream };
+        let conn =
+            sinks::find(order.kind).and_then(|kind| self.insert_sink(kind, stream, Some(order), purpose));
+        match conn {
+            Some(conn) => drop(self.orders.recordings.insert(recording, conn)),
+            None => {
+                let news = RecordingNews::Over("the stream is not here".to_owned());
+                self.tell(ToControl::Recording { recording, news });
+            }
+        }
+    }
+
+    pub(super) fn stop_recording(&mut self, recording: RecordingId) {
+        let Some(id) = self.orders.recordings.get(&recording).copied() else { return };
+        self.call(id, |session, ctx| session.close(ctx, "recording stopped"));
+        self.unsubscribe(id, Handle::ONLY);
+        self.touch(id);
+    }
+
+    pub(super) fn recording_news(&mut self, id: ConnId, news: RecordingNews) {
+        if let Some(Purpose::Recording { recording, .. }) = self.conns.get(id).map(|conn| conn.purpose) {
+            self.tell(ToControl::Recording { recording, news });
+        }
     }
 
     /// Puts a session without a network path into the worker.

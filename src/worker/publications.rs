@@ -31,6 +31,7 @@ impl Worker {
             Purpose::Peer
             | Purpose::Push { .. }
             | Purpose::Sink { .. }
+            | Purpose::Recording { .. }
             | Purpose::Producer { .. }
             | Purpose::Ended => None,
         };

@@ -114,10 +114,12 @@ impl Rig {
                             Arc::<Memory>::clone(&self.disk)
                         }
                         AppendTo::Open(file) => file,
-                        AppendTo::New { .. } => panic!("the sink continues a file"),
+                        AppendTo::New { .. } | AppendTo::Recording { .. } => {
+                            panic!("the sink continues a file")
+                        }
                     };
                     let length = file.append(&data).unwrap();
-                    Outcome::Appended(Ok(Appended { file, length }))
+                    Outcome::Appended(Ok(Appended { file, length, name: None }))
                 }
                 other => panic!("{other:?}"),
             };

@@ -81,6 +81,8 @@ impl Worker {
             ToWorker::SessionEnded { teller, gone } => self.tell_session_ended(teller, gone),
             ToWorker::StartPush(order) => self.start_push(&order),
             ToWorker::StopPush(push) => self.stop_push(push),
+            ToWorker::StartRecording(order) => self.start_recording(*order),
+            ToWorker::StopRecording(recording) => self.stop_recording(recording),
             ToWorker::StartPull(order) => self.start_pull(&order),
             ToWorker::StopPull(pull) => self.stop_pull(pull),
             ToWorker::GoOn(next) => self.go_on(*next),

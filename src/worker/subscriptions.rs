@@ -175,7 +175,11 @@ impl Worker {
         match conn.purpose {
             Purpose::Peer => tracing::info!(%key, protocol, %peer, "viewer started"),
             Purpose::Push { .. } => tracing::info!(%key, protocol, %peer, "push started"),
-            Purpose::Pull { .. } | Purpose::Sink { .. } | Purpose::Producer { .. } | Purpose::Ended => {}
+            Purpose::Pull { .. }
+            | Purpose::Sink { .. }
+            | Purpose::Recording { .. }
+            | Purpose::Producer { .. }
+            | Purpose::Ended => {}
         }
     }
 

@@ -39,6 +39,7 @@ mod packaging;
 mod panel;
 mod process;
 mod publish_play;
+mod recording;
 mod reference;
 mod rest_tour;
 mod restream;

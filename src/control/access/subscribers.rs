@@ -31,7 +31,7 @@ impl Control {
     pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
         match self.records.auxiliary.pending(&Subscriber::key(&key.app, &key.id, id))? {
             Auxiliary::Subscriber(subscriber) => Some(subscriber),
-            Auxiliary::Token(_) | Auxiliary::User(_) => None,
+            Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
     }
 

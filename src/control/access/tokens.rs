@@ -41,7 +41,7 @@ impl Control {
         let stored = Token::key(&key.app, &key.id, shown?);
         match self.records.auxiliary.pending(&stored)? {
             Auxiliary::Token(token) => token.is_valid(now, direction.word()).then_some(stored),
-            Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+            Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         }
     }
 

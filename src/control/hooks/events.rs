@@ -10,6 +10,7 @@ use crate::auth::HookUrl;
 use crate::auth::access::Params;
 use crate::control::broadcast::Broadcast;
 use crate::control::live::Live;
+use crate::control::records::auxiliary::Vod;
 use crate::control::{Control, wall};
 use crate::jobs::Work;
 use crate::mail::StreamEnd;
@@ -293,6 +294,25 @@ impl Control {
         });
         // Of no application: sent as JSON, and once.
         self.tell(&StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
+    }
+
+    /// A recording can be played.
+    pub(in crate::control) fn hook_vod_ready(&mut self, now: Now, key: &StreamKey, vod: &Vod) {
+        let Some(url) = self.hook_url(key) else { return };
+        let mut members = Members::new(now, key, "vodReady");
+        let name = vod.vod_name.as_deref().unwrap_or_default();
+        members.put("vodName", Some(name.rsplit_once('.').map_or(name, |(stem, _)| stem)));
+        members.put("vodId", vod.vod_id.as_deref());
+        members.put("duration", Some(&vod.duration.to_string()));
+        members.metadata(vod.metadata.as_deref());
+        let body = members.text(self.is_form(key));
+        self.tell(key, &url, "vodReady", body);
+    }
+
+    /// A recording has failed while its stream is live.
+    pub(in crate::control) fn hook_recording_failed(&mut self, now: Now, key: &StreamKey, reason: &str) {
+        let metadata = serde_json::json!({ "reason": reason }).to_string();
+        self.hook(now, key, "recordingFailed", Some(&metadata), None);
     }
 
     /// An endpoint could not be reached so often that somebody should know.

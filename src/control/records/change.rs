@@ -120,8 +120,8 @@ pub(in crate::control) enum Answer {
     Started,
     /// A source that could not be started; its record is gone again.
     NotStarted(String),
-    /// The last of an import: what became of each.
-    Imported(Box<Response>),
+    /// This one: of the last of an import what became of each, of a recording its id.
+    Prepared(Box<Response>),
 }
 
 /// A change and who waits for it.

@@ -59,7 +59,7 @@ pub(super) fn info(control: &mut Control, _: Now, call: &RootCall<'_>) -> Reply 
                     json!({
                         "name": &**name,
                         "liveStreamCount": control.registry.count(name),
-                        "vodCount": 0,
+                        "vodCount": control.vods(name).count(),
                         "storage": storage,
                     })
                 });
@@ -362,6 +362,7 @@ impl Control {
         for key in of_app.collect::<Vec<_>>() {
             self.review_viewers(&key);
         }
+        self.remove_old_recordings(now);
     }
 
     /// The application is gone; so are its streams.

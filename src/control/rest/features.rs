@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use super::call::{Call, Reply};
 use crate::auth::jwt;
 use crate::control::answer::{Outcome, SimpleStat, json as object};
-use crate::control::broadcast::{Recorder, is_stream_id};
+use crate::control::broadcast::is_stream_id;
 use crate::control::records::auxiliary::Subscriber;
-use crate::control::records::{Answer, Change, Write};
 use crate::control::{Control, Now};
 use crate::http::Response;
 
@@ -24,35 +23,6 @@ fn refused_with_null(message: Option<&str>) -> Reply {
 
 fn empty_list() -> Reply {
     Reply::Now(object(200, &[0_u8; 0]))
-}
-
-/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; nothing records in this version, so a
-/// live stream cannot begin or end it.
-pub(super) fn recording(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
-    let [id, on, ..] = call.params;
-    let on = on.eq_ignore_ascii_case("true");
-    if let Err(refusal) = call.number::<i32>("resolutionHeight") {
-        return refusal;
-    }
-    let (recorder, name) = match call.request.query_value("recordType") {
-        None | Some("mp4") => (Recorder::Mp4, "mp4"),
-        Some("webm") => (Recorder::Webm, "webm"),
-        Some(_) => {
-            let text = format!("No stream for this id: {id} or unexpected record type. Record type is null");
-            return refused_with_null(Some(&text));
-        }
-    };
-    let key = call.key();
-    if control.pending(&key).is_none() {
-        return refused_with_null(None);
-    }
-    if control.is_live(&key) {
-        let verb = if on { "started" } else { "stopped" };
-        return refused_with_null(Some(&format!("{name} recording couldn't be {verb}")));
-    }
-    let change = Change::Record { recorder, on };
-    control.write(at, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
-    Reply::Later
 }
 
 /// A rendition.
@@ -123,10 +93,9 @@ pub(super) fn no_detections(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     empty_page(offset, size)
 }
 
-/// `GET /vods/list/{offset}/{size}`.
-pub(super) fn no_vod_list(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    let [offset, size, ..] = call.params;
-    empty_page(offset, size)
+/// `GET /broadcasts/{id}/detections/count` of the servers before 3.0.
+pub(super) fn no_detection_count(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
+    Reply::Now(object(200, &SimpleStat { number: 0 }))
 }
 
 fn empty_page(offset: &str, size: &str) -> Reply {
@@ -136,37 +105,6 @@ fn empty_page(offset: &str, size: &str) -> Reply {
     } else {
         Reply::Now(Response::error(404, "Not Found"))
     }
-}
-
-/// `GET /vods/count`.
-pub(super) fn no_vods(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    Reply::Now(object(200, &SimpleStat { number: 0 }))
-}
-
-/// `GET /vods/{id}`: the reference answers an unknown id so.
-pub(super) fn vod(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    const NULLS: &str = concat!(
-        r#"{"streamName":null,"vodName":null,"streamId":null,"creationDate":0,"startTime":0,"duration":0,"#,
-        r#""fileSize":0,"filePath":null,"vodId":null,"type":null,"previewFilePath":null,"processStatus":null,"#,
-        r#""processStartTime":0,"processEndTime":0,"description":null,"metadata":null,"latitude":null,"#,
-        r#""longitude":null,"altitude":null}"#
-    );
-    Reply::Now(Response::json(200, NULLS.as_bytes().to_vec()))
-}
-
-/// `DELETE /vods/{id}`.
-pub(super) fn delete_vod(_: &mut Control, _: Now, _: &Call<'_>) -> Reply {
-    refused("")
-}
-
-/// `DELETE /vods?ids=`.
-pub(super) fn delete_vods(_: &mut Control, _: Now, call: &Call<'_>) -> Reply {
-    if call.query("ids").trim().is_empty() {
-        let text =
-            "ids parameter is blank. Please give comma-separated vod ids to the 'ids' as query parameter";
-        return refused(text);
-    }
-    refused("")
 }
 
 /// `POST /broadcasts/{id}/data`.

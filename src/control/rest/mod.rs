@@ -34,6 +34,7 @@ mod subscribers;
 mod subtracks;
 mod tokens;
 mod users;
+mod vods;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -118,7 +118,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
     let shown = all.filter_map(|record| match record {
         Auxiliary::Subscriber(subscriber) => Some(control.shown_subscriber(&key, subscriber)),
-        Auxiliary::Token(_) | Auxiliary::User(_) => None,
+        Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
     Reply::Now(json(200, &shown.skip(offset).take(size).collect::<Vec<_>>()))
 }
@@ -143,7 +143,7 @@ pub(super) fn stats(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let all = control.records.auxiliary.of_stream(Kind::Subscriber, &call.app.name, id);
     let all = all.filter_map(|record| match record {
         Auxiliary::Subscriber(subscriber) => Some(subscriber.subscriber_id.as_str()),
-        Auxiliary::Token(_) | Auxiliary::User(_) => None,
+        Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
     let mut page: BTreeMap<&str, Vec<&ConnectionEvent>> =
         all.skip(offset).take(size).map(|subscriber| (subscriber, Vec::new())).collect();

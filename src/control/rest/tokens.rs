@@ -159,7 +159,7 @@ pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
     let tokens =
         control.records.auxiliary.of_stream(Kind::Token, &call.app.name, id).filter_map(|side| match side {
             Auxiliary::Token(token) => Some(token),
-            Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+            Auxiliary::Subscriber(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
         });
     Reply::Now(json(200, &tokens.skip(offset).take(size).collect::<Vec<_>>()))
 }

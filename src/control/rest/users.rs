@@ -326,7 +326,7 @@ impl Control {
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
         match self.records.auxiliary.pending(&user_key(email)) {
             Some(Auxiliary::User(user)) => Some(user),
-            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
         }
     }
 
@@ -334,7 +334,7 @@ impl Control {
     pub(super) fn users(&self) -> impl Iterator<Item = &User> {
         self.records.auxiliary.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),
-            Auxiliary::Token(_) | Auxiliary::Subscriber(_) => None,
+            Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_) => None,
         })
     }
 
@@ -444,7 +444,8 @@ impl Control {
         // What everybody sees counts: a user who is not on disk yet cannot log in.
         let user = match self.records.auxiliary.get(&user_key(email)) {
             Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
-            Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
+            Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_))
+            | None => None,
         };
         let Some(message) = user else {
             // The name may be a password in the wrong field.
@@ -469,7 +470,7 @@ impl Control {
     ) {
         let hash = |record: Option<&Auxiliary>| match record {
             Some(Auxiliary::User(user)) => Some(user.password_hash.clone()),
-            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_)) | None => None,
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_)) | None => None,
         };
         if let Some(Auxiliary::User(user)) = before
             && hash(before) != hash(after)

@@ -156,7 +156,7 @@ fn subtracks_are_known_after_a_start() {
 }
 
 #[test]
-fn recording_switches_are_kept_while_offline_and_refused_while_live() {
+fn recording_switches_are_kept_while_offline_and_act_at_once_while_live() {
     let mut rig = Rig::new();
     rig.create("s");
     let nulls = r#"{"success":true,"message":null,"dataId":null,"errorId":0}"#;
@@ -174,11 +174,20 @@ fn recording_switches_are_kept_while_offline_and_refused_while_live() {
     let unknown = r#"{"success":false,"message":null,"dataId":null,"errorId":0}"#;
     assert_eq!(put(&mut rig, "none/recording/true").1, unknown);
     rig.publish("s", 0);
-    let body = put(&mut rig, "s/recording/true").1;
+    let webm = put(&mut rig, "s/recording/true?recordType=webm").1;
     assert_eq!(
-        body,
-        r#"{"success":false,"message":"mp4 recording couldn't be started","dataId":null,"errorId":0}"#
+        webm,
+        r#"{"success":false,"message":"webm recording couldn't be started","dataId":null,"errorId":0}"#
     );
+    let answer = |rig: &mut Rig, rest: &str| -> serde_json::Value {
+        serde_json::from_str(&put(rig, &format!("s/recording/{rest}")).1).unwrap()
+    };
+    assert_eq!(answer(&mut rig, "true")["message"], "0", "it is recorded since it began");
+    assert_eq!(answer(&mut rig, "false")["success"], true);
+    assert_eq!(answer(&mut rig, "false")["message"], "mp4 recording couldn't be stopped");
+    let begun = answer(&mut rig, "true");
+    assert_eq!((&begun["success"], begun["dataId"].as_str().unwrap().len()), (&true.into(), 24));
+    assert_eq!(answer(&mut rig, "false"), begun, "its end names what has ended");
 }
 
 #[test]

@@ -14,10 +14,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::io::sys;
-use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
+use crate::jobs::{
+    AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile, UNFINISHED,
+};
 
 /// Folders above a file, at most.
 const SEGMENTS_MAX: usize = 32;
+/// Files of one name, told apart by a number.
+const RECORDINGS_OF_A_NAME_MAX: usize = 100_000;
 /// Pieces that one write takes.
 const SLICES: usize = 256;
 
@@ -48,13 +52,44 @@ pub(super) fn open(root: &Path, segments: &[String]) -> Result<OpenedFile, FileE
 
 /// Appends, to a file that is open or to one that is opened or made now.
 pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Appended, AppendError> {
-    let file: Arc<dyn AppendFile> = match to {
-        AppendTo::Open(file) => file,
-        AppendTo::New { path } => Arc::new(create(root, &path, libc::O_EXCL)?),
-        AppendTo::Path { path } => Arc::new(create(root, &path, 0)?),
+    let (file, name): (Arc<dyn AppendFile>, _) = match to {
+        AppendTo::Open(file) => (file, None),
+        AppendTo::New { path } => (Arc::new(create(root, &path, libc::O_EXCL)?), None),
+        AppendTo::Path { path } => (Arc::new(create(root, &path, 0)?), None),
+        AppendTo::Recording { path } => {
+            let (file, name) = create_recording(root, path)?;
+            (Arc::new(file), Some(name))
+        }
     };
     let length = file.append(data)?;
-    Ok(Appended { file, length })
+    Ok(Appended { file, length, name })
+}
+
+/// Creates an unfinished recording, and tells the name that it will have.
+fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend, String), AppendError> {
+    let first = path.pop().ok_or(AppendError::Path)?;
+    let (stem, extension) = first.rsplit_once('.').unwrap_or((&first, ""));
+    for number in 0..RECORDINGS_OF_A_NAME_MAX {
+        let name = if number == 0 { first.clone() } else { format!("{stem}_{number}.{extension}") };
+        path.push(name.clone());
+        let is_taken = !matches!(stands(root, &path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+        path.pop();
+        if is_taken {
+            continue;
+        }
+        path.push(format!("{name}{UNFINISHED}"));
+        match create(root, &path, libc::O_EXCL) {
+            Err(AppendError::Exists) => path.pop(),
+            made => return made.map(|file| (file, name)),
+        };
+    }
+    Err(AppendError::Exists)
+}
+
+/// Looks whether something has these names, whatever it is.
+fn stands(root: &Path, path: &[String]) -> io::Result<()> {
+    let (folder, name) = lead(root, path, open_folder)?;
+    sys::open_beside(folder.as_fd(), &name, libc::O_PATH).map(drop)
 }
 
 /// Opens the file of these names for appending; it and the folders above it are made when they are not there.
@@ -70,7 +105,7 @@ fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenFo
 }
 
 /// The folder that the names lead to, and the name of the file in it.
-fn lead(
+pub(super) fn lead(
     root: &Path,
     segments: &[String],
     step: impl Fn(&OwnedFd, &CStr) -> io::Result<OwnedFd>,
@@ -97,7 +132,7 @@ fn nowhere() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOENT)
 }
 
-fn open_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+pub(super) fn open_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     sys::open_beside(folder.as_fd(), name, libc::O_PATH | libc::O_DIRECTORY)
 }
 
@@ -275,6 +310,12 @@ mod tests {
         assert!(matches!(append(&root, AppendTo::New { path: path() }, &[]), Err(AppendError::Exists)));
         let again = append(&root, AppendTo::Path { path: path() }, &[]).unwrap();
         assert_eq!(again.length, total as u64 + 3);
+        // Recordings take the first name that is free.
+        let recording = || append(&root, AppendTo::Recording { path: path() }, &[Bytes::from("r")]);
+        assert_eq!(recording().unwrap().name.as_deref(), Some("a_1.flv"));
+        std::os::unix::fs::symlink("nowhere", root.join("live/streams/a_2.flv")).unwrap();
+        assert_eq!(recording().unwrap().name.as_deref(), Some("a_3.flv"));
+        assert_eq!(fs::read(root.join("live/streams/a_3.flv.tmp_extension")).unwrap(), b"r");
         assert_eq!(
             fs::read(root.join("live/streams/a.flv")).unwrap(),
             [&pieces.concat()[..], b"end"].concat()

@@ -11,6 +11,7 @@ mod files;
 mod names;
 mod passwords;
 mod posts;
+mod recordings;
 mod run;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -331,6 +332,7 @@ mod tests {
     use crate::auth::access::Secret;
     use crate::jobs::{
         AdminWork, AppendTo, BlockSource, Compute, PasswordDigest, PasswordWork, Post, Receiver as For,
+        RecordingWork,
     };
 
     /// Holds jobs back until it is opened.
@@ -387,6 +389,7 @@ mod tests {
                 let data = vec![Bytes::from(vec![0; bytes])];
                 Work::FileAppend { to: AppendTo::New { path: Vec::new() }, data }
             }
+            Class::Recording => Work::Recording(RecordingWork::Remove { path: Vec::new() }),
             Class::Compute => Work::Compute(Compute::new(|| ())),
         }
     }

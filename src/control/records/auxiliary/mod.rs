@@ -1,8 +1,9 @@
-//! The records beside the broadcasts: tokens and subscribers of streams, users of the management API. They are few,
+//! The records beside the broadcasts: tokens and subscribers of streams, users of the management API, recordings. They
 //! are replaced whole, and survive as broadcasts do: gathered, committed, then visible, then answered (`writes`).
 
 mod subscriber;
 mod token;
+mod vod;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,6 +17,7 @@ use crate::store::{Key, Kind};
 use crate::types::SessionRef;
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
+pub(in crate::control) use vod::Vod;
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(in crate::control) enum Auxiliary {
     Subscriber(Subscriber),
     /// A record of [`Kind::User`].
     User(User),
+    /// A record of [`Kind::Vod`].
+    Vod(Vod),
 }
 
 impl Auxiliary {
@@ -35,6 +39,7 @@ impl Auxiliary {
             Self::Token(token) => serde_json::to_vec(token),
             Self::Subscriber(subscriber) => serde_json::to_vec(subscriber),
             Self::User(user) => serde_json::to_vec(user),
+            Self::Vod(vod) => serde_json::to_vec(vod),
         };
         bytes.unwrap_or_default().into()
     }
@@ -46,6 +51,7 @@ impl Auxiliary {
             Kind::Token => serde_json::from_slice(bytes).map(Self::Token),
             Kind::Subscriber => serde_json::from_slice(bytes).map(Self::Subscriber),
             Kind::User => serde_json::from_slice(bytes).map(Self::User),
+            Kind::Vod => serde_json::from_slice(bytes).map(Self::Vod),
         };
         Some(record.map_err(|error| error.to_string()))
     }

@@ -4,7 +4,7 @@ use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
     broadcasts, conference, endpoints, features, import, lists, playback, root, subscribers, subtracks,
-    tokens,
+    tokens, vods,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -279,7 +279,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/detections/count",
-        features::no_vods,
+        features::no_detection_count,
         "SimpleStat",
         STATS,
         "Count detected objects: none",
@@ -354,15 +354,8 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .query(&["endpointServiceId", "resolutionHeight"]),
     // ---- an application: the rest
-    app(
-        Put,
-        "/broadcasts/{id}/recording/{on}",
-        features::recording,
-        "Result",
-        BROADCASTS,
-        "Switch recording",
-    )
-    .query(&["recordType"]),
+    app(Put, "/broadcasts/{id}/recording/{on}", vods::record, "Result", BROADCASTS, "Switch recording")
+        .query(&["recordType"]),
     app(
         Get,
         "/broadcasts/{id}/stream-info",
@@ -457,20 +450,13 @@ pub(super) const ROUTES: &[Route] = &[
     app(Post, "/broadcasts/{id}/sei", features::sei, "Result", BROADCASTS, "Put SEI into a stream"),
     app(Post, "/broadcasts/{file}/hls-to-mp4", features::hls_to_mp4, "Result", VODS, "Make MP4 of HLS")
         .query(&["deleteHLSFiles"]),
-    app(Get, "/vods/count", features::no_vods, "SimpleStat", VODS, "Count the recordings"),
-    app(
-        Get,
-        "/vods/count/{search}",
-        features::no_vods,
-        "SimpleStat",
-        VODS,
-        "Count the recordings that match",
-    ),
-    app(Get, "/vods/list/{offset}/{size}", features::no_vod_list, "[VoD]", VODS, "List recordings")
+    app(Get, "/vods/count", vods::count, "SimpleStat", VODS, "Count the recordings"),
+    app(Get, "/vods/count/{search}", vods::count, "SimpleStat", VODS, "Count the recordings that match"),
+    app(Get, "/vods/list/{offset}/{size}", vods::list, "[VoD]", VODS, "List recordings")
         .query(&["sort_by", "order_by", "streamId", "search"]),
-    app(Delete, "/vods", features::delete_vods, "Result", VODS, "Delete recordings").query(&["ids"]),
-    app(Get, "/vods/{id}", features::vod, "VoD", VODS, "Read a recording"),
-    app(Delete, "/vods/{id}", features::delete_vod, "Result", VODS, "Delete a recording"),
+    app(Delete, "/vods", vods::delete_all, "Result", VODS, "Delete recordings").query(&["ids"]),
+    app(Get, "/vods/{id}", vods::read, "VoD", VODS, "Read a recording"),
+    app(Delete, "/vods/{id}", vods::delete, "Result", VODS, "Delete a recording"),
     app(
         Get,
         "/push-notification/subscriber-auth-token",

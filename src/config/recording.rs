@@ -1,0 +1,43 @@
+//! The part of an application's settings that says what is recorded, where, and for how long it is kept.
+
+use std::time::Duration;
+
+use super::Error;
+use super::values::Values;
+
+/// How streams are recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingSettings {
+    /// `mp4MuxingEnabled`: every stream is, unless its broadcast says otherwise.
+    pub always: bool,
+    /// `addDateTimeToMp4FileName`.
+    pub dated: bool,
+    /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
+    pub folder: String,
+    /// `record.max_streams`: streams that are recorded at a time.
+    pub streams_max: Option<usize>,
+    /// `record.max_duration`: the most milliseconds of a file.
+    pub file_ms_max: Option<u64>,
+    /// `record.max_file_bytes`: the most bytes of a file.
+    pub file_bytes_max: Option<u64>,
+    /// `record.max_age`: older recordings are removed.
+    pub age_max: Option<Duration>,
+    /// `record.max_bytes`: the oldest recordings are removed while all have more.
+    pub bytes_max: Option<u64>,
+}
+
+/// Reads them. 0 is no limit.
+pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
+    let limit = |key, max| values.number(key, 0u64, max).map(|value| Some(value).filter(|value| *value > 0));
+    let [own, shared] = ["recordingSubfolder", "subFolder"].map(|key| values.text(key).trim());
+    Ok(RecordingSettings {
+        always: values.boolean("mp4MuxingEnabled")?,
+        dated: values.boolean("addDateTimeToMp4FileName")?,
+        folder: if own.is_empty() || own == "null" { shared } else { own }.to_owned(),
+        streams_max: limit("record.max_streams", 1_000_000)?.and_then(|value| usize::try_from(value).ok()),
+        file_ms_max: limit("record.max_duration", 86_400)?.map(|seconds| seconds.saturating_mul(1000)),
+        file_bytes_max: limit("record.max_file_bytes", 1 << 50)?,
+        age_max: limit("record.max_age", 1 << 32)?.map(Duration::from_secs),
+        bytes_max: limit("record.max_bytes", 1 << 60)?,
+    })
+}

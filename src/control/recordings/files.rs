@@ -1,0 +1,193 @@
+//! The files of recordings: their records, how they are finished, and when they go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Control, Retry};
+use crate::config::AppSettings;
+use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Vod};
+use crate::control::wall;
+use crate::jobs::{Finished, RecordingOutcome, RecordingWork, Work};
+use crate::store::{Key, Kind};
+use crate::types::{Now, RecordingId, StreamKey};
+
+/// Pause between two looks for old recordings.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Recordings that one look removes.
+const REMOVED_AT_ONCE: usize = 100;
+
+impl Control {
+    /// The file that can be played under this id, once it is complete.
+    pub(in crate::control) fn vod(&self, app: &Arc<str>, id: &str) -> Option<&Vod> {
+        self.vod_of(&Vod::key(app, id)).filter(|vod| !vod.unfinished)
+    }
+
+    fn vod_of(&self, key: &Key) -> Option<&Vod> {
+        match self.records.auxiliary.pending(key)? {
+            Auxiliary::Vod(vod) => Some(vod),
+            Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        }
+    }
+
+    /// The files of an application that can be played, the oldest first.
+    pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
+        self.records.auxiliary.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
+            Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),
+            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        })
+    }
+
+    fn put_vod(&mut self, now: Now, key: Key, vod: Option<Vod>) {
+        let changes = vec![(key, vod.map(Auxiliary::Vod))];
+        self.write_auxiliary(now, AuxiliaryWrite { changes, waiter: None });
+    }
+
+    /// A file is written.
+    pub(super) fn file_begun(&mut self, now: Now, id: RecordingId, path: &[String]) {
+        let Some((app, below)) = path.split_first() else { return };
+        let next = self.vod_id(now);
+        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
+        recording.files = recording.files.saturating_add(1);
+        let (vod_id, start) =
+            if recording.files == 1 { (recording.vod.clone(), recording.began) } else { (next, wall(now)) };
+        let key = recording.key.clone();
+        let file = below.join("/");
+        tracing::info!(%key, file, "recording");
+        let record = self.records.get(&key);
+        let vod = Vod {
+            stream_name: record.and_then(|record| record.name.clone()),
+            vod_name: below.last().cloned(),
+            stream_id: Some(key.id.to_string()),
+            start_time: start,
+            file_path: Some(file),
+            vod_id: Some(vod_id.clone()),
+            kind: Some(Vod::RECORDED.to_owned()),
+            metadata: record.and_then(|record| record.meta_data.clone()).filter(|data| !data.is_empty()),
+            unfinished: true,
+            ..Vod::default()
+        };
+        let app: Arc<str> = app.as_str().into();
+        self.recordings.writing.insert(path.to_vec(), Vod::key(&app, &vod_id));
+        self.put_vod(now, Vod::key(&app, &vod_id), Some(vod));
+    }
+
+    /// Nothing more comes into the file.
+    pub(super) fn file_ended(&mut self, now: Now, path: &[String]) {
+        if let Some(key) = self.recordings.writing.remove(path) {
+            self.finish_file(now, key);
+        }
+    }
+
+    /// What an earlier life of the server has left unfinished, and the first look for old recordings.
+    pub(in crate::control) fn boot_recordings(&mut self, now: Now) {
+        let unfinished = self.records.auxiliary.all().filter_map(|(key, record)| match record {
+            Auxiliary::Vod(vod) if vod.unfinished => Some(key.clone()),
+            Auxiliary::Vod(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_) => None,
+        });
+        for key in unfinished.collect::<Vec<_>>() {
+            self.finish_file(now, key);
+        }
+        self.remove_old_recordings(now);
+    }
+
+    pub(super) fn finish_file(&mut self, now: Now, key: Key) {
+        let Some(vod) = self.vod_of(&key) else { return };
+        let work = Work::Recording(RecordingWork::Finish { path: vod.path(&key.app) });
+        let retry = key.clone();
+        let sent = self.submit(work, move |control, now, outcome| {
+            control.file_finished(now, key, outcome.recording());
+        });
+        if !sent {
+            self.try_again(now, Retry::Finish(retry));
+        }
+    }
+
+    fn file_finished(&mut self, now: Now, key: Key, outcome: RecordingOutcome) {
+        let Some(vod) = self.vod_of(&key).cloned() else { return };
+        match outcome {
+            RecordingOutcome::Finished(Finished { bytes, duration_ms }) => {
+                let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+                let vod = Vod {
+                    duration: number(duration_ms),
+                    file_size: number(bytes),
+                    creation_date: wall(now),
+                    unfinished: false,
+                    ..vod
+                };
+                tracing::info!(app = &*key.app, file = vod.file_path, duration_ms, bytes, "recorded");
+                let stream = StreamKey::new(&key.app, vod.stream_id.as_deref().unwrap_or_default());
+                self.hook_vod_ready(now, &stream, &vod);
+                self.put_vod(now, key, Some(vod));
+                self.remove_old_recordings(now);
+            }
+            RecordingOutcome::Empty | RecordingOutcome::Removed => {
+                tracing::info!(app = &*key.app, file = vod.file_path, "nothing was recorded");
+                self.put_vod(now, key, None);
+            }
+            // Its application was deleted, and its folder with it.
+            RecordingOutcome::Failed(_) if !self.apps.contains_key(&key.app) => self.put_vod(now, key, None),
+            RecordingOutcome::Failed(reason) => {
+                tracing::error!(
+                    app = &*key.app,
+                    file = vod.file_path,
+                    reason,
+                    "a recording cannot be finished"
+                );
+                self.recordings.failures = self.recordings.failures.saturating_add(1);
+                self.try_again(now, Retry::Finish(key));
+            }
+        }
+    }
+
+    /// Removes the file of a record that is removed.
+    pub(in crate::control) fn remove_file(&mut self, app: &str, vod: &Vod) {
+        let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
+        let file = vod.file_path.clone();
+        let sent = self.submit(work, move |_, _, outcome| {
+            if let RecordingOutcome::Failed(reason) = outcome.recording() {
+                tracing::warn!(file, reason, "a recording cannot be removed");
+            }
+        });
+        if !sent {
+            tracing::warn!(file = vod.file_path, "a recording cannot be removed now");
+        }
+    }
+
+    /// Removes the recordings that their application no longer keeps, the oldest first.
+    pub(in crate::control) fn remove_old_recordings(&mut self, now: Now) {
+        let ends = |app: &AppSettings| app.recording.age_max.is_some() || app.recording.bytes_max.is_some();
+        let apps = self.apps.values().filter(|app| ends(app)).map(|app| Arc::clone(&app.name));
+        let apps: Vec<_> = apps.collect();
+        self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
+        for app in apps {
+            for vod in self.old_recordings(now, &app) {
+                let Some(id) = &vod.vod_id else { continue };
+                tracing::info!(app = &*app, file = vod.file_path, "an old recording is removed");
+                self.remove_file(&app, &vod);
+                self.put_vod(now, Vod::key(&app, id), None);
+            }
+        }
+    }
+
+    fn old_recordings(&self, now: Now, app: &Arc<str>) -> Vec<Vod> {
+        let Some(settings) = self.apps.get(app).map(|app| &app.recording) else { return Vec::new() };
+        let is_there = |vod: &&Vod| {
+            let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
+            vod.kind.as_deref() == Some(Vod::RECORDED) && key.is_some_and(|key| self.vod_of(&key).is_some())
+        };
+        let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
+        let mut all = self.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
+        let oldest = settings
+            .age_max
+            .map(|age| wall(now).saturating_sub_unsigned(age.as_millis().try_into().unwrap_or(u64::MAX)));
+        let is_old = |vod: &&Vod| {
+            let is_old = oldest.is_some_and(|oldest| vod.creation_date < oldest)
+                || settings.bytes_max.is_some_and(|max| all > max);
+            if is_old {
+                all = all.saturating_sub(bytes(vod));
+            }
+            is_old
+        };
+        self.vods(app).filter(is_there).take_while(is_old).take(REMOVED_AT_ONCE).cloned().collect()
+    }
+}

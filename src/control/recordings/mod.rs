@@ -1,0 +1,219 @@
+//! Recordings of live streams (docs/recording.md).
+//!
+//! 1. A stream goes live whose broadcast or application wants it, or a call begins one: the worker of its publisher gets the
+//!    order, and its sink writes files.
+//! 2. A file that begins is a record of the store at once, which nobody sees: whatever happens to the server, the file is
+//!    found again.
+//! 3. A file that nothing more is written to is finished by a job. Then its record is seen, and `vodReady` is told.
+//! 4. What a crash has left unfinished is finished at the next start.
+//! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too.
+
+mod files;
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::broadcast::Broadcast;
+use super::{Control, wall};
+use crate::config::AppSettings;
+use crate::mail::{RecordingNews, RecordingOrder, ToWorker};
+use crate::store;
+use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
+
+/// Pause before what has failed is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+/// Characters of the number of a file.
+const ID_DIGITS: u64 = 100_000_000_000;
+/// The kind of sink that records.
+const KIND: &str = "mp4";
+
+/// A recording under way.
+#[derive(Debug)]
+struct Recording {
+    key: StreamKey,
+    stream: StreamId,
+    worker: WorkerId,
+    /// When it was ordered, in Unix milliseconds.
+    began: i64,
+    /// The id of its first file.
+    vod: String,
+    /// Files that have begun: the first has the id above.
+    files: u32,
+    /// It was told to end.
+    stopped: bool,
+}
+
+/// What is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Retry {
+    /// A recording that failed.
+    Start(StreamKey),
+    /// A file that could not be finished.
+    Finish(store::Key),
+}
+
+/// All recordings.
+#[derive(Debug, Default)]
+pub(super) struct Recordings {
+    by_id: BTreeMap<RecordingId, Recording>,
+    /// The records of the files that are written, by path.
+    writing: BTreeMap<Vec<String>, store::Key>,
+    ordered: u64,
+    retries: BTreeSet<(Instant, Retry)>,
+    /// When old ones are looked for.
+    sweep_due: Option<Instant>,
+    /// Recordings and files that failed since the start.
+    failures: u64,
+}
+
+/// What became of a call that begins or ends a recording.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// It begins, or ends: its first file's id and when it began, in Unix milliseconds.
+    Done { vod: String, began: i64 },
+    /// It records already.
+    Already,
+    /// It cannot be done.
+    Refused,
+}
+
+impl Recordings {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) const fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let retry = self.retries.first().map(|(at, _)| *at);
+        [retry, self.sweep_due].into_iter().flatten().min()
+    }
+
+    /// The recording of a stream that was not told to end.
+    fn of_stream(&self, stream: StreamId) -> Option<RecordingId> {
+        let is_of = |(id, recording): (&RecordingId, &Recording)| {
+            (recording.stream == stream && !recording.stopped).then_some(*id)
+        };
+        self.by_id.iter().find_map(is_of)
+    }
+}
+
+/// Whether a stream is recorded.
+fn is_wanted(record: &Broadcast, settings: &AppSettings) -> bool {
+    record.mp4_enabled > 0 || record.mp4_enabled == 0 && settings.recording.always
+}
+
+impl Control {
+    /// Begins or ends the recording of a live stream as its record says.
+    pub(super) fn reconcile_recording(&mut self, now: Now, key: &StreamKey) {
+        let Some(stream) = self.stream_of(key) else { return };
+        let (Some(record), Some(settings)) = (self.records.get(key), self.apps.get(&key.app)) else { return };
+        let is_wanted = is_wanted(record, settings);
+        match self.recordings.of_stream(stream) {
+            None if is_wanted => drop(self.start_recording(now, key, None)),
+            Some(id) if !is_wanted => self.end_recording(id),
+            None | Some(_) => {}
+        }
+    }
+
+    /// Begins to record a live stream, under this name if one is given.
+    pub(super) fn start_recording(&mut self, now: Now, key: &StreamKey, name: Option<&str>) -> Recorded {
+        let Some(stream) = self.stream_of(key) else { return Recorded::Refused };
+        if self.recordings.of_stream(stream).is_some() {
+            return Recorded::Already;
+        }
+        let Some(settings) = self.apps.get(&key.app).cloned() else { return Recorded::Refused };
+        let of_app = self.recordings.by_id.values().filter(|recording| recording.key.app == key.app).count();
+        if settings.recording.streams_max.is_some_and(|max| of_app >= max) {
+            tracing::warn!(%key, "not recorded: record.max_streams are");
+            return Recorded::Refused;
+        }
+        let Some(worker) = self.registry.get(&stream).map(|live| live.source().worker) else {
+            return Recorded::Refused;
+        };
+        let (folder, stem) = self.recording_place(now, key, name, &settings.recording);
+        self.recordings.ordered = self.recordings.ordered.saturating_add(1);
+        let recording = RecordingId(self.recordings.ordered);
+        let (vod, began) = (self.vod_id(now), wall(now));
+        let files = 0;
+        let entry =
+            Recording { key: key.clone(), stream, worker, began, vod: vod.clone(), files, stopped: false };
+        self.recordings.by_id.insert(recording, entry);
+        let (file_ms_max, file_bytes_max) =
+            (settings.recording.file_ms_max, settings.recording.file_bytes_max);
+        let order =
+            RecordingOrder { recording, kind: KIND, stream, folder, stem, file_ms_max, file_bytes_max };
+        self.post(worker, ToWorker::StartRecording(Box::new(order)));
+        Recorded::Done { vod, began }
+    }
+
+    /// Ends the recording of a live stream.
+    pub(super) fn stop_recording(&mut self, key: &StreamKey) -> Recorded {
+        let id = self.stream_of(key).and_then(|stream| self.recordings.of_stream(stream));
+        let Some(id) = id else { return Recorded::Refused };
+        self.end_recording(id);
+        match self.recordings.by_id.get(&id) {
+            Some(recording) => Recorded::Done { vod: recording.vod.clone(), began: recording.began },
+            None => Recorded::Refused,
+        }
+    }
+
+    fn end_recording(&mut self, id: RecordingId) {
+        let Some(recording) = self.recordings.by_id.get_mut(&id) else { return };
+        recording.stopped = true;
+        let worker = recording.worker;
+        self.post(worker, ToWorker::StopRecording(id));
+    }
+
+    /// News of a sink.
+    pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
+        match news {
+            RecordingNews::Begun { path } => self.file_begun(now, id, &path),
+            RecordingNews::Ended { path } => self.file_ended(now, &path),
+            RecordingNews::Over(reason) => self.recording_over(now, id, &reason),
+        }
+    }
+
+    fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
+        let Some(recording) = self.recordings.by_id.remove(&id) else { return };
+        let key = recording.key;
+        if recording.stopped || self.stream_of(&key) != Some(recording.stream) {
+            tracing::info!(%key, reason, files = recording.files, "recording ended");
+            return;
+        }
+        tracing::warn!(%key, reason, "recording failed; it is tried again");
+        self.recordings.failures = self.recordings.failures.saturating_add(1);
+        self.hook_recording_failed(now, &key, reason);
+        self.try_again(now, Retry::Start(key));
+    }
+
+    fn try_again(&mut self, now: Now, retry: Retry) {
+        if let Some(at) = now.mono.checked_add(RETRY) {
+            self.recordings.retries.insert((at, retry));
+        }
+    }
+
+    pub(super) fn fire_recordings(&mut self, now: Now) {
+        while let Some((at, retry)) = self.recordings.retries.first().cloned() {
+            if at > now.mono {
+                break;
+            }
+            self.recordings.retries.pop_first();
+            match retry {
+                Retry::Start(key) => self.reconcile_recording(now, &key),
+                Retry::Finish(key) => self.finish_file(now, key),
+            }
+        }
+        if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
+            self.remove_old_recordings(now);
+        }
+    }
+
+    /// An id of 24 digits, of which the first are the time.
+    fn vod_id(&mut self, now: Now) -> String {
+        format!("{:013}{:011}", now.wall_ms, self.random.below(ID_DIGITS))
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a recording is written: `{app}/streams/{folder}/{name}.mp4`.
+
+use super::super::Control;
+use crate::config::RecordingSettings;
+use crate::types::{Civil, Now, StreamKey};
+
+/// The folder of an application that files are played from.
+const STREAMS: &str = "streams";
+/// The longest name, in characters.
+const NAME_CHARS_MAX: usize = 120;
+/// Folders below it, at most.
+const FOLDERS_MAX: usize = 8;
+
+/// A name that is one: separators and control characters become `_`, a first dot, too, since such files are hidden.
+fn clean(name: &str) -> String {
+    let mut clean: String = name
+        .chars()
+        .take(NAME_CHARS_MAX)
+        .map(|c| if c == '/' || c == '\\' || c.is_control() { '_' } else { c })
+        .collect();
+    if clean.starts_with('.') {
+        clean.replace_range(..1, "_");
+    }
+    clean
+}
+
+/// The name that a caller wants, without its extension.
+fn stem_of(name: &str) -> String {
+    let cleaned = clean(name);
+    match cleaned.rsplit_once('.') {
+        Some((stem, extension)) if !stem.is_empty() && extension.len() <= 4 => stem.to_owned(),
+        _ => cleaned,
+    }
+}
+
+/// The folders of a template: `%m` is the main track, `%s` the stream.
+fn folders(template: &str, main: &str, stream: &str) -> Vec<String> {
+    let names = template.split('/').map(|name| name.replace("%m", main).replace("%s", stream));
+    let names = names.filter(|name| !name.is_empty() && name != "." && name != "..");
+    names.map(|name| clean(&name)).take(FOLDERS_MAX).collect()
+}
+
+impl Control {
+    /// The folders and the name of a recording.
+    pub(super) fn recording_place(
+        &self,
+        now: Now,
+        key: &StreamKey,
+        name: Option<&str>,
+        settings: &RecordingSettings,
+    ) -> (Vec<String>, String) {
+        let record = self.records.get(key);
+        let own = record.and_then(|record| record.sub_folder.as_deref()).filter(|own| !own.trim().is_empty());
+        let main = record.and_then(|record| record.main_track_stream_id.as_deref()).unwrap_or_default();
+        let below = folders(own.unwrap_or(&settings.folder), main, &key.id);
+        let folder = [key.app.to_string(), STREAMS.to_owned()].into_iter().chain(below).collect();
+        let wanted = name.map(stem_of).filter(|name| !name.trim().is_empty());
+        let stem = wanted.unwrap_or_else(|| {
+            let id = clean(&key.id);
+            if settings.dated { format!("{id}-{}", dated(now)) } else { id }
+        });
+        (folder, stem)
+    }
+}
+
+/// `yyyy-MM-dd_HH-mm-ss.SSS`, in UTC.
+fn dated(now: Now) -> String {
+    let Civil { year, month, day, hour, minute, second, millis } = Civil::of_unix_ms(now.wall_ms);
+    format!("{year:04}-{month:02}-{day:02}_{hour:02}-{minute:02}-{second:02}.{millis:03}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        for (given, stem) in [
+            ("my file/..x.mp4", "my file_..x"),
+            ("../../etc/passwd", "_._.._etc_passwd"),
+            (".hidden.mp4", "_hidden"),
+            ("a\nb.webm", "a_b"),
+            ("v1.2-final take", "v1.2-final take"),
+            ("none", "none"),
+        ] {
+            assert_eq!(stem_of(given), stem, "{given}");
+        }
+        assert_eq!(stem_of(&"x".repeat(300)).len(), NAME_CHARS_MAX);
+    }
+
+    #[test]
+    fn folders_have_the_names_of_the_stream() {
+        assert_eq!(folders("rec/%m/%s", "room", "cam"), ["rec", "room", "cam"]);
+        assert_eq!(folders("/a//../%m/./.b", "", "cam"), ["a", "_b"]);
+        assert_eq!(folders("%s", "", "../x"), [".._x"].map(|_| "_._x".to_owned()));
+    }
+}

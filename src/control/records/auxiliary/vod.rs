@@ -1,0 +1,75 @@
+//! Files that can be played (VoD): what was recorded.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Key, Kind};
+
+/// A file that can be played. Members in the reference's order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::control) struct Vod {
+    /// The name of the broadcast.
+    pub(in crate::control) stream_name: Option<String>,
+    /// The name of the file.
+    pub(in crate::control) vod_name: Option<String>,
+    /// The broadcast's id.
+    pub(in crate::control) stream_id: Option<String>,
+    /// When it was complete, in Unix milliseconds.
+    pub(in crate::control) creation_date: i64,
+    /// When its recording began, in Unix milliseconds.
+    pub(in crate::control) start_time: i64,
+    /// Milliseconds.
+    pub(in crate::control) duration: i64,
+    /// Bytes.
+    pub(in crate::control) file_size: i64,
+    /// The path below the application.
+    pub(in crate::control) file_path: Option<String>,
+    /// The id.
+    pub(in crate::control) vod_id: Option<String>,
+    /// [`Self::RECORDED`].
+    #[serde(rename = "type")]
+    pub(in crate::control) kind: Option<String>,
+    pub(in crate::control) preview_file_path: Option<String>,
+    pub(in crate::control) process_status: Option<String>,
+    pub(in crate::control) process_start_time: i64,
+    pub(in crate::control) process_end_time: i64,
+    pub(in crate::control) description: Option<String>,
+    pub(in crate::control) metadata: Option<String>,
+    pub(in crate::control) latitude: Option<String>,
+    pub(in crate::control) longitude: Option<String>,
+    pub(in crate::control) altitude: Option<String>,
+    /// It is still being written, or was when the server ended; nobody sees it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::control) unfinished: bool,
+}
+
+impl Vod {
+    /// The type of a recorded stream.
+    pub(in crate::control) const RECORDED: &str = "streamVod";
+
+    /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.
+    pub(in crate::control) fn key(app: &Arc<str>, id: &str) -> Key {
+        Key { kind: Kind::Vod, app: Arc::clone(app), id: id.into() }
+    }
+
+    /// The names of its file below the root of files.
+    pub(in crate::control) fn path(&self, app: &str) -> Vec<String> {
+        let names = self.file_path.as_deref().unwrap_or_default().split('/').map(str::to_owned);
+        [app.to_owned()].into_iter().chain(names).collect()
+    }
+
+    /// Whether a text in small letters is in one of the members that are searched.
+    pub(in crate::control) fn matches(&self, text: &str) -> bool {
+        let members = [
+            &self.vod_id,
+            &self.vod_name,
+            &self.stream_id,
+            &self.stream_name,
+            &self.description,
+            &self.metadata,
+        ];
+        members.into_iter().flatten().any(|member| member.to_lowercase().contains(text))
+    }
+}

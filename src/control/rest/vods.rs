@@ -1,0 +1,152 @@
+//! Recordings: beginning and ending them, and the files that can be played (docs/recording.md).
+
+use super::call::{Call, Reply};
+use super::lists::page_of;
+use crate::control::answer::{Outcome, SimpleStat, json};
+use crate::control::broadcast::Recorder;
+use crate::control::recordings::Recorded;
+use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
+use crate::control::records::{Answer, Change, Write};
+use crate::control::{Control, Now};
+use crate::http::Response;
+
+/// Files of one bulk delete.
+const BULK_MAX: usize = 1000;
+const BLANK_IDS: &str =
+    "ids parameter is blank. Please give comma-separated vod ids to the 'ids' as query parameter";
+
+fn refused(message: Option<&str>) -> Reply {
+    Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
+}
+
+/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; of a live stream the recording begins or ends at once.
+pub(super) fn record(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [id, on, ..] = call.params;
+    let on = on.eq_ignore_ascii_case("true");
+    let height = match call.number::<i32>("resolutionHeight") {
+        Ok(height) => height.unwrap_or(0),
+        Err(refusal) => return refusal,
+    };
+    let (recorder, name) = match call.request.query_value("recordType") {
+        None | Some("mp4") => (Recorder::Mp4, "mp4"),
+        Some("webm") => (Recorder::Webm, "webm"),
+        Some(_) => {
+            let text = format!("No stream for this id: {id} or unexpected record type. Record type is null");
+            return refused(Some(&text));
+        }
+    };
+    let key = call.key();
+    if control.pending(&key).is_none() {
+        return refused(None);
+    }
+    let change = Change::Record { recorder, on };
+    if !control.is_live(&key) {
+        control.write(now, Write { key, change, waiter: Some((call.session, Answer::SuccessOfNulls)) });
+        return Reply::Later;
+    }
+    let source_height = control.records.get(&key).map_or(0, |record| record.height);
+    let recorded = match (recorder, on) {
+        // Nothing is scaled: a stream has the height that it came with.
+        (Recorder::Mp4, true) if height != 0 && height != source_height => Recorded::Already,
+        (Recorder::Mp4, true) => control.start_recording(now, &key, call.request.query_value("fileName")),
+        (Recorder::Mp4, false) => control.stop_recording(&key),
+        (Recorder::Webm, _) => Recorded::Refused,
+    };
+    match recorded {
+        Recorded::Done { vod, began } => {
+            let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
+            let waiter = Some((call.session, Answer::Prepared(Box::new(answer))));
+            control.write(now, Write { key, change, waiter });
+            Reply::Later
+        }
+        Recorded::Already => Reply::Now(Outcome::success().message(Some("0")).no_data_id().response(200)),
+        Recorded::Refused => {
+            let verb = if on { "started" } else { "stopped" };
+            refused(Some(&format!("{name} recording couldn't be {verb}")))
+        }
+    }
+}
+
+/// `GET /vods/{id}`: the reference answers an unknown id with an object of nulls.
+pub(super) fn read(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    let unknown = Vod::default();
+    Reply::Now(json(200, control.vod(&call.app.name, id).unwrap_or(&unknown)))
+}
+
+/// The files that a list or a count is of.
+fn wanted<'a>(control: &'a Control, call: &'a Call<'_>, search: &str) -> impl Iterator<Item = &'a Vod> {
+    let (stream, search) = (call.query("streamId"), search.to_lowercase());
+    control.vods(&call.app.name).filter(move |vod| {
+        (stream.is_empty() || vod.stream_id.as_deref() == Some(stream))
+            && (search.is_empty() || vod.matches(&search))
+    })
+}
+
+/// `GET /vods/list/{offset}/{size}`.
+pub(super) fn list(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [offset, size, ..] = call.params;
+    let Some((offset, size)) = page_of(offset, size) else {
+        return Reply::Now(Response::error(404, "Not Found"));
+    };
+    let wanted = wanted(control, call, call.query("search"));
+    let is_descending = call.query("order_by") == "desc";
+    let sort: Option<fn(&Vod) -> (String, i64)> = match call.query("sort_by") {
+        "name" => Some(|vod| (vod.vod_name.as_deref().unwrap_or_default().to_lowercase(), 0)),
+        "date" => Some(|vod| (String::new(), vod.creation_date)),
+        _ => None,
+    };
+    let Some(sort) = sort else {
+        return Reply::Now(json(200, &wanted.skip(offset).take(size).collect::<Vec<_>>()));
+    };
+    let mut all: Vec<&Vod> = wanted.collect();
+    all.sort_by_cached_key(|vod| sort(vod));
+    if is_descending {
+        all.reverse();
+    }
+    Reply::Now(json(200, &all.into_iter().skip(offset).take(size).collect::<Vec<_>>()))
+}
+
+/// `GET /vods/count` and `GET /vods/count/{search}`.
+pub(super) fn count(control: &mut Control, _: Now, call: &Call<'_>) -> Reply {
+    let [search, ..] = call.params;
+    Reply::Now(json(200, &SimpleStat { number: wanted(control, call, search).count() }))
+}
+
+/// `DELETE /vods/{id}`.
+pub(super) fn delete(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let [id, ..] = call.params;
+    delete_these(control, now, call, &[id])
+}
+
+/// `DELETE /vods?ids=`.
+pub(super) fn delete_all(control: &mut Control, now: Now, call: &Call<'_>) -> Reply {
+    let ids = call.query("ids");
+    if ids.trim().is_empty() {
+        return Reply::Now(Outcome::failure(BLANK_IDS).response(200));
+    }
+    let ids: Vec<&str> = ids.split(',').map(str::trim).take(BULK_MAX).collect();
+    delete_these(control, now, call, &ids)
+}
+
+/// Removes records and files up to the first that is not there.
+fn delete_these(control: &mut Control, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
+    let app = &call.app.name;
+    let found: Vec<Vod> = ids.iter().map_while(|id| control.vod(app, id).cloned()).collect();
+    let outcome = if found.len() == ids.len() {
+        Outcome::success().message(Some("vod deleted"))
+    } else {
+        Outcome::failure("")
+    };
+    let answer = outcome.response(200);
+    if found.is_empty() {
+        return Reply::Now(answer);
+    }
+    for vod in &found {
+        control.remove_file(app, vod);
+    }
+    let ids = found.iter().filter_map(|vod| vod.vod_id.as_deref());
+    let changes = ids.map(|id| (Vod::key(app, id), None)).collect();
+    control.write_auxiliary(now, AuxiliaryWrite { changes, waiter: Some((call.session, answer)) });
+    Reply::Later
+}

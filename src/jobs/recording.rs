@@ -1,0 +1,41 @@
+//! Recordings: the files that sinks have written, when they are complete or no longer wanted.
+
+/// What the name of a recording ends with while it is written.
+pub const UNFINISHED: &str = ".tmp_extension";
+
+/// Work on a recording. It may take as long as copying the file does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordingWork {
+    /// Make a plain file of what was written, also when that ended in a crash, and give it its name.
+    Finish {
+        /// Names below the root folder, the finished file's last.
+        path: Vec<String>,
+    },
+    /// Remove a recording, finished or not.
+    Remove {
+        /// Names below the root folder, the finished file's last.
+        path: Vec<String>,
+    },
+}
+
+/// A finished recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// How long it plays, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// The outcome of [`RecordingWork`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordingOutcome {
+    /// It can be played.
+    Finished(Finished),
+    /// There is nothing in it; it is removed.
+    Empty,
+    /// It is removed, or was not there.
+    Removed,
+    /// The reason of a failure. The file stays as it is.
+    Failed(String),
+}

@@ -1,0 +1,348 @@
+//! A sink that records a stream: one file, and the next one when it is full or the tracks of the stream change.
+//!
+//! One job is under way at a time; what comes meanwhile is gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
+//! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. Everything that
+//! was appended is synced before more is, so that a power cut takes no more than a crash does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use media::{Codec, Track};
+
+use super::fragments::Fragments;
+use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
+use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
+use crate::mail::{RecordingNews, RecordingOrder};
+use crate::protocol::sinks::SinkKind;
+use crate::protocol::{
+    About, Context, Event, Format, FormatKind, PathEvent, PathId, Reply, Session, UnitSink,
+};
+use crate::types::Handle;
+
+/// Bytes that are gathered while a job is under way.
+const HELD_BYTES_MAX: usize = 8 << 20;
+/// Pause before a job is submitted again that there was no room for.
+const RETRY: Duration = Duration::from_millis(200);
+/// The name of the sink and of its format.
+const NAME: &str = "mp4";
+
+/// See [`crate::protocol::sinks`].
+pub(in crate::protocol) static KIND: SinkKind = SinkKind {
+    name: NAME,
+    is_enabled: |_| true,
+    stream_of: |_| None,
+    begin: |_, order, _| Box::new(Mp4Sink::new(order.recording.clone().unwrap_or_default())),
+};
+
+/// Every track that MP4 has a place for.
+static FORMAT: FormatKind = FormatKind {
+    name: NAME,
+    counted_as: None,
+    is_enabled: |_| true,
+    package: |_| Some(Box::new(AsTheyAre)),
+    is_given_up_by_close: false,
+};
+
+/// Units as they are, of the tracks that fit.
+#[derive(Debug)]
+struct AsTheyAre;
+
+impl Package for AsTheyAre {
+    fn fit(&self, track: &Track) -> Fit {
+        Fit::of(!matches!(track.config.codec(), Codec::G711(_)))
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::new([entry.unit.payload.clone()])
+    }
+}
+
+/// What is to be done with files, in this order.
+#[derive(Debug)]
+enum Step {
+    /// Begin a file.
+    Begin,
+    Append(Vec<Bytes>),
+    /// Nothing more comes into the file.
+    End,
+}
+
+/// The file that is written.
+#[derive(Debug)]
+struct OpenFile {
+    path: Vec<String>,
+    file: Arc<dyn AppendFile>,
+    unsynced: bool,
+}
+
+/// The job under way.
+#[derive(Debug)]
+enum Doing {
+    Nothing,
+    Begin,
+    /// Kept until it is in the file: it is submitted again when there was no room for the job.
+    Append(Vec<Bytes>),
+    Sync,
+}
+
+#[derive(Debug)]
+struct Mp4Sink {
+    order: RecordingOrder,
+    attached: bool,
+    fragments: Option<Fragments>,
+    /// The file goes over into the next one at the next key frame.
+    ends_soon: bool,
+    steps: VecDeque<Step>,
+    held_bytes: usize,
+    doing: Doing,
+    file: Option<OpenFile>,
+    retry_at: Option<Instant>,
+    /// Why it has given up.
+    failed: Option<String>,
+    events: VecDeque<Event>,
+    closing: Option<String>,
+}
+
+impl Mp4Sink {
+    fn new(order: RecordingOrder) -> Self {
+        Self {
+            order,
+            attached: false,
+            fragments: None,
+            ends_soon: false,
+            steps: VecDeque::new(),
+            held_bytes: 0,
+            doing: Doing::Nothing,
+            file: None,
+            retry_at: None,
+            failed: None,
+            events: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    fn append(&mut self, slices: Vec<Bytes>) {
+        self.held_bytes = slices.iter().map(Bytes::len).fold(self.held_bytes, usize::saturating_add);
+        match self.steps.back_mut() {
+            Some(Step::Append(held)) => held.extend(slices),
+            Some(Step::Begin | Step::End) | None => self.steps.push_back(Step::Append(slices)),
+        }
+    }
+
+    /// Whether the file is full.
+    fn is_full(&self, entry: &Entry) -> bool {
+        let (length_ms, bytes) = self.fragments.as_ref().map_or((0, 0), |fragments| fragments.extent(entry));
+        let is_over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value >= limit);
+        is_over(self.order.file_ms_max, u64::try_from(length_ms).unwrap_or(0))
+            || is_over(self.order.file_bytes_max, bytes)
+    }
+
+    fn end_file(&mut self) {
+        let Some(fragments) = self.fragments.take() else { return };
+        match fragments.finish() {
+            Ok(slices) => {
+                if let Some(slices) = slices {
+                    self.append(slices);
+                }
+                self.steps.push_back(Step::End);
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+        self.ends_soon = false;
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.fragments = None;
+        self.steps.clear();
+        self.held_bytes = 0;
+        if let Some(file) = self.file.take() {
+            self.events.push_back(Event::Recording(RecordingNews::Ended { path: file.path }));
+        }
+        self.closing.get_or_insert_with(|| reason.clone());
+        self.failed.get_or_insert(reason);
+    }
+
+    /// The next job, when none is under way.
+    fn next_job(&mut self) -> Option<Work> {
+        if !matches!(self.doing, Doing::Nothing) || self.retry_at.is_some() {
+            return None;
+        }
+        if let Some(file) = self.file.as_ref().filter(|file| file.unsynced) {
+            self.doing = Doing::Sync;
+            return Some(Work::FileSync { file: Arc::clone(&file.file) });
+        }
+        match self.steps.pop_front()? {
+            Step::Begin => {
+                self.doing = Doing::Begin;
+                Some(self.begin_file())
+            }
+            Step::Append(data) => {
+                let to = AppendTo::Open(Arc::clone(&self.file.as_ref()?.file));
+                self.doing = Doing::Append(data.clone());
+                Some(Work::FileAppend { to, data })
+            }
+            Step::End => {
+                let path = self.file.take()?.path;
+                self.events.push_back(Event::Recording(RecordingNews::Ended { path }));
+                self.next_job()
+            }
+        }
+    }
+
+    fn begin_file(&self) -> Work {
+        let path = self.order.folder.iter().cloned().chain([format!("{}.mp4", self.order.stem)]).collect();
+        Work::FileAppend { to: AppendTo::Recording { path }, data: Vec::new() }
+    }
+
+    fn job_done(&mut self, ctx: &Context<'_>, done: JobDone) {
+        let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
+        match (doing, done.outcome) {
+            (Doing::Begin, Outcome::Appended(Ok(appended))) => {
+                let path: Vec<String> = self.order.folder.iter().cloned().chain(appended.name).collect();
+                self.events.push_back(Event::Recording(RecordingNews::Begun { path: path.clone() }));
+                self.file = Some(OpenFile { path, file: appended.file, unsynced: false });
+            }
+            (Doing::Append(data), Outcome::Appended(Ok(_))) => {
+                let bytes = data.iter().map(Bytes::len).sum();
+                self.held_bytes = self.held_bytes.saturating_sub(bytes);
+                if let Some(file) = &mut self.file {
+                    file.unsynced = true;
+                }
+            }
+            (Doing::Sync, Outcome::Synced(Ok(()))) => {
+                if let Some(file) = &mut self.file {
+                    file.unsynced = false;
+                }
+            }
+            (doing, Outcome::Busy) => {
+                match doing {
+                    Doing::Begin => self.steps.push_front(Step::Begin),
+                    Doing::Append(data) => self.steps.push_front(Step::Append(data)),
+                    Doing::Sync | Doing::Nothing => {}
+                }
+                self.retry_at = Some(ctx.now.mono + RETRY);
+            }
+            (_, Outcome::Appended(Err(error)) | Outcome::Synced(Err(error))) => {
+                self.fail(reason(error).to_owned())
+            }
+            _ => self.fail("the file cannot be written".to_owned()),
+        }
+    }
+}
+
+/// Why a file cannot be written.
+const fn reason(error: AppendError) -> &'static str {
+    match error {
+        AppendError::Path => "the path leads to something that is no file",
+        AppendError::Exists => "there are too many files of that name",
+        AppendError::Full => "the disk is full",
+        AppendError::Failed => "the file cannot be written",
+    }
+}
+
+impl UnitSink for Mp4Sink {
+    fn has_room(&self) -> bool {
+        self.held_bytes < HELD_BYTES_MAX || self.failed.is_some()
+    }
+
+    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        let (entry, chosen) = (unit.entry, unit.chosen);
+        if self.failed.is_some() || self.closing.is_some() {
+            return;
+        }
+        self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
+        if Fragments::may_begin(chosen, entry) {
+            if self.ends_soon || self.is_full(entry) {
+                self.end_file();
+            }
+            if self.fragments.is_none() && self.failed.is_none() {
+                self.fragments = Some(Fragments::new(chosen));
+                self.steps.push_back(Step::Begin);
+            }
+        }
+        let Some(fragments) = &mut self.fragments else { return };
+        match fragments.unit(entry) {
+            Ok(Some(slices)) => self.append(slices),
+            Ok(None) => {}
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn end_units(&mut self, _ctx: &Context<'_>) {
+        // The job follows when the worker asks for events.
+    }
+}
+
+impl Session for Mp4Sink {
+    fn handle_path(&mut self, _ctx: &Context<'_>, _path: PathId, _event: PathEvent<'_>) {
+        // It has none.
+    }
+
+    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
+        match reply {
+            Reply::Job(done) => self.job_done(ctx, done),
+            Reply::SubscriptionEnded { .. } | Reply::Subscribe { verdict: Err(_), .. } => {
+                self.close(ctx, "the stream ended");
+            }
+            Reply::Subscribe { verdict: Ok(_), .. }
+            | Reply::TracksKnown { .. }
+            | Reply::Publish { .. }
+            | Reply::PublicationEnded { .. }
+            | Reply::KeyFrameNeeded { .. }
+            | Reply::Wanted { .. }
+            | Reply::StreamBegun(_)
+            | Reply::Rest(_)
+            | Reply::Spawned { .. }
+            | Reply::Message { .. }
+            | Reply::SessionEnded(_)
+            | Reply::Held(_)
+            | Reply::Blob
+            | Reply::Carries
+            | Reply::Uncarried => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &Context<'_>) {
+        self.retry_at.take_if(|at| *at <= ctx.now.mono);
+    }
+
+    fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        self.end_file();
+        self.closing.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn poll_event(&mut self, _ctx: &Context<'_>) -> Option<Event> {
+        if !std::mem::replace(&mut self.attached, true) {
+            let selection = Selection { data: Pick::None, ..Selection::ALL };
+            let format = Format::new(&FORMAT, 0).select(selection);
+            return Some(Event::Attach { subscription: Handle::ONLY, format });
+        }
+        if let Some(work) = self.next_job() {
+            return Some(Event::Job(Job { id: JobId(0), work }));
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        // What was gathered is written first.
+        let is_done = matches!(self.doing, Doing::Nothing) && self.steps.is_empty() && self.file.is_none();
+        self.closing.take_if(|_| is_done).map(Event::Closed)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    fn about(&self) -> About {
+        About { protocol: NAME, is_media: true, is_authenticated: true }
+    }
+
+    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
+        Some(self)
+    }
+}
