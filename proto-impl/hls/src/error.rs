@@ -86,4 +86,10 @@ pub enum Limit {
     /// [`RENDITIONS_MAX`](crate::limits::RENDITIONS_MAX).
     #[error("renditions")]
     Renditions,
+    /// [`PARTS_MAX`](crate::limits::PARTS_MAX).
+    #[error("parts")]
+    Parts,
+    /// [`REPORTS_MAX`](crate::limits::REPORTS_MAX).
+    #[error("rendition reports")]
+    Reports,
 }

@@ -8,6 +8,10 @@ pub const PLAYLIST_BYTES_MAX: usize = 1024 * 1024;
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Segments that are kept of a playlist, the last ones: 16 hours of 6 s.
 pub const SEGMENTS_MAX: usize = 10_000;
+/// Parts of a playlist: those of the last three target durations (RFC 8216bis §6.2.2), and more than any server leaves.
+pub const PARTS_MAX: usize = 10_000;
+/// Rendition reports of a playlist.
+pub const REPORTS_MAX: usize = 100;
 /// Attributes of a tag. `EXT-X-MEDIA` has the most, 17.
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Variants of a multivariant playlist.

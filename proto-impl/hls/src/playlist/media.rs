@@ -20,8 +20,78 @@ pub struct MediaPlaylist {
     pub ended: bool,
     /// `EXT-X-INDEPENDENT-SEGMENTS`: each segment can be decoded alone.
     pub independent_segments: bool,
+    /// `EXT-X-SKIP`: segments before the first of [`segments`](Self::segments) that are left out of a delta update; they count
+    /// in [`media_sequence`](Self::media_sequence) (RFC 8216bis §4.4.5.2).
+    pub skipped: u64,
     /// The segments, the last [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) of them.
     pub segments: Vec<Segment>,
+    /// What players need for low latency.
+    pub low_latency: Option<LowLatency>,
+}
+
+/// Low latency (RFC 8216bis §6.2.2): segments are announced part by part.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LowLatency {
+    /// `PART-TARGET` of `EXT-X-PART-INF`: no part is longer.
+    pub part_target: Duration,
+    /// `PART-HOLD-BACK`: how far from the end players play; at least three times [`part_target`](Self::part_target).
+    pub part_hold_back: Duration,
+    /// `CAN-SKIP-UNTIL`: delta updates leave out what is further from the end; at least six target durations.
+    pub skip_until: Option<Duration>,
+    /// `CAN-BLOCK-RELOAD`: a request may wait for what is not there yet.
+    pub can_block_reload: bool,
+    /// The segment that is growing: its parts, and what its other tags will say. It has no duration and no URI yet.
+    pub open: Segment,
+    /// `EXT-X-PRELOAD-HINT` of a part: the URI of the next one.
+    pub hint: Option<String>,
+    /// `EXT-X-RENDITION-REPORT`.
+    pub reports: Vec<Report>,
+}
+
+/// A part of a segment (`EXT-X-PART`, RFC 8216bis §4.4.4.9).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    /// The URI, relative to the playlist's, and not checked.
+    pub uri: String,
+    /// How long it plays.
+    pub duration: Duration,
+    /// `INDEPENDENT`: it begins with a key frame.
+    pub independent: bool,
+}
+
+/// How far another rendition is (`EXT-X-RENDITION-REPORT`, RFC 8216bis §4.4.5.4).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Its playlist, relative to this one.
+    pub uri: String,
+    /// The number of its last segment, or of the one that is growing if it has parts.
+    pub last_segment: u64,
+    /// The number of its last part in that segment.
+    pub last_part: Option<u64>,
+}
+
+impl MediaPlaylist {
+    /// The playlist without what a player has that was here no longer than half of `CAN-SKIP-UNTIL` ago (RFC 8216bis §6.2.5.1). `None`
+    /// where nothing is to be left out.
+    #[must_use]
+    pub fn delta(&self) -> Option<Self> {
+        let skip_until = self.low_latency.as_ref()?.skip_until?;
+        let parts = |segment: &Segment| segment.parts.iter().map(|part| part.duration).sum::<Duration>();
+        let mut from_end = self.low_latency.as_ref().map(|low| parts(&low.open)).unwrap_or_default();
+        let is_near = |segment: &&Segment| {
+            from_end = from_end.saturating_add(segment.duration);
+            from_end <= skip_until
+        };
+        let near = self.segments.iter().rev().take_while(is_near).count();
+        let skipped = self.segments.len().saturating_sub(near);
+        let segments = self.segments.get(skipped..)?.to_vec();
+        (skipped > 0).then(|| Self {
+            skipped: u64::try_from(skipped).unwrap_or(u64::MAX),
+            segments,
+            low_latency: self.low_latency.clone(),
+            ..*self
+        })
+    }
 }
 
 /// `EXT-X-PLAYLIST-TYPE` (RFC 8216 §4.3.3.5).
@@ -54,6 +124,8 @@ pub struct Segment {
     pub program_date_time: Option<i64>,
     /// `EXT-X-GAP`: it is not there.
     pub gap: bool,
+    /// Its parts, of one of the newest.
+    pub parts: Vec<Part>,
 }
 
 /// A part of a resource (RFC 8216 §4.3.2.2). Its end fits 64 bits.

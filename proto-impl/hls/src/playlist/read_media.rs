@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attributes::{Attributes, Fault};
-use super::media::{ByteRange, Key, Kind, Map, MediaPlaylist, Method, Segment};
+use super::media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
 use super::{BLANKS, Line, date, lines, number};
-use crate::limits::SEGMENTS_MAX;
-use crate::{Error, Violation};
+use crate::limits::{PARTS_MAX, REPORTS_MAX, SEGMENTS_MAX};
+use crate::{Error, Limit, Violation};
 
 pub(super) fn read(text: &str) -> Result<MediaPlaylist, Error> {
     let mut reader =
@@ -50,6 +50,9 @@ struct Reader {
     map: Option<Arc<Map>>,
     /// Where the last byte range ended, and in what.
     end: Option<(String, u64)>,
+    low: Option<LowLatency>,
+    /// Parts so far.
+    parts: usize,
 }
 
 impl Reader {
@@ -76,6 +79,60 @@ impl Reader {
             "EXT-X-PROGRAM-DATE-TIME" => self.next.program_date_time = date::read(value),
             "EXT-X-KEY" => self.key(value)?,
             "EXT-X-MAP" => self.map(value)?,
+            "EXT-X-SKIP" => {
+                playlist.skipped = number::integer(Attributes::read(value)?.required("SKIPPED-SEGMENTS")?)?;
+            }
+            "EXT-X-PART" => self.part(value)?,
+            "EXT-X-SERVER-CONTROL" | "EXT-X-PART-INF" | "EXT-X-PRELOAD-HINT" | "EXT-X-RENDITION-REPORT" => {
+                self.low_latency(name, value)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A part that byte ranges say where it is, or that is not there, is left out: the whole segment has it, too.
+    fn part(&mut self, value: &str) -> Result<(), Fault> {
+        let attributes = Attributes::read(value)?;
+        self.parts = self.parts.saturating_add(1);
+        if self.parts > PARTS_MAX {
+            return Err(Fault::Limit(Limit::Parts));
+        }
+        let part = Part {
+            uri: attributes.required("URI")?.to_owned(),
+            duration: number::duration(attributes.required("DURATION")?)?,
+            independent: attributes.is_yes("INDEPENDENT"),
+        };
+        if attributes.get("BYTERANGE").is_none() && !attributes.is_yes("GAP") {
+            self.next.parts.push(part);
+        }
+        Ok(())
+    }
+
+    fn low_latency(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        let attributes = Attributes::read(value)?;
+        let low = self.low.get_or_insert_default();
+        match name {
+            "EXT-X-SERVER-CONTROL" => {
+                low.can_block_reload = attributes.is_yes("CAN-BLOCK-RELOAD");
+                low.skip_until = attributes.parsed("CAN-SKIP-UNTIL", number::duration)?;
+                low.part_hold_back =
+                    attributes.parsed("PART-HOLD-BACK", number::duration)?.unwrap_or_default();
+            }
+            "EXT-X-PART-INF" => low.part_target = number::duration(attributes.required("PART-TARGET")?)?,
+            "EXT-X-PRELOAD-HINT" if attributes.get("TYPE") == Some("PART") => {
+                low.hint = Some(attributes.required("URI")?.to_owned());
+            }
+            "EXT-X-RENDITION-REPORT" => {
+                if low.reports.len() >= REPORTS_MAX {
+                    return Err(Fault::Limit(Limit::Reports));
+                }
+                low.reports.push(Report {
+                    uri: attributes.required("URI")?.to_owned(),
+                    last_segment: attributes.parsed("LAST-MSN", number::integer)?.unwrap_or_default(),
+                    last_part: attributes.parsed("LAST-PART", number::integer)?,
+                });
+            }
             _ => {}
         }
         Ok(())
@@ -157,7 +214,11 @@ impl Reader {
     fn finish(self) -> MediaPlaylist {
         let target = self.target.unwrap_or(self.longest);
         let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
+        // Parts need a target; without one it is no playlist of low latency.
+        let open = Segment { map: self.map.filter(|_| !self.next.parts.is_empty()), ..self.next };
+        let low_latency = self.low.filter(|low| !low.part_target.is_zero());
         MediaPlaylist {
+            low_latency: low_latency.map(|low| LowLatency { open, ..low }),
             target_duration: Duration::from_secs(seconds),
             media_sequence: self.playlist.media_sequence.saturating_add(self.dropped),
             discontinuity_sequence: (self.playlist.discontinuity_sequence)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::{RENDITIONS_MAX, SEGMENTS_MAX, VARIANTS_MAX};
+use crate::limits::{PARTS_MAX, RENDITIONS_MAX, REPORTS_MAX, SEGMENTS_MAX, VARIANTS_MAX};
 
 const LIVE: &str = "\u{feff}#EXTM3U\r\n#EXT-X-VERSION:6\r\n#EXT-X-TARGETDURATION:5.5\r\n#EXT-X-UNKNOWN:1\r\n\
     #EXT-X-MEDIA-SEQUENCE:7\r\n#EXT-X-DISCONTINUITY-SEQUENCE:2\r\n#EXT-X-INDEPENDENT-SEGMENTS\r\n\
@@ -216,4 +216,49 @@ proptest! {
         reads_the_same(media.as_bytes());
         reads_the_same(multivariant.as_bytes());
     }
+}
+
+const LOW_LATENCY: &str = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:10\n\
+    #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,CAN-SKIP-UNTIL=12.000,PART-HOLD-BACK=1.500\n#EXT-X-PART-INF:PART-TARGET=0.500\n\
+    #EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2.000,\n10.m4s\n\
+    #EXT-X-PART:DURATION=0.500,URI=\"11.0.m4s\",INDEPENDENT=YES\n#EXT-X-PART:DURATION=0.480,URI=\"11.1.m4s\"\n#EXTINF:0.980,\n11.m4s\n\
+    #EXT-X-DISCONTINUITY\n#EXT-X-PART:DURATION=0.500,URI=\"12.0.m4s\",INDEPENDENT=YES\n\
+    #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"12.1.m4s\"\n#EXT-X-RENDITION-REPORT:URI=\"a.m3u8\",LAST-MSN=12,LAST-PART=0\n";
+
+#[test]
+fn parts_come_before_their_segment_and_behind_the_last() {
+    let playlist = media(LOW_LATENCY);
+    assert_eq!(playlist.to_string(), LOW_LATENCY);
+    let low = playlist.low_latency.as_ref().unwrap();
+    assert_eq!((low.part_target.as_millis(), low.part_hold_back.as_millis()), (500, 1500));
+    assert_eq!((low.open.discontinuity, low.open.parts.len(), low.hint.as_deref()), (true, 1, Some("12.1.m4s")));
+    assert_eq!(low.reports, [Report { uri: "a.m3u8".into(), last_segment: 12, last_part: Some(0) }]);
+    let parts: Vec<usize> = playlist.segments.iter().map(|segment| segment.parts.len()).collect();
+    assert_eq!((parts, playlist.segments[1].parts[0].independent), (vec![0, 2], true));
+}
+
+#[test]
+fn a_delta_leaves_out_what_is_far_from_the_end() {
+    let mut playlist = media(LOW_LATENCY);
+    assert_eq!(playlist.delta(), None, "all of it is near");
+    let segment = playlist.segments[0].clone();
+    playlist.segments.splice(0..0, vec![segment; 8]);
+    // Parts of 0.5 s, 0.98 s, and five of two seconds are within twelve.
+    let delta = playlist.delta().unwrap();
+    assert_eq!((delta.skipped, delta.segments.len(), delta.media_sequence), (4, 6, 10));
+    let text = delta.to_string();
+    assert!(text.contains("#EXT-X-SKIP:SKIPPED-SEGMENTS=4\n"), "{text}");
+    assert_eq!(media(&text), delta);
+    playlist.low_latency.as_mut().unwrap().skip_until = None;
+    assert_eq!(playlist.delta(), None);
+}
+
+#[test]
+fn parts_and_reports_are_capped() {
+    let many = |tag: &str, count: usize| format!("{LOW_LATENCY}{}", format!("{tag}\n").repeat(count));
+    let part = "#EXT-X-PART:DURATION=1,URI=\"p\"";
+    assert!(Playlist::read(many(part, PARTS_MAX - 3).as_bytes()).is_ok());
+    assert!(matches!(refused(&many(part, PARTS_MAX)), Error::Limit { limit: Limit::Parts, .. }));
+    let report = "#EXT-X-RENDITION-REPORT:URI=\"a\"";
+    assert!(matches!(refused(&many(report, REPORTS_MAX)), Error::Limit { limit: Limit::Reports, .. }));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::attributes::Writer;
 use super::date::Date;
 use super::is_control;
-use super::media::{ByteRange, Key, Kind, Map, MediaPlaylist, Segment};
+use super::media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Part, Report, Segment};
 use super::multivariant::{MultivariantPlaylist, Rendition, Variant};
 use super::number::Seconds;
 
@@ -28,10 +28,45 @@ impl Display for MediaPlaylist {
             Some(Kind::Vod) => f.write_str("#EXT-X-PLAYLIST-TYPE:VOD\n")?,
             None => {}
         }
+        if let Some(low) = &self.low_latency {
+            control(f, low)?;
+        }
+        if self.skipped > 0 {
+            writeln!(f, "#EXT-X-SKIP:SKIPPED-SEGMENTS={}", self.skipped)?;
+        }
         let mut state = State::default();
         self.segments.iter().try_for_each(|segment| state.segment(f, segment))?;
+        if let Some(low) = &self.low_latency {
+            state.open(f, low)?;
+        }
         if self.ended { f.write_str("#EXT-X-ENDLIST\n") } else { Ok(()) }
     }
+}
+
+/// `EXT-X-SERVER-CONTROL` and `EXT-X-PART-INF` (RFC 8216bis §4.4.3.7, §4.4.3.8).
+fn control(f: &mut Formatter<'_>, low: &LowLatency) -> fmt::Result {
+    let mut line = Writer::begin(f, "#EXT-X-SERVER-CONTROL:")?;
+    line.yes_if("CAN-BLOCK-RELOAD", low.can_block_reload)?;
+    line.plain_if("CAN-SKIP-UNTIL", low.skip_until.map(Seconds))?;
+    line.plain("PART-HOLD-BACK", Seconds(low.part_hold_back))?;
+    line.end()?;
+    writeln!(f, "#EXT-X-PART-INF:PART-TARGET={}", Seconds(low.part_target))
+}
+
+fn write_part(f: &mut Formatter<'_>, part: &Part) -> fmt::Result {
+    let mut line = Writer::begin(f, "#EXT-X-PART:")?;
+    line.plain("DURATION", Seconds(part.duration))?;
+    line.quoted("URI", &part.uri)?;
+    line.yes_if("INDEPENDENT", part.independent)?;
+    line.end()
+}
+
+fn write_report(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
+    let mut line = Writer::begin(f, "#EXT-X-RENDITION-REPORT:")?;
+    line.quoted("URI", &report.uri)?;
+    line.plain("LAST-MSN", report.last_segment)?;
+    line.plain_if("LAST-PART", report.last_part)?;
+    line.end()
 }
 
 fn head(f: &mut Formatter<'_>, version: u32, independent_segments: bool) -> fmt::Result {
@@ -51,6 +86,31 @@ struct State {
 
 impl State {
     fn segment(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
+        self.tags(f, segment)?;
+        write!(f, "#EXTINF:{},", Seconds(segment.duration))?;
+        line(f, &segment.title)?;
+        if let Some(range) = segment.byte_range {
+            writeln!(f, "#EXT-X-BYTERANGE:{range}")?;
+        }
+        line(f, &segment.uri)
+    }
+
+    /// The segment that is growing, and what follows it.
+    fn open(&mut self, f: &mut Formatter<'_>, low: &LowLatency) -> fmt::Result {
+        if !low.open.parts.is_empty() {
+            self.tags(f, &low.open)?;
+        }
+        if let Some(hint) = &low.hint {
+            let mut line = Writer::begin(f, "#EXT-X-PRELOAD-HINT:")?;
+            line.plain("TYPE", "PART")?;
+            line.quoted("URI", hint)?;
+            line.end()?;
+        }
+        low.reports.iter().try_for_each(|report| write_report(f, report))
+    }
+
+    /// What stands before the duration.
+    fn tags(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
         if segment.discontinuity {
             f.write_str("#EXT-X-DISCONTINUITY\n")?;
         }
@@ -71,12 +131,7 @@ impl State {
         if segment.gap {
             f.write_str("#EXT-X-GAP\n")?;
         }
-        write!(f, "#EXTINF:{},", Seconds(segment.duration))?;
-        line(f, &segment.title)?;
-        if let Some(range) = segment.byte_range {
-            writeln!(f, "#EXT-X-BYTERANGE:{range}")?;
-        }
-        line(f, &segment.uri)
+        segment.parts.iter().try_for_each(|part| write_part(f, part))
     }
 
     fn key(&mut self, f: &mut Formatter<'_>, key: Option<&Arc<Key>>) -> fmt::Result {
