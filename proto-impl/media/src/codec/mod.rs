@@ -12,6 +12,7 @@ pub mod key_frame;
 pub mod latm;
 pub mod mp3;
 pub mod opus;
+mod rfc6381;
 pub mod vp8;
 pub mod vp9;
 
